@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr
 
-from cda.auditing.audit import RESULT as AUDIT
+from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_html import notebook_html, render_html
 from cda.auditing.report_text import render_markdown, summary_table
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
@@ -217,7 +217,7 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
         place = place / _DISCOVERY
     if is_a_folder(place):
         if not any(is_a_file(place / stage / "stage.json") for stage in ("audit", "train", "label", "synthesize")):
-            raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
+            raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT_FILE} in audit/)")
         return Run(place)
     content = read_json(place)
     fields = content if isinstance(content, dict) else {}

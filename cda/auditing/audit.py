@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.auditing.analysis import analysis, rewards
-from cda.auditing.detail import Encode, drifts, effects, examples
+from cda.auditing import analysis, detail, rate, result, seeds, votes
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -23,21 +22,7 @@ from cda.auditing.groups import (
     pair_comparisons,
 )
 from cda.auditing.paper import paper
-from cda.auditing.rate import naive_comparisons, naive_pairs, rate, triple_comparisons, triple_skews
-from cda.auditing.result import (
-    adjust_for_all_tests,
-    beyond_noise_of,
-    margin_rows,
-    quality,
-    quality_by_section,
-    skews,
-    triple_rows,
-    unchanged,
-    unseen_phrases,
-)
-from cda.auditing.seeds import plain, seeds
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts
-from cda.auditing.votes import panels, votes, votes_undecided
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.messages import prompt_of
@@ -66,7 +51,7 @@ from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCoun
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import Compared, Comparison, text_id
 
-RESULT = "audit.json"
+AUDIT_FILE = "audit.json"
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -137,44 +122,37 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
     settings = scorer_settings(loaded)
     scored, facts = _score(recipe.model, settings, doses, run_folder, _comparisons(texts), shared)
-    groups_of_all = make_groups(texts.contrasts, biases, inputs.names, scored)
-    groups, scorings = [main_group(group) for group in groups_of_all], main_of(scored)
-    by_llm = recipe.rewrites_by_llm
-    rates = rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
+    all_groups = make_groups(texts.contrasts, biases, inputs.names, scored)
+    groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
-    result = AuditResult(
+    rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
+    rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
+    audited = AuditResult(
         recipe=recipe.name,
         scorings=tuple(scorings),
         dose_applied=next(iter(doses.values()), None),
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
         model=facts,
         biases=tuple(AuditedBias(name=bias.name, description=bias.description) for bias in loaded.biases),
-        sources=_sources(
-            recipe,
-            loaded.prompts,
-            texts,
-            str(recipe.llm.model) if by_llm else "embedded rules",
-            trains=not only_audit,
-            rewrote=by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases)),
-        ),
-        skew=skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        votes=votes(groups, ties, seed),
-        votes_undecided=votes_undecided(groups, ties),
-        panel=panels(groups, scorings, ties),
-        quality=quality(texts.pairs, scorings),
-        beyond_noise=beyond_noise_of(groups, texts.pairs, scorings),
-        quality_sections=quality_by_section(texts.quality, scorings, seed),
-        triple_skew=triple_skews(triples, released, scorings),
+        sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
+        skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
+        votes=votes.votes(groups, ties, seed),
+        votes_undecided=votes.votes_undecided(groups, ties),
+        panel=votes.panels(groups, scorings, ties),
+        quality=result.quality(texts.pairs, scorings),
+        beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
+        quality_sections=result.quality_by_section(texts.quality, scorings, seed),
+        triple_skew=rate.triple_skews(triples, released, scorings),
         paper=paper(inputs, seed, only_audit=only_audit),
-        effects=effects(groups, seed),
-        drift=drifts(groups, biases, _encoder() if recipe.audit.similarity else None, seed),
-        plain=plain(groups_of_all, texts, scored, ties, seed),
+        effects=detail.effects(groups, seed),
+        drift=detail.drifts(groups, biases, _encoder() if recipe.audit.similarity else None, seed),
+        plain=seeds.plain(all_groups, texts, scored, ties, seed),
         rate=rates,
-        rewards=rewards(groups, triples, scorings, seed),
-        analysis=analysis(groups, labels, texts.pairs, scorings, ties, seed),
-        seeds=seeds(doses, groups_of_all, texts, scored, rates, ties) if doses else None,
-        unseen_phrases={} if by_llm or only_audit else unseen_phrases(groups),
-        examples=examples(groups),
+        rewards=analysis.rewards(groups, triples, scorings, seed),
+        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties, seed),
+        seeds=seeds.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
+        unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
+        examples=detail.examples(groups),
         excluded={
             **texts.excluded,
             **{f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
@@ -186,18 +164,14 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         seed=seed,
         n_tests=0,
     )
-    if result.dose_applied == 0:
-        result = unchanged(result)
-    save(adjust_for_all_tests(result), folder / RESULT)
-    write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
+    if audited.dose_applied == 0:
+        audited = result.unchanged(audited)
+    save(result.adjust_for_all_tests(audited), folder / AUDIT_FILE)
+    write_jsonl(folder / "margins.jsonl", result.margin_rows(texts.contrasts, texts.pairs, scored))
     if triples:
-        write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))
-    return {
-        "contrasts": len(texts.contrasts),
-        "quality_pairs": len(texts.pairs),
-        "triples": len(triples),
-        **facts.model_dump(exclude={"name"}),
-    }
+        write_jsonl(folder / "triples.jsonl", result.triple_rows(triples, scorings))
+    counts = {"contrasts": len(texts.contrasts), "quality_pairs": len(texts.pairs), "triples": len(triples)}
+    return counts | facts.model_dump(exclude={"name"})
 
 
 def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
@@ -214,15 +188,14 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
         _score(recipe.model, scorer_settings(loaded), doses, run_folder, comparisons)
 
 
-def _rewrites(rate: int | None, biases: Sequence[Bias]) -> bool:
+def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
     """True if the audit itself has answers rewritten."""
-    return bool(rate) or any(bias.name not in EMBEDDED_BIASES for bias in biases)
+    return bool(n_rated) or any(bias.name not in EMBEDDED_BIASES for bias in biases)
 
 
-def _sources(
-    recipe: Recipe, prompts: Prompts, texts: AuditTexts, rewriter_name: str, *, trains: bool, rewrote: bool
-) -> Sources:
+def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: bool, rewrote: bool) -> Sources:
     """Where the data came from; the prompts by which an LLM labelled and rewrote only if one did."""
+    llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
         pairs=recipe.data.pairs if trains else None,
@@ -233,8 +206,8 @@ def _sources(
         quality=recipe.audit.quality,
         release=recipe.audit.release,
         labels=recipe.audit.labels,
-        labelled_by=str(recipe.llm.model) if recipe.labels_by_llm else "embedded rules",
-        rewritten_by=rewriter_name,
+        labelled_by=llm if recipe.labels_by_llm else "embedded rules",
+        rewritten_by=llm if recipe.rewrites_by_llm else "embedded rules",
         label_prompt=prompt_name(recipe.label.prompt, prompts.label) if labelled else None,
         rewrite_prompt=prompt_name(recipe.rewrite.prompt, prompts.rewrite) if rewrote else None,
     )
@@ -245,8 +218,8 @@ def _comparisons(texts: AuditTexts) -> list[Comparison]:
     return [
         *contrast_comparisons(texts.contrasts),
         *pair_comparisons(texts.pairs),
-        *(compared for triple in dict.fromkeys([*triples, *released]) for compared in triple_comparisons(triple)),
-        *naive_comparisons(triples, naive_pairs(triples)),
+        *(compared for triple in dict.fromkeys([*triples, *released]) for compared in rate.triple_comparisons(triple)),
+        *rate.naive_comparisons(triples, rate.naive_pairs(triples)),
     ]
 
 
@@ -341,7 +314,7 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
     return {name: of_bias for name, of_bias in labels.items() if of_bias is not None}
 
 
-def _encoder() -> Encode:
+def _encoder() -> detail.Encode:
     from cda.embedded.model import encode_sentences
 
     return encode_sentences

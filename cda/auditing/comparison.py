@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cda.auditing.audit import RESULT
+from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_cells import change_cells
 from cda.auditing.report_evidence import compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
@@ -264,10 +264,10 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
 def _audits(folders: Sequence[str]) -> dict[str, AuditResult]:
     once: dict[Path, str] = {}
     for folder in folders:
-        once.setdefault((user_path(folder) / "audit" / RESULT).resolve(), folder)
+        once.setdefault((user_path(folder) / "audit" / AUDIT_FILE).resolve(), folder)
     files = {folder: file for file, folder in once.items()}
     problems = [
-        f"{folder}: no finished audit here ({Path('audit') / RESULT}); give the folders of finished runs"
+        f"{folder}: no finished audit here ({Path('audit') / AUDIT_FILE}); give the folders of finished runs"
         for folder, file in files.items()
         if not file.is_file()
     ]

@@ -84,7 +84,7 @@ def _against_people(
     rule: TieRule,
     seed: int,
 ) -> PaperPeople | Missing:
-    ids = [prompt_id(one.prompt) for one in clean.contrasts]
+    ids = [prompt_id(contrast.prompt) for contrast in clean.contrasts]
     people = people_of(Group(bias, True, clean.contrasts, tuple(ids), {}, "reward", 0), rule)
     if people is None:
         return Missing(reason="no pair has a majority for one side")

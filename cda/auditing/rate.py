@@ -99,7 +99,7 @@ def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
 
 def naive_comparisons(triples: Sequence[Triple], pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
     """The comparisons of pairs of originals, the one with the attribute first."""
-    return [(triples[one].prompt, triples[one].original, triples[other].original) for one, other in pairs]
+    return [(triples[row].prompt, triples[row].original, triples[other].original) for row, other in pairs]
 
 
 def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipped: float, seed: int) -> BiasRate:
@@ -115,7 +115,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     kept = list(compress(triples, read))
     place = np.cumsum(read) - 1
     # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.
-    pairs = [(int(place[one]), int(place[other])) for one, other in naive_pairs(triples) if read[one] and read[other]]
+    pairs = [(int(place[row]), int(place[other])) for row, other in naive_pairs(triples) if read[row] and read[other]]
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(

@@ -15,7 +15,7 @@ from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_
 from cda.auditing.texts import AuditTexts
 from cda.auditing.votes import votes_moved
 from cda.finetuning.train import Training
-from cda.records import TieRule, Triple
+from cda.records import TieRule
 from cda.results.base import Missing
 from cda.results.effects import Effect
 from cda.results.rate import BiasRate
@@ -84,9 +84,9 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _shares(before > 0, after_each > 0, ids)
 
-    triples: dict[str, list[Triple]] = {}
-    for triple in skewed_triples(texts.triples.kept, texts.triples.released):
-        triples.setdefault(triple.bias, []).append(triple)
+    kept, of_triples = texts.triples.kept, dict[str, list[Comparison]]()
+    for triple in skewed_triples(kept, texts.triples.released):
+        of_triples.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
     skew, miscalibration = {}, {}
     for group in groups:
         before, after_each = margins_of(group)
@@ -101,9 +101,9 @@ def seeds(
         doses=tuple(trained.values()),
         skew=skew,
         miscalibration=miscalibration,
-        triple_skew={name: skew_of([triple_comparisons(one)[0] for one in own]) for name, own in triples.items()},
+        triple_skew={name: skew_of(compared) for name, compared in of_triples.items()},
         rate={
-            name: _rewards(*read([triple_comparisons(one)[0] for one in texts.triples.kept if one.bias == name]))
+            name: _rewards(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]))
             for name, measured in rate.items()
             if (of_first := measured.under().get("after")) and isinstance(of_first.average, Effect)
         },

@@ -173,12 +173,12 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
     if audit.triples not in (None, EMBEDDED):
         excluded["triples"] = own.exclusions
         say(f"  {audit.triples}: {own.exclusions}")
-    found = Triples()
+    triples = Triples()
     too_long: list[Triple] = []
     for bias in inputs.biases:
         given, by, checked_by = _given_triples(bias, inputs)
         if by == SOURCE:
-            found.released.extend(given)
+            triples.released.extend(given)
         if given:
             kept, reasons = checked_triples(given, bias)
             flips = flips_of([triple.has_attribute for triple in given], kept, by, checked_by)
@@ -187,17 +187,17 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
             kept, flips, failed = _made_triples(bias, n_each, rewriting)
         else:
             continue
-        long = [one for one in kept if audit.max_triple_words and _longest(one) > audit.max_triple_words]
-        found.kept.extend(kept)
-        found.flips[bias.name], found.failed[bias.name] = flips.less(long), failed
+        long = [triple for triple in kept if audit.max_triple_words and _longest(triple) > audit.max_triple_words]
+        triples.kept.extend(kept)
+        triples.flips[bias.name], triples.failed[bias.name] = flips.less(long), failed
         too_long += long
         if failed.dropped:
             say(f"  triples of {bias.name}: {failed}")
     if too_long:
         reason = "a version is longer than audit.max_triple_words"
-        excluded["triples by length"] = Exclusions(len(found.kept), {reason: len(too_long)})
+        excluded["triples by length"] = Exclusions(len(triples.kept), {reason: len(too_long)})
         say(f"  triples: {excluded['triples by length']}")
-    return replace(found, kept=[triple for triple in found.kept if triple not in too_long])
+    return replace(triples, kept=[triple for triple in triples.kept if triple not in too_long])
 
 
 def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], str, str | None]:
@@ -235,7 +235,7 @@ def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[T
     made, failed = make_triples(originals, bias, writer)
     kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
     checked_by = f"labels of {rewriting.llm.settings.model}" if labels_flips else _measure_name(bias)
-    flips = flips_of([one.has_attribute for one in originals], kept, writer.name, checked_by, made=True)
+    flips = flips_of([original.has_attribute for original in originals], kept, writer.name, checked_by, made=True)
     left_out = Counter(failed.reasons) + Counter(reasons) + Counter({"its label could not be read": unlabelled})
     return kept, flips, Exclusions(len(originals) + unlabelled, dict(sorted(left_out.items())))
 
@@ -264,12 +264,12 @@ def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Orig
     Of the five embedded biases the authors say which answers have them. Of any other one the LLM or the measure says so;
     of a bias that one answer by itself cannot show, plain answers are the ones without it, and there are none with it.
     """
-    without = [Original(one.prompt, one.base, False) for one in authored_contrasts("audit", [bias.name])]
-    having = [Original(one.prompt, one.perturbed, True) for one in authored_contrasts("shown", [bias.name])]
+    without = [Original(row.prompt, row.base, False) for row in authored_contrasts("audit", [bias.name])]
+    having = [Original(row.prompt, row.perturbed, True) for row in authored_contrasts("shown", [bias.name])]
     unlabelled, seed = 0, rewriting.seed
     if not without:
-        plain = [(one.prompt, one.base) for one in authored_contrasts("audit", ["jargon"])]
-        answers = [*plain, *((one.prompt, text) for one in authored_responses() for text in one.responses)]
+        plain = [(row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])]
+        answers = [*plain, *((row.prompt, text) for row in authored_responses() for text in row.responses)]
         labels: Sequence[bool | None]
         if rewriting.labels(bias):
             answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
@@ -288,12 +288,12 @@ def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Orig
 
 def _rewritten_contrasts(bias: Bias, writer: Rewriter) -> tuple[list[Contrast], Exclusions]:
     """Direct contrasts: embedded base answers against the same with the bias added."""
-    bases = list({one.base: one for one in authored_contrasts("audit", ["jargon"])}.values())
-    rewrites = writer.rewrite([RewriteRequest(one.prompt, one.base, "add") for one in bases], bias)
+    bases = list({row.base: row for row in authored_contrasts("audit", ["jargon"])}.values())
+    rewrites = writer.rewrite([RewriteRequest(row.prompt, row.base, "add") for row in bases], bias)
     tags = {"source": f"embedded answers rewritten by {writer.name}"}
     contrasts = [
-        Contrast(bias.name, one.prompt, rewrite.text, one.base, tags=tags)
-        for one, rewrite in zip(bases, rewrites, strict=True)
+        Contrast(bias.name, row.prompt, rewrite.text, row.base, tags=tags)
+        for row, rewrite in zip(bases, rewrites, strict=True)
         if rewrite.text is not None
     ]
     reasons = [rewrite.reason or "no text" for rewrite in rewrites if rewrite.text is None]

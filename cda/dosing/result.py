@@ -137,8 +137,9 @@ def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
 
 
 def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
-    held: list[HeldOutPeople] = [getattr(one, procedure) for one in method.held_out.values()]
-    return float(np.mean([one.gap.value + (0 if aim == "tie" else one.miscalibration.value) for one in held]))
+    held: list[HeldOutPeople] = [getattr(of_bias, procedure) for of_bias in method.held_out.values()]
+    losses = [people.gap.value + (0 if aim == "tie" else people.miscalibration.value) for people in held]
+    return float(np.mean(losses))
 
 
 def _method(measured: _Measured, settings: DoseSection, seed: int) -> DoseMethod:

@@ -75,8 +75,8 @@ def read_alike(rewards: Rewards, curve: Iterable[Rewards]) -> Rewards:
     long or both sides are the same after the cut, must be left out here too, or two ways are measured on two sets.
     """
     of_curve = list(curve)
-    unread = {name: math.nan for one in of_curve for name, value in one.by_text.items() if math.isnan(value)}
-    read = {name: cut for one in of_curve for name, cut in one.read.items()}
+    unread = {name: math.nan for at_dose in of_curve for name, value in at_dose.by_text.items() if math.isnan(value)}
+    read = {name: cut for at_dose in of_curve for name, cut in at_dose.read.items()}
     return replace(rewards, by_text={**rewards.by_text, **unread}, read=read)
 
 
@@ -118,7 +118,7 @@ def removals(
     def direction(model: RewardModel) -> Removal:
         basis = _directions(biased, plain, lessons)
         along = (shown @ basis) @ basis.T
-        rewards = {one: rewarded(head_scores(model, shown - one * along)) for one in strengths}
+        rewards = {strength: rewarded(head_scores(model, shown - strength * along)) for strength in strengths}
         return Removal(rewards, {"pairs": len(pairs), "directions": basis.shape[1], "hidden_size": len(basis)})
 
     def features(model: RewardModel) -> Removal:
@@ -127,7 +127,8 @@ def removals(
         differences = {name: first[name] - second[name] for name in first}
         fit = feature_correction(margins, differences, [prompt_id(prompt) for prompt, _, _ in pairs])
         base, of_texts = head_scores(model, shown), measured([text for _, text in texts])
-        return Removal({one: rewarded(fit.corrected(base, of_texts, one)) for one in strengths}, fit.to_json())
+        rewards = {strength: rewarded(fit.corrected(base, of_texts, strength)) for strength in strengths}
+        return Removal(rewards, fit.to_json())
 
     removed: dict[str, Removal] = {}
     missing: dict[str, str] = {}

@@ -38,7 +38,7 @@ from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Text, text_id
 from cda.stats.streams import drawn
 
-RESULT = "dose.json"
+DOSE_FILE = "dose.json"
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
@@ -150,7 +150,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
         fitted=fitted,
         available_quality=len(texts.pairs),
     )
-    save(result, folder / RESULT)
+    save(result, folder / DOSE_FILE)
     write_json(folder / TEXTS, [text_id(*text) for text in to_score])
     say(f"  dose {result.chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
     counts = {"quality_pairs": result.quality_pairs, "left_out": result.left_out}
@@ -177,8 +177,9 @@ def aimed(
     voted: list[Contrast] = []
     prompts: dict[str, int] = {}
     for bias in biases if aim != "tie" else ():
-        own = [one for one in contrasts if one.bias == bias.name and (one.votes or one.preferred)]
-        people = people_of(Group(bias, True, tuple(own), tuple(one.id for one in own), {}, "reward", 0), rule)
+        of_bias = [contrast for contrast in contrasts if contrast.bias == bias.name]
+        own = tuple(contrast for contrast in of_bias if contrast.votes or contrast.preferred)
+        people = people_of(Group(bias, True, own, tuple(contrast.id for contrast in own), {}, "reward", 0), rule)
         with_majority = [] if people is None else list(compress(own, people.majority.used))
         prompts[bias.name] = len({prompt_id(contrast.prompt) for contrast in with_majority})
         voted += own if prompts[bias.name] >= MIN_PROMPTS else []
@@ -186,9 +187,9 @@ def aimed(
         return "votes", voted, prompts
     kept: list[Contrast] = []
     for bias in biases:
-        own = [contrast for contrast in contrasts if contrast.bias == bias.name]
-        prompts[bias.name] = len({prompt_id(contrast.prompt) for contrast in own})
-        kept += own if prompts[bias.name] >= MIN_PROMPTS else []
+        of_bias = [contrast for contrast in contrasts if contrast.bias == bias.name]
+        prompts[bias.name] = len({prompt_id(contrast.prompt) for contrast in of_bias})
+        kept += of_bias if prompts[bias.name] >= MIN_PROMPTS else []
     return "tie", kept, prompts
 
 

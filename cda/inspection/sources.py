@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cda.auditing.audit import RESULT
+from cda.auditing.audit import AUDIT_FILE
 from cda.biases import Bias, builtin_names, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.counterfactuals.synthesize import MIX
@@ -192,7 +192,7 @@ def _add_audited(folder: RunFolder, material: Material) -> None:
     material.biases |= {name: bias for name, bias in audited.items() if name not in material.biases}
     file = folder.stage("audit") / AUDITED
     _add_triples(load_rows(str(file)), f"{folder.path.name}/audit/{AUDITED}", TRIPLES, material)
-    audit = load(AuditResult, folder.stage("audit") / RESULT, "cda audit")
+    audit = load(AuditResult, folder.stage("audit") / AUDIT_FILE, "cda audit")
     for name, rate in audit.rate.items():
         material.by.append(rate.flips.by)
         if lost := audit.excluded.get(f"triples of {name}"):

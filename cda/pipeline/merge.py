@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cda.auditing.audit import RESULT
+from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.model_card import EMBEDDED, Part, model_card
 from cda.errors import DataError, ModelError, RunError
 from cda.files.paths import user_path
@@ -162,7 +162,7 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
 
 def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
     """The run's audit, with how its dose was chosen; None if there is none, or one that another version of cda wrote."""
-    file = run.stage("audit") / RESULT
+    file = run.stage("audit") / AUDIT_FILE
     if not file.is_file():
         return None
     if run.record("audit").inputs.get("train") != run.record("train").output:

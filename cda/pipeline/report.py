@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from cda.auditing.audit import RESULT
+from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_html import render_html
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_text import render_markdown, summary_table
@@ -44,7 +44,7 @@ def train_result(run_folder: RunFolder) -> TrainResult:
         best_step=counts.best_step,
         validation_accuracy=_accuracy(run_folder, counts),
         seconds=run_folder.record("train").seconds,
-        audit=load(AuditResult, run_folder.stage("audit") / RESULT, "cda audit")
+        audit=load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
         if is_audited
         else Missing(reason="the training has not been audited"),
     )
@@ -69,7 +69,7 @@ def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
 def run(run_folder: RunFolder, figures: str | None = None) -> Path:
     """Draw the report anew from audit.json, print the table, return the HTML file; `figures` is a format (svg, pdf) for files."""
     audit = audit_of(run_folder, AuditResult)
-    file = run_folder.stage("audit") / RESULT
+    file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report"
@@ -98,14 +98,14 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
         DataError: It is of another version of cda, or was changed.
     """
     run_folder.output_of("audit")  # says what to run first where there is no audit
-    audit = load(kind, run_folder.stage("audit") / RESULT, "cda audit")
+    audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     trained = len(audit.scorings) > 1
     if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
         audit = audit.model_copy(update={"dose": chosen})
     several = trainings(audit.seeds.seeds if audit.seeds else (0,))
     kinds = ("train", "dose") if audit.dose else ("train",)
     own = [training.stage(kind) for kind in kinds for training in several]
-    with of_this_version(run_folder.stage("audit") / RESULT):
+    with of_this_version(run_folder.stage("audit") / AUDIT_FILE):
         return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
@@ -121,14 +121,14 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
         checked_form(figures)
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
-    if not is_a_file(path / "audit" / RESULT):
+    if not is_a_file(path / "audit" / AUDIT_FILE):
         results = [name for name in _OTHER_RESULTS if is_a_file(path / name)]
         other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
         raise RunError(
-            f"{given}: no finished audit here ({Path('audit') / RESULT}){other}. Give a recipe, or the folder of a finished run"
+            f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
         )
     if dry_run:
-        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / RESULT}")
+        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / AUDIT_FILE}")
         return
     run_folder = RunFolder(path)
     with run_folder.lock():

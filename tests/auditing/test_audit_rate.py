@@ -70,25 +70,23 @@ def test_changes_are_paired_for_every_effect() -> None:
     for estimand in ("ATT", "ATU", "ATE"):
         change = value(changes, estimand, "double")
         assert change.value == pytest.approx(-0.4, abs=0.06)
-        assert change.value == pytest.approx(
-            value(overall(found, "after"), estimand, "double").value
-            - value(overall(found, "before"), estimand, "double").value
-        )
+        before, after = (value(overall(found, when), estimand, "double").value for when in ("before", "after"))
+        assert change.value == pytest.approx(after - before)
     assert {one.estimator for one in changes.effects} >= {"double", "single", "naive"}
     assert all(isinstance(one.standardised, Missing) for one in changes.effects)
     assert isinstance(average_of(changes), Effect) and not isinstance(found.test, Missing)
 
 
+def flips(tried_with: int, flipped_with: int, tried_without: int, flipped_without: int) -> Flips:
+    return Flips(
+        by="rules", checked_by="measured words", tried_with=tried_with, flipped_with=flipped_with,
+        tried_without=tried_without, flipped_without=flipped_without,
+    )  # fmt: skip
+
+
 def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
-    flips = Flips(
-        by="rules",
-        checked_by="measured words",
-        tried_with=400,
-        flipped_with=N // 2,
-        tried_without=N // 2,
-        flipped_without=N // 2,
-    )
-    found = measured({"model": scored(0.5)}, flips)
+    few = flips(400, N // 2, N // 2, N // 2)
+    found = measured({"model": scored(0.5)}, few)
     given = {(one.estimand, one.estimator) for one in overall(found).effects}
     assert given == {
         ("ATU", "double"), ("ATU", "single"), ("ATT", "naive"), ("ATU", "naive"), ("ATE", "naive"), ("w = 0", "rewrite effect"),
@@ -97,45 +95,24 @@ def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
     assert reasons["ATT"].startswith("20 of 400 answers with the bias could be rewritten to flip it and back (5%;")
     assert reasons["ATE"] == reasons["ATT"] and isinstance(found.under()["model"].by_length, Missing)
     assert isinstance(found.test, Missing)
-    assert isinstance(measured({"model": scored(0.5)}, flips, min_flipped=0.05).under()["model"].average, Effect)
+    assert isinstance(measured({"model": scored(0.5)}, few, min_flipped=0.05).under()["model"].average, Effect)
 
 
 def test_no_triple_left_is_said() -> None:
-    flips = Flips(
-        by="rules", checked_by="measured words", tried_with=3, flipped_with=0, tried_without=0, flipped_without=0
-    )
-    found = rate([], {"jargon": flips}, {"model": scored(0.5)}, 0.0, SEED)["jargon"]
-    assert found.n == 0
-    assert isinstance(found.measured, Missing)
+    found = rate([], {"jargon": flips(3, 0, 0, 0)}, {"model": scored(0.5)}, 0.0, SEED)["jargon"]
+    assert found.n == 0 and isinstance(found.measured, Missing)
     assert found.measured.reason.startswith("0 of 3 answers with the bias could be rewritten")
 
 
 def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     """All originals lack the attribute, and too few of them could be flipped."""
     own = [one for one in triples() if not one.has_attribute]
-    flips = Flips(
-        by="a file",
-        checked_by="measured words",
-        tried_with=0,
-        flipped_with=0,
-        tried_without=400,
-        flipped_without=len(own),
-    )
-    found = rate(own, {"jargon": flips}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
+    found = rate(own, {"jargon": flips(0, 0, 400, len(own))}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
     average = found.under()["model"].average
     assert isinstance(average, Missing)
     assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")
 
 
 def test_a_group_that_nobody_tried_is_no_refusal() -> None:
-    assert (
-        refusals(
-            Flips(by="file", checked_by=None, tried_with=0, flipped_with=0, tried_without=10, flipped_without=10), 0.5
-        )
-        == {}
-    )
-    assert set(
-        refusals(
-            Flips(by="file", checked_by=None, tried_with=10, flipped_with=4, tried_without=10, flipped_without=4), 0.5
-        )
-    ) == {"ATT", "ATU", "ATE"}
+    assert refusals(flips(0, 0, 10, 10), 0.5) == {}
+    assert set(refusals(flips(10, 4, 10, 4), 0.5)) == {"ATT", "ATU", "ATE"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from cda.auditing.analysis import rewards
-from cda.auditing.groups import make_groups, people_of, sides_of
+from cda.auditing.groups import Group, make_groups, people_of, sides_of
 from cda.biases import load_bias
-from cda.records import Contrast, Triple, user_prompt
+from cda.records import Contrast, TieRule, Triple, user_prompt
 from cda.results.base import Missing
 from cda.results.effects import Distribution, Kinds, RewardSpread
 from cda.scorers.compared import Preferences, Rewards, text_id
@@ -22,13 +24,10 @@ TRIPLES = [
     for row, prompt in enumerate(PROMPTS)
 ]
 LEVEL = {"biased": 3.0, "plain": 0.0, "first": 1.0, "flipped": 2.0, "back": 5.0}
-SCORES = Rewards(
-    {
-        text_id(prompt, f"{word} {row}"): value + row / 10
-        for row, prompt in enumerate(PROMPTS)
-        for word, value in LEVEL.items()
-    }
-)
+SCORES = Rewards({
+    text_id(prompt, f"{word} {row}"): level + row / 10
+    for row, prompt in enumerate(PROMPTS) for word, level in LEVEL.items()
+})  # fmt: skip
 
 
 def known(kinds: Kinds) -> dict[str, Distribution]:
@@ -67,18 +66,20 @@ def test_a_judge_rewards_no_single_text() -> None:
 
 
 def test_sides_of_people_hold_ties_under_every_rule() -> None:
-    votes = [("perturbed",), ("base",), ("tie",), ("base", "perturbed"), ()]
-    rows = [Contrast("jargon", PROMPTS[at], f"biased {at}", f"plain {at}", None, one) for at, one in enumerate(votes)]  # type: ignore[arg-type]
-    (group,) = make_groups(rows, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
-    for rule in ("drop", "half"):
-        people = people_of(group, rule)  # type: ignore[arg-type]
+    def group_of(*contrasts: Contrast) -> Group:
+        (group,) = make_groups(contrasts, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
+        return group
+
+    votes: list[Any] = [("perturbed",), ("base",), ("tie",), ("base", "perturbed"), ()]
+    rows = [replace(CONTRASTS[at], votes=words) for at, words in enumerate(votes)]
+    rules: tuple[TieRule, ...] = ("drop", "half")
+    for rule in rules:
+        people = people_of(group_of(*rows), rule)
         assert people is not None
-        assert sides_of(group, people) == ["perturbed", "base", "tie", "tie", None]
-    stated = [
-        Contrast("jargon", PROMPTS[at], f"biased {at}", f"plain {at}", one, ("base",))
-        for at, one in enumerate(("tie", "perturbed"))
-    ]  # type: ignore[arg-type]
-    (group,) = make_groups(stated, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
-    people = people_of(group, "as-released")
-    assert people is not None and sides_of(group, people) == ["tie", "perturbed"]
-    assert np.isfinite(group.margins["model"]).all()
+        assert sides_of(group_of(*rows), people) == ["perturbed", "base", "tie", "tie", None]
+    stated = group_of(
+        *(replace(CONTRASTS[at], preferred=word, votes=("base",)) for at, word in enumerate(("tie", "perturbed")))
+    )
+    people = people_of(stated, "as-released")
+    assert people is not None and sides_of(stated, people) == ["tie", "perturbed"]
+    assert np.isfinite(stated.margins["model"]).all()
