@@ -341,7 +341,7 @@ def _row(one: dict[str, float]) -> str:
 def show(numbers: dict[str, Any]) -> None:
     for bias, found in numbers["biases"].items():
         for size, one in found["models"].items():
-            doses = ", ".join(f"{dose:g}: {part:.0%}" for dose, part in one["chosen"].items() if part >= 0.05)
+            doses = ", ".join(f"{float(dose):g}: {part:.0%}" for dose, part in one["chosen"].items() if part >= 0.05)
             parts = [one["base"], one["plain"], one["people"]]
             said = [
                 " / ".join(f"{100 * part[name]['value']:.1f}" for part in parts) for name in ("miscalibration", "gap")
