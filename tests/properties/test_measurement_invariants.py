@@ -23,10 +23,16 @@ from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
 from cda.stats.identification import OverlapRule, adjusted_effect, identify, overlap_effect, overlap_of, pairs_effect
-from cda.stats.means import smallest_detectable
-from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
+from cda.stats.multiplicity import benjamini_hochberg, corrected, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
-from cda.stats.preference import chosen_correlation, contingency, positive_share, positive_share_change
+from cda.stats.preference import (
+    chosen_correlation,
+    contingency,
+    positive_share,
+    positive_share_change,
+    preference_table,
+)
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
 from cda.stats.rate import (
     Contrasts,
@@ -693,6 +699,56 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
+    # Lengths and shapes that differ.
+    "rows without a cluster": (lambda: bootstrap_mean([1, 2], ["p"], rng()), "one cluster for each row"),
+    "hits without a prompt": (lambda: share([1, 0], ["p"]), "one each is needed"),
+    "hits in a table": (lambda: share([[1], [0]], ["p", "q"]), "one each is needed"),
+    "changes without a row": (lambda: paired_change([1, 0], [1], ["p", "q"]), "one each is needed"),
+    "tests without a row": (lambda: exact_change_test([1, 0], [1], ["p", "q"]), "one each is needed"),
+    "margins without people": (lambda: against_people([1.0], people(SAMPLE), ["p"]), "1 margins, 24 majorities"),
+    "models in one row": (lambda: mean_against_people([1.0], people(SAMPLE), ["p"]), "one row for each model"),
+    "labels without a prompt": (lambda: contingency([True], [False], []), "one each"),
+    "pairs without a side's reward": (lambda: direct_contrast([1.0, 2], [1.0], ["a", "b"]), "one each"),
+    "means without a prompt": (lambda: clustered_t_test([1.0], ["a", "b"]), "one each"),
+    "seeds in one row": (lambda: over_seeds([1.0, 0.0], ["a", "b"]), "a row for each seed"),
+    "seeds without a prompt": (lambda: over_seeds([[1.0, 0.0]] * 2, ["a"]), "a row for each seed"),
+    "flags without a pair": (lambda: overlap_effect([1.0, 2.0], [True], ["a", "b"], rng()), "one each is needed"),
+    "margins without a pair": (lambda: overlap_effect([1.0], [True, True], ["a", "b"], rng()), "one each is needed"),
+    "attributes without a prompt": (lambda: from_rewards([1], [1], [1], [1, 0], ["a"]), "one each"),
+    "people without a prompt": (lambda: preference_table([1.0, 2.0], ["base"], ["a", "b"]), "1 majorities"),
+    "labels of released votes": (
+        lambda: majority(count_votes([["base"], []]), "as-released"),
+        "one released label for each",
+    ),
+    # Too little.
+    "one training": (lambda: over_seeds([[1.0, 0.0]], ["a", "b"]), "1 seeds and 2 prompts"),
+    "trainings on one prompt": (lambda: over_seeds([[1.0, 0.0]] * 2, ["a", "a"]), "2 seeds and 1 prompts"),
+    "test of one prompt": (lambda: clustered_t_test([1.0, 2.0], ["a", "a"]), "1 prompt"),
+    "fences around nothing": (lambda: inside_fences([]), "finite"),
+    "bins of nothing": (lambda: common_edges([[], []]), "no values"),
+    "values outside the bins": (
+        lambda: distribution([1.0, 2.0], ["a", "b"], (0.0, 1.5), rng()),
+        "1 of 2 values lie outside",
+    ),
+    "preferences by nobody": (lambda: preference_table([1.0], [None], ["a"]), "no contrast has votes"),
+    "second panel of nobody": (
+        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["a", "b", "c"], rng(), 0),
+        "second majority of 0 votes",
+    ),
+    "ceiling of one prompt": (
+        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3, rng()),
+        "one prompt",
+    ),
+    "one form": (
+        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], rng(), forms=["linear", "linear"]),
+        "at least two",
+    ),
+    "limit on nothing measured": (
+        lambda: overlap_of({"bold": [1]}, {"bold": [1]}, ["a"], limits=LIMITS),
+        "limit is set on words",
+    ),
+    "more effects than tests": (lambda: partial_conjunction([0.1, 0.2], 3), "between 1 and their number"),
+    "no effect at all": (lambda: partial_conjunction([0.1, 0.2], 0), "between 1 and their number"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
     "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"], rng()), "a correlation is undefined"),
@@ -712,7 +768,17 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         "undefined on these 2 rows",
     ),
     "ranges of nothing": (lambda: quantile_groups([], 3), "do not split"),
-    # Not a number.
+    # Not a number, or another one.
+    "vote for a third side": (lambda: count_votes([["base"], ["left"]]), "item 1: vote 'left' is none of"),
+    "attribute between": (lambda: from_rewards([1], [1], [1], [0.5], ["a"]), "0 or 1"),
+    "preference beyond its range": (lambda: from_preferences([-3], [0], [0], [1], ["a"]), "between −1 and 1, found -3"),
+    "seed of NaN": (lambda: over_seeds([[1.0, NAN]] * 2, ["a", "b"]), "2 of 4 values are NaN"),
+    "mean of NaN": (lambda: clustered_t_test([1.0, NAN], ["a", "b"]), "NaN"),
+    "majority of NaN": (lambda: preference_table([NAN], ["base"], ["a"]), "NaN"),
+    "correction of NaN": (lambda: corrected([0.1, NAN], "bonferroni"), "not between 0 and 1"),
+    "conjunction of NaN": (lambda: partial_conjunction([0.1, NAN], 1), "not between 0 and 1"),
+    "test of NaN": (lambda: exact_change_test([NAN], [1], ["p"]), "between 0 and 1"),
+    "AUC of NaN": (lambda: auc([1, NAN], [1, 0], ["a", "b"]), "one finite margin"),
     "p-value of NaN": (lambda: holm([0.1, NAN]), "1 of 2 p-values"),
     "p-value above 1": (lambda: benjamini_hochberg([0.1, 1.5]), "1 of 2 p-values"),
     "share of NaN": (lambda: share([NAN], ["a"]), "between 0 and 1"),

@@ -172,17 +172,3 @@ def test_undefined_draws_are_counted() -> None:
         bootstrap_sums([[1, 1], [0, 0], [0, 0], [0, 0]], ids(4), ratio, rng())
     with pytest.raises(DataError, match="undefined on these 2 rows"):
         bootstrap_sums([[0, 0], [0, 0]], ids(2), ratio, rng())
-
-
-@pytest.mark.parametrize(
-    ("values", "clusters", "message"),
-    [
-        ([], [], "no rows"),
-        ([1, float("nan")], ids(2), "1 of 2 values are NaN or infinite"),
-        ([1, 2], ["p", "p"], "2 rows of one prompt"),
-        ([1, 2], ["p"], "one cluster for each row"),
-    ],
-)
-def test_what_cannot_be_estimated_raises(values: list[float], clusters: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        bootstrap_mean(values, clusters, rng())

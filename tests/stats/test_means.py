@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cda.errors import DataError
 from cda.stats.means import (
     Alternative,
     change_over_seeds,
@@ -90,15 +89,6 @@ def test_without_spread(value: float, alternative: Alternative, p_value: float) 
 def test_without_spread_on_a_null_that_is_not_zero() -> None:
     assert clustered_t_test([0.7] * 3, ["a", "b", "c"], "greater", 0.7).p_value == 0.5
     assert clustered_t_test([0.0] * 64, [str(row) for row in range(64)], "less", 0.5).p_value == 2.0**-64
-
-
-@pytest.mark.parametrize(
-    ("values", "ids", "says"),
-    [([1.0, 2.0], ["a", "a"], "1 prompt"), ([], [], "no rows"), ([1.0, np.nan], ["a", "b"], "NaN"), ([1.0], ["a", "b"], "one each")],
-)  # fmt: skip
-def test_too_little_is_said(values: list[float], ids: list[str], says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        clustered_t_test(values, ids)
 
 
 @pytest.mark.parametrize(("n_prompts", "alpha", "shift"), [(2, 0.05, 3), (10, 0.005, 3), (64, 0.005, 3), (64, 0.01, 0)])
@@ -196,21 +186,6 @@ def test_no_change_anywhere_has_the_interval_over_prompts() -> None:
     assert change_over_seeds(before, np.tile(before, (3, 1)), ids) == paired_change(before, before, ids)
 
 
-@pytest.mark.parametrize(
-    ("values", "ids", "said"),
-    [
-        (HITS[:1], IDS, "1 seeds and 4 prompts"),
-        (HITS, ["a"] * 6, "3 seeds and 1 prompts"),
-        (HITS[0], IDS, "a row for each seed"),
-        (HITS, IDS[:5], "a row for each seed"),
-        (np.where(HITS == 1, np.nan, HITS), IDS, "7 of 18 values are NaN or infinite"),
-    ],
-)
-def test_seeds_that_cannot_be_averaged_are_said(values: np.ndarray, ids: list[str], said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        over_seeds(values, ids)
-
-
 def test_it_covers_where_one_training_s_interval_does_not() -> None:
     """Three trainings that differ by 0.6 SD of a margin's noise; evals/training_seeds.py has 48 worlds."""
     draw, ids, runs = np.random.default_rng(7), [str(row) for row in range(80)], 300
@@ -252,14 +227,6 @@ def test_the_interval_is_that_of_the_rows_left() -> None:
     assert found.estimate.low < 0 < found.estimate.high < 1
 
 
-def test_nothing_to_trim_is_said() -> None:
-    for values in ([], [1.0, np.nan]):
-        with pytest.raises(DataError, match="finite"):
-            inside_fences(values)
-    with pytest.raises(DataError, match="prompt"):
-        iqr_trimmed_mean([1.0, 2.0], ["a", "a"])
-
-
 VALUES = np.arange(101) / 10
 NAMES = [str(row) for row in range(101)]
 
@@ -276,10 +243,3 @@ def test_mean_quantiles_and_counts() -> None:
     assert found.mean.low < 5 < found.mean.high
     assert found.quantiles == pytest.approx((0.5, 2.5, 5.0, 7.5, 9.5))
     assert sum(found.counts) == 101 and found.counts[-1] == 11
-
-
-def test_what_is_no_distribution_is_said() -> None:
-    with pytest.raises(DataError, match="no values"):
-        common_edges([[], []])
-    with pytest.raises(DataError, match="1 of 101 values lie outside"):
-        distribution(VALUES, NAMES, (0.0, 9.95), np.random.default_rng(0))

@@ -84,18 +84,6 @@ def test_partial_conjunction_known_values() -> None:
     assert [partial_conjunction([0.01] * 3, r) for r in (1, 2, 3)] == pytest.approx([0.03, 0.02, 0.01])
 
 
-@pytest.mark.parametrize("r", [0, 4])
-def test_partial_conjunction_needs_an_r_of_its_tests(r: int) -> None:
-    with pytest.raises(DataError, match="between 1 and their number"):
-        partial_conjunction([0.1, 0.2, 0.3], r)
-
-
-def test_corrections_refuse_what_is_no_p_value() -> None:
-    for correct in (lambda p: corrected(p, "bonferroni"), holm, lambda p: partial_conjunction(p, 1)):
-        with pytest.raises(DataError, match="not between 0 and 1"):
-            correct([0.1, float("nan")])
-
-
 @pytest.mark.parametrize(("r", "k"), [(1, 3), (2, 3), (3, 3), (2, 5)])
 @pytest.mark.parametrize("together", [False, True])
 def test_partial_conjunction_keeps_its_level_at_its_worst(r: int, k: int, together: bool) -> None:

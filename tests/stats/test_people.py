@@ -132,29 +132,6 @@ def test_the_unpaired_interval_stands_beside_the_paired_one() -> None:
         unpaired_change([], [1])
 
 
-def test_what_cannot_be_estimated_raises() -> None:
-    with pytest.raises(DataError, match="5 majorities"):
-        against_people([1.0], PEOPLE, ["p"])
-    with pytest.raises(DataError, match="1 of 5 margins are NaN"):
-        against_people([float("nan"), 1, 1, 1, 1], PEOPLE, ids(5))
-    with pytest.raises(DataError, match="nothing can be compared"):
-        against_people([0.0] * 5, PEOPLE, ids(5), "drop")
-    with pytest.raises(DataError, match="one row for each model"):
-        mean_against_people([1.0] * 5, PEOPLE, ids(5))
-    one_prompt = mean_against_people([MARGINS], PEOPLE, ["p"] * 5).skew
-    assert one_prompt.high - one_prompt.low > 0.7  # one prompt counts as one row
-    with pytest.raises(DataError, match="one each"):
-        contingency([True], [False], [])
-    with pytest.raises(DataError, match="none of 1 pairs has a label on both sides"):
-        contingency([None], [False], ids(1))
-    with pytest.raises(DataError, match="no pair of 2 has the bias on one side only"):
-        contingency([True, False], [True, False], ids(2))
-    with pytest.raises(DataError, match="none of 2 pairs differs"):
-        chosen_correlation([0, 0], ids(2), rng())
-    with pytest.raises(DataError, match="no rows"):
-        chosen_correlation([], [], rng())
-
-
 def test_it_is_mann_whitney_s() -> None:
     random = np.random.default_rng(0)
     margins, target = random.integers(-3, 4, 60), random.random(60) < 0.4
@@ -201,13 +178,6 @@ def test_coverage(rows_a_prompt: int) -> None:
         found = auc(target + shared + random.normal(size=n), target, clusters)
         inside += found.low <= truth <= found.high
     assert 0.92 <= inside / 400 <= 0.985
-
-
-def test_what_cannot_be_ranked_raises() -> None:
-    with pytest.raises(DataError, match="2 majorities for the perturbed side and 0 for the base"):
-        auc([1, 2], [1, 1], ids(2))
-    with pytest.raises(DataError, match="one finite margin"):
-        auc([1, float("nan")], [1, 0], ids(2))
 
 
 def test_change_of_auc_is_paired() -> None:

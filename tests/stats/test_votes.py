@@ -190,31 +190,6 @@ def test_ceiling_bounds_order_and_label_swap(table: list[list[str]]) -> None:
     assert back.value == pytest.approx(miss.value, abs=1e-9)
 
 
-def test_what_cannot_be_estimated_is_said() -> None:
-    with pytest.raises(DataError, match="no items"):
-        count_votes([])
-    with pytest.raises(DataError, match="no votes on any of 2 items: human skew"):
-        count_votes([[], []])
-    with pytest.raises(DataError, match="item 1: vote 'left' is none of perturbed, base, tie"):
-        count_votes([["base"], ["left"]])
-    ties = count_votes([["tie", "tie"], ["base", "perturbed"]])
-    for rule in ("drop", "half"):
-        with pytest.raises(DataError, match=r"no item has a majority for one side \(.*whom people prefer"):
-            majority(ties, rule)
-    with pytest.raises(DataError, match="one released label for each of 2 items"):
-        majority(ties, "as-released")
-    single = count_votes([["base"], ["perturbed"]])
-    with pytest.raises(DataError, match="no item of 2 has two votes: agreement"):
-        agreement(single, ids(2), rng())
-    with pytest.raises(DataError, match="no item of 2 has two votes: with one vote an item"):
-        noise_ceiling(single, majority(single, "drop"), ids(2), rng())
-    same = count_votes([["base", "base"]] * 3)
-    with pytest.raises(DataError, match="one prompt"):
-        noise_ceiling(same, majority(same, "drop"), ["p"] * 3, rng())
-    with pytest.raises(DataError, match="second majority of 0 votes"):
-        noise_ceiling(same, majority(same, "drop"), ids(3), rng(), 0)
-
-
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
     found = agreement(counts, [str(row) for row in range(20)], np.random.default_rng(0))
