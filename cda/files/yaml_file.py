@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from cda.errors import RecipeError, did_you_mean
+from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -87,12 +87,22 @@ def _line(location: tuple[str, ...], kind: str, message: str, value: object, mod
     path = ".".join(location)
     if kind == "extra_forbidden":
         known = _fields_at(model, location[:-1])
-        return f"{where}: {path}: unknown key.{did_you_mean(location[-1], known)} Known: {', '.join(known)}"
+        hint = did_you_mean(location[-1], known) or _elsewhere(location[-1], model)
+        return f"{where}: {path}: unknown key.{hint} Known: {', '.join(known)}"
     if kind == "missing":
         return f"{where}: {path}: missing; it has no default"
     message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[0].lower() + message[1:] if message else "not allowed"
     return f"{where}: {path or '(top level)'}: {message}, found {_short(value)}"
+
+
+def _elsewhere(key: str, model: type[BaseModel]) -> str:
+    """Suggestion of settings of other sections with nearly this name."""
+    inner = {name: _model_in(field.annotation) for name, field in model.model_fields.items()}
+    leaves = [(leaf, f"'{name}.{leaf}'") for name, section in inner.items() if section for leaf in section.model_fields]
+    names = {leaf for leaf, _ in leaves}
+    close = key if key in names else near(key, names)
+    return f" Did you mean {' or '.join(path for leaf, path in leaves if leaf == close)}?" if close else ""
 
 
 def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:

@@ -168,6 +168,8 @@ def test_recipes_are_found_by_name_and_path(write: Write) -> None:
 
 ONE_MISTAKE = [
     (["modle=3"], "modle: unknown key. Did you mean 'model'?"),
+    (["max_contrast=3"], "max_contrast: unknown key. Did you mean 'data.max_contrasts' or 'audit.max_contrasts'?"),
+    (["precision=fp32"], "precision: unknown key. Did you mean 'model.precision'?"),
     (["lora.dropuot=0"], "lora.dropuot: unknown key. Did you mean 'dropout'?"),
     (["model=llama-8"], "model: preset 'llama-8' is unknown. Did you mean 'llama-8b'? Known: embedded, "),
     (["data=papr"], "data: preset 'papr' is unknown. Did you mean 'paper'?"),
