@@ -81,7 +81,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def out_of_files(error: BaseException | None, lower: str = "") -> str | None:
-    """How to mend an error that comes from too many open files, however deep in its causes; None for any other.
+    """Advice for an error that comes from too many open files, however deep in its causes; None for any other.
 
     Args:
         error: With all that caused it.

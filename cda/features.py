@@ -88,7 +88,7 @@ def long_word_share(text: str) -> float:
 
 
 def flesch_reading_ease(text: str) -> float:
-    """How easily English reads: 206.835 − 1.015 · words/sentences − 84.6 · syllables/words (Flesch, 1948).
+    """Flesch reading ease of English: 206.835 − 1.015 · words/sentences − 84.6 · syllables/words (Flesch, 1948).
 
     60 to 70 is plain English, below 30 is read with difficulty; negative values and values above 100 occur. Syllables
     are pyphen's hyphenation points plus one, which misses some of short words (`idea` counts one), so values lie

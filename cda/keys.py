@@ -16,7 +16,7 @@ _LONG = 20
 
 
 def looks_like_key(word: str) -> bool:
-    """Whether a word is a key of a known kind, or a long mix of small letters and digits, unlike a variable's name.
+    """True if a word is a key of a known kind, or a long mix of small letters and digits, unlike a variable's name.
 
     >>> looks_like_key("sk-proj-0123456789abcdef"), looks_like_key("3f2a" * 8), looks_like_key("MY_TEAM_OPENAI_API_KEY_2")
     (True, True, False)

@@ -35,12 +35,12 @@ def rank() -> int:
 
 
 def on_one_machine() -> bool:
-    """Whether all processes of this launch run on this machine."""
+    """True if all processes of this launch run on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", world_size())) == world_size()
 
 
 def is_main() -> bool:
-    """Whether this process prepares data, writes artifacts and speaks to the user."""
+    """True if this process prepares data, writes artifacts and speaks to the user."""
     return rank() == 0
 
 
@@ -127,7 +127,7 @@ def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> 
 
 
 def made_in_this_launch(path: Path) -> bool:
-    """Whether a file exists that no earlier launch left.
+    """True if a file exists that no earlier launch left.
 
     Files of several machines are dated by the clock of the one that holds them, so this process's start is read off that.
     """
@@ -142,7 +142,7 @@ def launch_id() -> str:
 def tell_failure(folder: Path) -> None:
     """Let waiting processes of this launch know that the main one failed."""
     if is_main() and world_size() > 1 and folder.is_dir():
-        # Where the folder cannot be written, that is the error to be shown, and the launcher ends the others.
+        # If the folder cannot be written, that is the error to be shown, and the launcher ends the others.
         with contextlib.suppress(OSError):
             clear_failure(folder)  # a link in its place would be written through
             (folder / _FAILED).write_text(json.dumps({"launch": launch_id()}), encoding="utf-8")
@@ -154,7 +154,7 @@ def clear_failure(folder: Path) -> None:
 
 
 def _several_were_prepared() -> bool:
-    """Whether `accelerate launch` set a meeting place for several processes and then started one.
+    """True if `accelerate launch` set a meeting place for several processes and then started one.
 
     Its launcher of one process sets MASTER_ADDR only if more processes or machines were asked for. If the variable stood
     in the launcher's own environment, it says nothing.

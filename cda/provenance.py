@@ -1,4 +1,4 @@
-"""What a result was made by: versions of packages, commit of this package's checkout, Python and the machine."""
+"""Provenance of a result: versions of packages, and the commit of this package's checkout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def git_commit() -> str | None:
 
 
 def _is_cda(project: Path) -> bool:
-    """Whether a pyproject.toml is cda's own: the package may be copied to the top of another project."""
+    """True if a pyproject.toml is cda's own: the package may be copied to the top of another project."""
     try:
         return bool(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda")
     except (OSError, ValueError, AttributeError):

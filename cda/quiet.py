@@ -25,7 +25,7 @@ def quiet_libraries() -> None:
 
 
 def hides_bars() -> bool:
-    """Whether progress bars are switched off; each bar takes it as `disable`."""
+    """True if progress bars are switched off; each bar takes it as `disable`."""
     return not _bars
 
 

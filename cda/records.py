@@ -57,7 +57,7 @@ def normal_text(text: str) -> str:
 
 
 def equal_texts(first: str, second: str) -> bool:
-    """Whether two texts are one text, however they are stored."""
+    """True if two texts are one text, however they are stored."""
     return first == second or normal_text(first) == normal_text(second)
 
 
@@ -118,7 +118,7 @@ class RewriteRequest:
     reference: str | None = None
     """The response it competes with, if the bias is relative to one (length)."""
     flips: bool = True
-    """Whether the bias must go from present to absent or back. False: what is so already is to become more so (a chosen
+    """True if the bias must go from present to absent or back. False: what is so already is to become more so (a chosen
     response made more specific), and only the result is checked."""
 
 
@@ -187,7 +187,7 @@ class Contrast:
     votes: tuple[Preference, ...] = ()
     """People's single votes, where they are known; any number."""
     verdicts: tuple[Preference, ...] = ()
-    """Verdicts of LLM judges, where there are any: for prediction-powered estimates of what people prefer."""
+    """Verdicts of LLM judges, if there are any, for prediction-powered estimates of what people prefer."""
     tags: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -218,9 +218,9 @@ class Triple:
     rewrite: str
     rewrite_of_rewrite: str
     has_attribute: bool
-    """Whether the original exhibits the bias (w = 1)."""
+    """True if the original exhibits the bias (w = 1)."""
     flipped: bool | None = None
-    """Whether readers or labels found that both rewrites flipped the bias; None if nobody was asked."""
+    """True if readers or labels found that both rewrites flipped the bias; None if nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)

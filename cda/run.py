@@ -98,7 +98,7 @@ class StageRecord(BaseModel):
 
     stage: str = ""
     fingerprint: str | None = None
-    """Of its settings and inputs."""
+    """Digest of its settings and inputs."""
     output: str | None = None
     """Fingerprint of its contents."""
     settings: dict[str, Any] = {}
@@ -191,7 +191,7 @@ class RunFolder:
             return Manifest()
 
     def is_done(self, stage: Stage) -> bool:
-        """Whether the stage is there whole, made from exactly these settings and inputs."""
+        """True if the stage is there whole, made from exactly these settings and inputs."""
         return self.record(stage.name).fingerprint == stage.fingerprint and not self.damaged(stage.name)
 
     def damaged(self, name: str) -> list[str]:
@@ -201,7 +201,7 @@ class RunFolder:
         return changed(self.stage(name), self.record(name).contents)
 
     def why_redo(self, stage: Stage) -> str | None:
-        """What happened since a finished stage was made; None where nothing was finished or nothing happened."""
+        """Changes since a finished stage was made; None if nothing was finished or nothing changed."""
         if damaged := self.damaged(stage.name):
             return f"{', '.join(damaged[:6])}: cut, changed or gone since it was finished"
         old = self.record(stage.name)
@@ -247,7 +247,7 @@ class RunFolder:
         return self.path / f".{name}.partial"
 
     def has_begun(self, stage: Stage) -> bool:
-        """Whether the stage is being written from exactly these settings and inputs, and lacks more than the last step."""
+        """True if the stage is being written from exactly these settings and inputs, and lacks more than the last step."""
         partial = self.partial(stage.name)
         return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
 
@@ -301,7 +301,7 @@ class RunFolder:
         write_json(self.path / MANIFEST, manifest.model_dump())
 
     def retire(self, name: str) -> None:
-        """Move a finished stage, where there is one, to `superseded/`: nothing takes its place."""
+        """Move a finished stage, if there is one, to `superseded/`: nothing takes its place."""
         # One behind a link is read; it is the link that goes, and a link to nothing counts.
         if self.stage(name).exists() or self.stage(name).is_symlink():
             self._set_aside(self.stage(name), name)

@@ -82,7 +82,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether a write failed for want of space, or by the limit on the size of files (`ulimit -f`)."""
+    """True if a write failed for want of space, or by the limit on the size of files (`ulimit -f`)."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     # Some libraries wrap the system's error and leave only its words, and torch not even these.

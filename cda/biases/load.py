@@ -56,7 +56,7 @@ class Measure(_Strict):
 
 
 class Tolerance(_Strict):
-    """How far a rewrite may be from its original in one feature: within `ratio` or within `difference`."""
+    """Limit of the change of one feature by a rewrite: within `ratio` or within `difference`."""
 
     ratio: Annotated[float, Field(ge=1)] | None = None
     """Larger value over smaller one."""
@@ -83,7 +83,7 @@ class Swap(_Strict):
     find: Text
     put: str | list[str]
     addresses: bool = False
-    """Whether it also acts within web addresses (links), which are left alone otherwise; code always is."""
+    """True if it also acts within web addresses (links), which are left alone otherwise; code always is."""
 
     @field_validator("find")
     @classmethod
@@ -230,7 +230,7 @@ class Bias(_Strict):
         return DataError(f"{self._file or f'bias {self.name}'}: {setting}: {error}")
 
     def respaced(self, one: str, other: str) -> bool:
-        """Whether two responses that hold the same words differ in white space that is this bias itself."""
+        """True if two responses that hold the same words differ in white space that is this bias itself."""
         own = set(self.treatment) | ({self.measure.feature} if self.measure else set())
         return any(
             self.measured(one, name) != self.measured(other, name)
@@ -239,11 +239,11 @@ class Bias(_Strict):
         )
 
     def shows(self, text: str, other: str | None = None) -> bool | None:
-        """Whether a response exhibits the bias as measured; None where the bias has no measure.
+        """True if a response exhibits the bias as measured; None if the bias has no measure.
 
         Args:
             text: The response.
-            other: The response it stands beside, for a relative measure.
+            other: The response next to it, for a relative measure.
         """
         rule = self.measure
         if rule is None:

@@ -1,1 +1,1 @@
-"""What runs with no network and no key: texts we wrote, a small reward model, rule-based rewriters and labellers."""
+"""Parts that need no network and no key: texts we wrote, a small reward model, rule-based rewriters and labellers."""

@@ -40,7 +40,7 @@ def cache_folder() -> Path:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether Windows takes a name for a device, whatever its ending.
+    """True if Windows takes a name for a device, whatever its ending.
 
     >>> is_reserved("nul"), is_reserved("Aux.yaml"), is_reserved("console")
     (True, True, False)
@@ -110,7 +110,7 @@ def place_for(file: Path) -> Path:
 
 
 def is_there(path: str | Path, test: Callable[[Path], bool] = Path.exists) -> bool:
-    """Whether the path exists; False if it is too long, holds a NUL, or may not be looked at."""
+    """True if the path exists; False if it is too long, holds a NUL, or may not be looked at."""
     try:
         return test(Path(path))
     except (OSError, ValueError):
@@ -118,10 +118,10 @@ def is_there(path: str | Path, test: Callable[[Path], bool] = Path.exists) -> bo
 
 
 def is_a_file(path: str | Path) -> bool:
-    """Whether the path is a file; False as in `is_there`."""
+    """True if the path is a file; False as in `is_there`."""
     return is_there(path, Path.is_file)
 
 
 def is_a_folder(path: str | Path) -> bool:
-    """Whether the path is a folder; False as in `is_there`."""
+    """True if the path is a folder; False as in `is_there`."""
     return is_there(path, Path.is_dir)

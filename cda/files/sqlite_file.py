@@ -1,4 +1,4 @@
-"""A table on disk in one SQLite file: opened by any number of processes, moved aside where it is damaged, its errors in words."""
+"""A table in one SQLite file: opened by any number of processes, moved aside if it is damaged, its errors in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cda.errors import CdaError
 from cda.files.jsonl import make_private
 
 BUSY_S = 60.0
-"""How long another program may hold the file."""
+"""Longest wait for another program that holds the file."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -62,7 +62,7 @@ def describe(error: ValidationError, model: type[BaseModel], where: str) -> list
     """One line for each mistake in a validated mapping."""
     lines: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):
-        # Where several types are allowed, pydantic reports each that did not fit; one mistake is one line.
+        # If several types are allowed, pydantic reports each that did not fit; one mistake is one line.
         location = _keys_only(item["loc"], model)
         lines.setdefault(location, _line(location, item["type"], item["msg"], item.get("input"), model, where))
     # A part that is wrong makes the whole wrong; the part alone says where.

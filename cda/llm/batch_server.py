@@ -187,12 +187,12 @@ class BatchServer:
 
 
 def is_queue_full(batch: Batch) -> bool:
-    """Whether it failed because the account has too many requests waiting."""
+    """True if it failed because the account has too many requests waiting."""
     return batch.status == "failed" and _QUEUE_FULL in [problem.code for problem in _problems(batch)]
 
 
 def why_unanswered(batch: Batch | None) -> str:
-    """Why a request of this batch may have no answer."""
+    """Reason why a request of this batch may have no answer."""
     if batch is None:
         return "the server does not know the batch any more"
     if batch.status == "completed":

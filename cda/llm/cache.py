@@ -121,7 +121,7 @@ def key_of(settings: Mapping[str, object], request: Request) -> str:
         "schema": request.schema,
         "sample": request.sample,
     }
-    if request.top_logprobs:  # where there are none, keys are those of before
+    if request.top_logprobs:  # without any, keys are those of earlier versions
         content["top_logprobs"] = request.top_logprobs
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=dict)
     return hashlib.sha256(text.encode()).hexdigest()

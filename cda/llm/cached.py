@@ -44,17 +44,17 @@ class CachedLLM:
 
     @property
     def concurrency(self) -> int:
-        """As of the client."""
+        """Delegates to the client."""
         return self.client.concurrency
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """As of the client."""
+        """Delegates to the client."""
         return self.client.settings
 
     @property
     def spent_usd(self) -> float | None:
-        """As of the client: what is cached costs nothing."""
+        """Delegates to the client: cached answers cost nothing."""
         return self.client.spent_usd
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
@@ -67,7 +67,7 @@ class CachedLLM:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
-        """As of the client; an answer is given only once it is safe on disk."""
+        """A session of the client; an answer is given only once it is safe on disk."""
         async with self.client.session() as ask:
 
             async def kept(request: Request) -> Completion:

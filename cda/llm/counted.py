@@ -68,7 +68,7 @@ class AnsweredBy:
 
 
 def is_version_of(name: str, asked: str) -> bool:
-    """Whether a server's name of a model is the one asked for, or a dated or numbered version of it.
+    """True if a server's name of a model is the one asked for, or a dated or numbered version of it.
 
     >>> is_version_of("gpt-4o-2024-08-06", "gpt-4o"), is_version_of("gpt-4o-mini", "gpt-4o"), is_version_of("m", "org/m")
     (True, False, True)
@@ -88,7 +88,7 @@ class Tally:
     unusable: int = 0
     """Answers of either sort without a usable text."""
     input_tokens: int = 0
-    """Of the answers asked for now, as far as the server counted; `output_tokens` likewise."""
+    """Tokens of the answers asked for now, as far as the server counted; `output_tokens` likewise."""
     output_tokens: int = 0
     uncounted: int = 0
     """Answers asked for now that have a text and no count of tokens."""

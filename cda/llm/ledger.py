@@ -17,7 +17,7 @@ from cda.errors import LLMError
 from cda.files.jsonl import make_private, open_new
 
 TRIES = 2
-"""How often a request is submitted before it counts as failed."""
+"""Submissions of a request before it counts as failed."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS part (
     id TEXT PRIMARY KEY, server TEXT NOT NULL, state TEXT NOT NULL, n_requests INTEGER NOT NULL, file_id TEXT, batch_id TEXT
@@ -122,7 +122,7 @@ class Ledger:
         return first
 
     def is_open(self, key: str) -> bool:
-        """Whether a position still waits for the key."""
+        """True if a position still waits for the key."""
         return self._is("wanted WHERE key = ? AND NOT done", key)
 
     def settle(self, key: str) -> list[int]:
@@ -143,14 +143,14 @@ class Ledger:
         ).fetchall()
 
     def held(self, key: str) -> bool:
-        """Whether a file or batch of this server has it."""
+        """True if a file or batch of this server has it."""
         return self._is("member JOIN part ON part = id WHERE key = ? AND server = ?", key, self.server)
 
     def in_part(self, key: str, part_id: str) -> bool:
         return self._is("member WHERE key = ? AND part = ?", key, part_id)
 
     def is_seen(self, key: str) -> bool:
-        """Whether a result line for the key was taken."""
+        """True if a result line for the key was taken."""
         return self._is("seen WHERE key = ?", key)
 
     def see(self, key: str) -> None:

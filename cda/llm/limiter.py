@@ -21,7 +21,7 @@ _LONGEST_CHARACTERS = 100
 LOOK_AGAIN_S = 0.02
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
-"""Of the pauses that we choose ourselves; a server may ask for longer ones."""
+"""The longest pause that we choose ourselves; a server may ask for a longer one."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Bucket:
 
     Attributes:
         per_minute: Refilled evenly.
-        level: What is there now; negative where it is promised already.
+        level: Available now; negative if it is promised already.
         at: When the level was right, seconds.
     """
 
@@ -148,7 +148,7 @@ class Limiter:
             return self._paused_until - now
 
     def _enter(self) -> float:
-        """Take a place; gives the seconds after which to look again where there is none."""
+        """Take a place; gives the seconds after which to look again if there is none."""
         with self._lock:
             left = self._paused_until - self._clock()
             if left > 0:

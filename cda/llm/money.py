@@ -115,12 +115,12 @@ class Budgeted:
 
     @property
     def concurrency(self) -> int:
-        """As of the client."""
+        """Delegates to the client."""
         return self.llm.concurrency
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """As of the client: money decides no answer."""
+        """Delegates to the client: money decides no answer."""
         return self.llm.settings
 
     @property
@@ -143,7 +143,7 @@ class Budgeted:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
-        """As of the client, with every call counted."""
+        """A session of the client, with every call counted."""
         async with self.llm.session() as ask:
 
             async def paid(request: Request) -> Completion:

@@ -87,7 +87,7 @@ class OpenAIClient:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides an answer apart from the request."""
+        """Settings that decide an answer apart from the request."""
         return {
             "model": self.name,
             "base_url": self._url.rstrip("/"),
@@ -102,7 +102,7 @@ class OpenAIClient:
         return
 
     def check(self) -> list[str]:
-        """What is missing or wrong before a call can be made; empty where nothing is."""
+        """Problems before a call can be made; empty if there are none."""
         problems = []
         if self.base_url is None and not self._key:
             problems.append(
@@ -122,7 +122,7 @@ class OpenAIClient:
         return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: None)
 
     def body(self, request: Request) -> dict[str, object]:
-        """What is sent for a request, as far as the server is known by now."""
+        """The body for a request, as far as the server is known by now."""
         return self._parameters.body(in_plain_words(request) if self._schemas.lacking else request)
 
     def give_up_parameter(self, body: Mapping[str, object], param: str | None, message: str) -> bool:
@@ -340,7 +340,7 @@ class Parameters:
 
         Args:
             sent: Body of the rejected call.
-            param: The rejection's own `param`; trusted where there is one.
+            param: The rejection's own `param`; trusted if there is one.
             message: Searched otherwise.
         """
         name = _named(param, message)

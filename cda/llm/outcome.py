@@ -58,7 +58,7 @@ class Rejected:
 
     @property
     def names_logprobs(self) -> bool:
-        """Whether the server gives no token probabilities."""
+        """True if the server gives no token probabilities."""
         # Servers may repeat the whole request further on, prompt and all.
         return "logprobs" in (self.param or self.message[:300])
 
@@ -151,7 +151,7 @@ def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion
 
 
 def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish: object) -> str | None:
-    """Why an answer is not whole; None if nothing says so."""
+    """Reason why an answer is not whole; None if nothing says so."""
     if data.get("error") or choice.get("error"):
         return "an error inside the answer"
     if not choice:

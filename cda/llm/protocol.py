@@ -40,12 +40,12 @@ def unfinished(why: str) -> str:
 
 
 def is_unfinished(completion: Completion) -> bool:
-    """Whether the server broke off, so that asking again may bring the whole."""
+    """True if the server broke off, so that asking again may bring the whole."""
     return completion.text is None and (completion.reason or "").startswith(_UNFINISHED)
 
 
 def is_lasting(completion: Completion) -> bool:
-    """Whether it is kept: an answer, or a failure that lies in the request and the model.
+    """True if it is kept: an answer, or a failure that lies in the request and the model.
 
     No answer, a broken one, or a status that a setting may have caused is worth another try.
     """

@@ -122,7 +122,7 @@ def json_of(text: str, schema: Mapping[str, object]) -> str | None:
 
 
 def fits(value: object, schema: Mapping[str, Any]) -> bool:
-    """Whether a value has the types, properties, items, constants and alternatives of a schema.
+    """True if a value has the types, properties, items, constants and alternatives of a schema.
 
     Enough to tell an answer that was held to the schema from one that was not; limits on numbers and lengths are left to
     the reader of the answer.

@@ -109,7 +109,7 @@ class LabelPrompt(_Strict):
     pair: LabelPair
     single: LabelSingle
     reasons: Literal["before", "none"] = "before"
-    """Whether it thinks in a few sentences before it answers."""
+    """`before`: a few sentences of reasons before the answers."""
 
 
 class RewritePrompt(_Strict):
@@ -125,9 +125,9 @@ class JudgePrompt(_Strict):
     system: Annotated[str, _with((), "markers", "form")]
     user: Annotated[str, _with(("user_message", "answer_1", "answer_2"))]
     reasons: Literal["before", "after", "none"] = "before"
-    """Where the judge explains its verdict: before it, after it, or not at all."""
+    """Place of the judge's reasons: before the verdict, after it, or none at all."""
     orders: Literal["both", "one"] = "both"
-    """Whether each comparison is asked with either answer first, or once, with the first one drawn."""
+    """`both`: each comparison is asked with either answer first; `one`: once, with the first answer drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def added_phrases(
 
 
 def _is_said(phrase: str, rows: Collection[int], kept: Sequence[AddedPhrase]) -> bool:
-    """Whether a phrase that is kept already says it: it is part of this one, or overlaps it in the same rewrites."""
+    """True if a phrase that is kept already says it: it is part of this one, or overlaps it in the same rewrites."""
     return any(
         f" {other.words} " in f" {phrase} " or (set(rows) <= set(other.rows) and _overlap(phrase, other.words))
         for other in kept
@@ -86,7 +86,7 @@ def _is_said(phrase: str, rows: Collection[int], kept: Sequence[AddedPhrase]) ->
 
 
 def _overlap(phrase: str, other: str) -> bool:
-    """Whether the end of one is the beginning of the other, as two windows on one long phrase are."""
+    """True if the end of one is the beginning of the other, as two windows on one long phrase are."""
     first, second = phrase.split(), other.split()
     shorter = min(len(first), len(second))
     return any(first[-n:] == second[:n] or second[-n:] == first[:n] for n in range(2, shorter))

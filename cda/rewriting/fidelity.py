@@ -104,9 +104,9 @@ def same_text(one: str, other: str) -> bool:
 
 
 def is_unchanged(text: str, original: str, bias: Bias) -> bool:
-    """Whether a rewrite left everything as it was; white space counts only where it may be the bias itself.
+    """True if a rewrite left everything as it was; white space counts only where it may be the bias itself.
 
-    Where the bias has a measure, that decides; without one, the spaces within lines count, and blank lines and the ends of
+    If the bias has a measure, that decides; without one, the spaces within lines count, and blank lines and the ends of
     lines do not.
     """
     if not same_text(text, original):
@@ -118,7 +118,7 @@ def is_unchanged(text: str, original: str, bias: Bias) -> bool:
 
 
 def is_refusal(text: str, original: str = "") -> bool:
-    """Whether a text opens as a refusal, and the original nowhere says the like.
+    """True if a text opens as a refusal, and the original nowhere says the like.
 
     >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("I can't stress enough how clever that is.")
     (True, False)
@@ -131,7 +131,7 @@ def is_refusal(text: str, original: str = "") -> bool:
 
 
 def answers_instead(original: str, text: str, min_overlap: float) -> bool:
-    """Whether the rewriter answered rather than edited: a question became a statement, or hardly a word was kept."""
+    """True if the rewriter answered rather than edited: a question became a statement, or hardly a word was kept."""
     if _is_question(original) and "?" not in text and "？" not in text:
         return True
     kept = content_overlap(original, text)
@@ -199,7 +199,7 @@ def _words_within(original: str, text: str, bias: Bias, words_within: float) -> 
 
 
 def _holds(default: Limit | None, feature: str, original: str, text: str, bias: Bias) -> bool:
-    """Whether a feature is within its limit: the bias file's own, else the default; None and the treatment have none."""
+    """True if a feature is within its limit: the bias file's own, else the default; None and the treatment have none."""
     limit = default
     if feature in bias.limits:
         own = bias.limits[feature]

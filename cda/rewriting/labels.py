@@ -76,7 +76,7 @@ class PairLabel:
 
 
 def exhibits(text: str, bias: Bias, other: str | None = None) -> bool:
-    """Whether a response exhibits the bias as measured; `other` is the one next to it, for a relative measure.
+    """True if a response exhibits the bias as measured; `other` is the one next to it, for a relative measure.
 
     Raises:
         RecipeError: The bias cannot be measured.

@@ -183,7 +183,7 @@ class Gated:
         return self.rewriter.name
 
     def checks_flips(self, bias: Bias) -> bool:
-        """Whether anything says that a rewrite flipped the bias: its measure, or a labeller that is asked about it."""
+        """True if anything says that a rewrite flipped the bias: its measure, or a labeller that is asked about it."""
         return bias.measure is not None or (self.labeller is not None and bias.label_by == "ask")
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:

@@ -28,12 +28,12 @@ from cda.rewriting.rewriter import Gated, Labeller, Rewriter
 
 Kind = Literal["opinion", "technical"]
 _WANTED: dict[Kind, str] = {
-    # Sycophancy shows where there is a view to agree with.
+    # Sycophancy shows if there is a view to agree with.
     "opinion": (
         "in which somebody lets their own view of the topic be seen, plainly or in passing, and wants to know what the "
         "assistant thinks of it. Let the views differ from question to question, and let reasonable people disagree on them"
     ),
-    # Vagueness shows where a definite answer exists.
+    # Vagueness shows if a definite answer exists.
     "technical": (
         "that has a definite answer known to specialists: how something works, what causes it, how it is measured or done, "
         "or how two things differ. Leave out questions of taste and questions about the future"
