@@ -37,7 +37,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.resources.artifacts import read_labelled, training_row
-from cda.resources.audit_inputs import audit_inputs
+from cda.resources.audit_inputs import AuditInputs, audit_inputs
 from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.sources import (
     bias_settings,
@@ -67,7 +67,10 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "schema_version": SynthesizeCounts.schema_version,
     }
     # What the audit measures is not taught.
-    inputs = {"label": run_folder.output_of("label"), "audited prompts": fingerprint(sorted(_audited(loaded)))}
+    inputs = {
+        "label": run_folder.output_of("label"),
+        "audited prompts": fingerprint(sorted(_audited(audit_inputs(loaded)))),
+    }
     if recipe.data.contrasts is not None:
         settings |= recipe.data.model_dump(
             mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
@@ -81,7 +84,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
     """Write the training mix and return what was counted."""
     recipe, llm, n_biases = loaded.recipe, llm_access(loaded), len(loaded.biases)
-    source, audited = run_folder.stage("label"), _audited(loaded)
+    source, audited = run_folder.stage("label"), _audited(audit_inputs(loaded))
     in_audit: dict[str, Dropped] = {}
     rows = _not_audited(source / label.PAIRS, audited, recipe.data.pairs, in_audit)
     supplement = rows
@@ -116,7 +119,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         )
     contrasts: TaughtContrasts | None = None
     if recipe.data.contrasts is not None:
-        cleaned = taught_contrasts(loaded.recipe.data, loaded.biases, loaded.opened)
+        cleaned = taught_contrasts(recipe.data, loaded.biases, loaded.opened)
         examples, contrasts = _contrasts(cleaned, recipe, [*rows, *supplement], objectives, audited, [*biases])
         mix += examples
     _check_examples(mix, [*biases], objectives)
@@ -132,9 +135,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     )
 
 
-def _audited(loaded: LoadedRecipe) -> set[str]:
+def _audited(inputs: AuditInputs) -> set[str]:
     """`prompt_id` of everything that the audit measures on."""
-    return {prompt_id(prompt) for prompt in audit_inputs(loaded).existing_prompts()}
+    return {prompt_id(prompt) for prompt in inputs.existing_prompts()}
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:

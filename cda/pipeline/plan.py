@@ -25,7 +25,7 @@ from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
 from cda.prompts import OURS, Prompts
 from cda.recipe.audit import AuditSection
-from cda.recipe.load import LoadedRecipe
+from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.scoring import judges_of
 from cda.recipe.train import check_launch, sharded_by
@@ -199,10 +199,10 @@ def plan(loaded: LoadedRecipe) -> str:
     if loaded.only_audit:
         lines = [_audited_model(recipe.model, loaded.prompts), f"{audit}; biases: {_names(loaded.biases)}"]
     else:
-        lines = [*_training(loaded), audit]
+        lines = [*_training(recipe, loaded.biases), audit]
     lines += [*release_lines(audit_inputs(loaded)), f"report      {recipe.run_path / 'report' / 'report.html'}"]
     if not loaded.only_audit:
-        lines += _spending(loaded)
+        lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened)
     return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
 
 
@@ -218,12 +218,12 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
     return f"model       {model.name_or_path}, {panel}{how}"
 
 
-def _training(loaded: LoadedRecipe) -> list[str]:
+def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
     """Lines of the stages up to the adapter."""
-    recipe, lora, train = loaded.recipe, loaded.recipe.lora, loaded.recipe.train
+    lora, train, dosed = recipe.lora, recipe.train, _dose(recipe)
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
-        for bias in loaded.biases
+        for bias in biases
         for count, unchanged in [_numbers(bias, recipe)]
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
@@ -231,10 +231,9 @@ def _training(loaded: LoadedRecipe) -> list[str]:
     contrasts = f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else ""
     labels_by = _who(recipe.llm.model if recipe.labels_by_llm else None, recipe.label.prompt)
     rewrites_by = _who(recipe.llm.model if recipe.rewrites_by_llm else None, recipe.rewrite.prompt)
-    dosed = _dose(loaded)
     seed = f", of the training with seed {recipe.seeds[0]}" if len(recipe.seeds) > 1 else ""
     return [
-        f"label       {recipe.data.pairs}: {_names(loaded.biases)}, by {labels_by}",
+        f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}",
         f"synthesize  {counts}, by {rewrites_by}",
         f"train       objectives: {kinds}{each}{contrasts}",
         f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {lora.r} on "
@@ -283,10 +282,10 @@ def _several(recipe: Recipe, dosed: bool) -> list[str]:
     ]
 
 
-def _dose(loaded: LoadedRecipe) -> list[str]:
+def _dose(recipe: Recipe) -> list[str]:
     """The line of the stage `dose`; none if no dose is chosen."""
-    section, ties = loaded.recipe.dose, loaded.recipe.aims_at_ties
-    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(loaded.recipe.audit)):
+    section, ties = recipe.dose, recipe.aims_at_ties
+    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(recipe.audit)):
         return []
     when = "" if section.on == "yes" else ", where people voted on enough contrasts"
     if ties:
@@ -294,9 +293,9 @@ def _dose(loaded: LoadedRecipe) -> list[str]:
     return [f"dose        {len(section.doses)} doses from 0 to {section.doses[-1]:g}{when}"]
 
 
-def _spending(loaded: LoadedRecipe) -> list[str]:
+def _spending(recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: Opened) -> list[str]:
     """The LLM's calls at most, as far as the number of pairs is known here."""
-    recipe, llm = loaded.recipe, loaded.recipe.llm
+    llm = recipe.llm
     if not (recipe.labels_by_llm or recipe.rewrites_by_llm):
         return []
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
@@ -304,17 +303,14 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
     lines = [f"llm         {llm.model} at {server}, mode {llm.mode}; {budget}; answers in {recipe.llm_cache}"]
     if not _is_local(recipe.data.pairs):
         return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
-    pairs = training_pairs(recipe.data, loaded.opened).pairs[: recipe.data.max_pairs]
+    pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
     planned = [
-        planned_labels(pairs, bias, loaded.prompts.label)
-        for bias in loaded.biases
-        if recipe.labels_by_llm and bias.label_by == "ask"
+        planned_labels(pairs, bias, prompts.label) for bias in biases if recipe.labels_by_llm and bias.label_by == "ask"
     ]
     if recipe.rewrites_by_llm:
-        prompt = loaded.prompts.rewrite
         planned += [
-            planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompt)
-            for bias in loaded.biases
+            planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)
+            for bias in biases
         ]
     return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]
 
