@@ -27,7 +27,7 @@ def kl_at_most(n: int) -> float:
 
 
 def pick_probabilities(rewards: ArrayLike, sizes: Sequence[int]) -> FloatArray:
-    """How likely each of N responses is the one of highest reward among n, drawn without replacement.
+    """Probability that each of N responses is the one of highest reward among n, drawn without replacement.
 
     The response of rank r from the top is picked with probability C(N − r, n − 1) / C(N, n); equal rewards share alike.
 

@@ -214,7 +214,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
 
 
 def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Iterator[tuple[str, Request]]:
-    """What each request about a bias is for, and the request."""
+    """Purpose and text of each request about a bias."""
     label_name = prompt_name(recipe.label.prompt, prompts.label)
     rewrite_name = prompt_name(recipe.rewrite.prompt, prompts.rewrite)
     by = recipe.label.by

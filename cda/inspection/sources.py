@@ -92,7 +92,7 @@ class Material:
 
 
 def has_rewrites(folder: RunFolder) -> bool:
-    """Whether a run folder holds any rewrite."""
+    """True if a run folder holds any rewrite."""
     return bool(folder.record("synthesize")) or (folder.stage("audit") / AUDITED).is_file()
 
 

@@ -16,7 +16,7 @@ _YES_NO = {True: "yes", False: "no", None: "not known"}
 _COLUMNS = 100
 _SIDE = 48
 _MOST_LINES = 24
-"""Of a text; the page shows all of it."""
+"""Lines of a text; the page shows all of it."""
 _MOST_PHRASES = _MOST_FEATURES = 6
 _NAME = 10
 
@@ -145,7 +145,7 @@ def _drift_words(group: RewriteSummary) -> list[str]:
 
 
 def label_sentence(example: RewriteShown) -> str:
-    """Whether original and rewrite exhibit the bias."""
+    """Labels of original and rewrite."""
     label = example.label
     if label.by is None:
         return "label: not known (no measure, no LLM)"
@@ -164,7 +164,7 @@ def reward_sentence(example: RewriteShown, unit: str) -> str | None:
 
 
 def gate_sentence(example: RewriteShown) -> str:
-    """Whether the rewrite was accepted, and what the gate finds in it."""
+    """Acceptance of the rewrite, and the findings of the gate."""
     if example.rewrite is None:
         return f"failed: {example.failed}; no text"
     if example.failed is not None:

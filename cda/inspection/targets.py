@@ -126,7 +126,7 @@ def _of_bias_alone(target: str, overrides: Sequence[str], options: InspectOption
 
 
 def _is_bias(target: str) -> bool:
-    """Whether a target is a bias file, or the name of a built-in bias that is no recipe's name too."""
+    """True if a target is a bias file, or the name of a built-in bias that is no recipe's name too."""
     if not is_recipe(target):
         return target in builtin_names()
     return is_bias_content(read_yaml_mapping(find_recipe(target)))

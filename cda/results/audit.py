@@ -1,4 +1,4 @@
-"""What the release of "Flattery, Fluff, and Fog" says of its own models and judges, on the pairs of an audit."""
+"""The result of an audit, and the numbers of the release of "Flattery, Fluff, and Fog" on its pairs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PaperPeople(Result):
     """The paper's models and judges beside people's majorities."""
 
     rule: str
-    """How people's ties were treated: drop, half or as-released."""
+    """Treatment of people's ties: drop, half or as-released."""
     left_out: dict[str, int]
     """Pairs without a majority that counts, by reason."""
     with_majority: int
@@ -67,7 +67,7 @@ class PaperPeople(Result):
 
 
 class PaperBias(Result):
-    """What the release says of one bias."""
+    """Numbers of the release on one bias."""
 
     pairs: int
     """That people voted on."""
@@ -80,11 +80,11 @@ class PaperBias(Result):
     rewardbench: dict[str, dict[str, dict[str, float]]] = Field(default_factory=dict)
     """Size to `before` and `after` to each section's accuracy, 0 to 1, as released."""
     labels: LabelRates | None = None
-    """Of the paper's training sample; None without them, and of an audit alone, whose analysis has them."""
+    """Labels of the paper's training sample; None without them, and of an audit alone, whose analysis has them."""
 
 
 class PaperOutcome(Result):
-    """What the release says beside this audit."""
+    """Numbers of the release next to this audit."""
 
     missing: dict[str, tuple[str, ...]]
     """Part of the release to the biases that it lacks it for."""
@@ -111,7 +111,7 @@ class TrainResult(Result):
     seconds: float
     """Wall clock of the training alone."""
     audit: AuditResult | Missing
-    """What it changed; `Missing` before an audit of this very training."""
+    """The change that it made; `Missing` before an audit of this very training."""
 
 
 class AuditResult(Saved):
@@ -129,7 +129,7 @@ class AuditResult(Saved):
     aim: Literal["tie"] | None
     """`tie` where both sides were to be liked equally; None: counterfactual pairs, or no training."""
     model: Scorer
-    """What was scored, and how."""
+    """The model, and how it was asked."""
     biases: tuple[AuditedBias, ...]
     """The recipe's."""
     sources: Sources
@@ -174,9 +174,9 @@ class AuditResult(Saved):
     stages: TrainingStages
     """Empty without a training."""
     versions: dict[str, str]
-    """Of the packages that a result depends on."""
+    """Versions of the packages that a result depends on."""
     seed: int
-    """Of every random choice."""
+    """Seed of every random choice."""
     n_tests: int
     """Tests that Holm and Benjamini and Hochberg allow for together."""
     dose: DoseResult | None = None

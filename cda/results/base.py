@@ -69,7 +69,7 @@ class Estimate(Result):
     """`share` (0 to 1), `share difference` (−1 to 1), `reward`, `preference` (−1 to 1), `AUC`, `AUC difference`,
     `correlation`, `alpha`, `cosine`, `standard deviations`, or the name of a feature in its own unit."""
     method: str
-    """How the interval was made."""
+    """Method of the interval."""
 
     @classmethod
     def symmetric(
@@ -124,7 +124,7 @@ class PerScoring(Result, Generic[T]):
     """Something of a model as it is, or before and after its training."""
 
     before: T
-    """Of the model as it is; of a training, before it."""
+    """The model as it is; of a training, the model before it."""
     after: T | Missing = NOT_TRAINED
     """After the training; `Missing` if one model is measured."""
 

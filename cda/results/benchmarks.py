@@ -21,9 +21,9 @@ class AskedModel(Result):
     adapter_content: str | None
     """Fingerprint of what the adapter's folder held."""
     dose: float | None
-    """How much of the adapter, 1 as trained."""
+    """Share of the adapter, 1 as trained."""
     facts: Scorer
-    """How it was asked."""
+    """How it was asked, with counts."""
 
 
 class AskedLLM(Result):
@@ -44,14 +44,14 @@ class QualityScoring(AskedModel):
     target: str
     """As it was named on the command line."""
     target_kind: str
-    """What the name stands for, such as `classifier` or `judge`."""
+    """Kind of scorer that the name stands for, such as `classifier` or `judge`."""
     revision: str | None
     llm: AskedLLM | None = None
-    """Of a judge."""
+    """The LLM of a judge."""
     served_model: str | None = None
-    """Of a server: the model that was asked for there."""
+    """The model that a server was asked for."""
     log_ratio: dict[str, str | float | None] | None = None
-    """Of causal models: the settings `score.log_ratio`."""
+    """Settings `score.log_ratio` of causal models."""
 
 
 class Accuracy(Result):
@@ -70,9 +70,9 @@ class AccuracyShift(Result):
     estimate: Estimate
     """Second − first, paired."""
     standard_error: float
-    """Of the paired change, by whole prompts."""
+    """Standard error of the paired change, by whole prompts."""
     p_value: float
-    """Of no change: signs of whole prompts flipped."""
+    """p of no change: signs of whole prompts flipped."""
     p_method: str
     p_holm: float | None
     """Adjusted over all sections of the command; None for other groups."""
@@ -139,7 +139,7 @@ class SetQuality(Accuracies):
 
 
 class QualityResult(Saved):
-    """What `cda quality` measured."""
+    """Measurements of `cda quality`."""
 
     schema_version: Literal[2] = 2
     scorings: tuple[QualityScoring, ...]
@@ -149,7 +149,7 @@ class QualityResult(Saved):
     sets: tuple[SetQuality, ...]
     seed: int
     versions: dict[str, str]
-    """Of the packages that a result depends on."""
+    """Versions of the packages that a result depends on."""
     files: dict[str, str]
     """Set to the fingerprint of its file."""
 
@@ -163,7 +163,7 @@ class NoSpread(Result):
     """A value without an interval, because it is the same in every prompt."""
 
     value: float
-    """What all prompts have."""
+    """The value of all prompts."""
     reason: str
     """Why there is no interval."""
 
@@ -178,7 +178,7 @@ class AtSize(Result):
     n: int
     """Responses drawn, of which the one with the highest reward is picked."""
     kl_nats: float
-    """How far best-of-n can be from the policy that was sampled, at most: log n − (n − 1)/n."""
+    """Largest distance of best-of-n from the policy that was sampled: log n − (n − 1)/n."""
     n_prompts: int
     """Prompts with so many responses."""
     n_too_few: int
@@ -195,13 +195,13 @@ class Curve(Result):
     """One attribute as n grows."""
 
     name: str
-    """Of the bias or the feature."""
+    """Name of the bias or the feature."""
     kind: Followed
     """`share` of picks that exhibit a bias, or `mean` of a feature or a quality."""
     unit: str
     """`share`, or the name of the feature."""
     definition: str
-    """What is followed, in words."""
+    """The attribute in words."""
     at: tuple[AtSize, ...]
     """Sizes in ascending order; the first is 1."""
     slope: dict[str, Measured]
@@ -210,7 +210,7 @@ class Curve(Result):
     slope_change: Measured | None
     """Second scoring − first, paired by prompt; None with one scoring."""
     p_value: float | None
-    """Of the test that the change at the largest n is 0; None with one scoring."""
+    """p of the test that the change at the largest n is 0; None with one scoring."""
     p_holm: float | None
     """The same, adjusted for all attributes (the quality is not among them)."""
     p_method: str | None
@@ -236,12 +236,12 @@ class Curves(Result):
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """Of the attributes, then of the quality where it was followed."""
+        """Curves of the attributes, then of the quality if it was followed."""
         return self.attributes if isinstance(self.quality, Missing) else (*self.attributes, self.quality)
 
 
 class BestOfResult(Saved, Curves):
-    """What `cda best-of` measured."""
+    """Measurements of `cda best-of`."""
 
     schema_version: Literal[2] = 2
     responses: str
@@ -255,11 +255,11 @@ class BestOfResult(Saved, Curves):
     excluded: dict[str, Exclusions]
     """Rows, responses, qualities and scored responses that were left out."""
     versions: dict[str, str]
-    """Of the packages that a result depends on."""
+    """Versions of the packages that a result depends on."""
 
 
 class WinRate(Result):
-    """How often the first set of outputs is preferred."""
+    """Share of comparisons in which the first set of outputs is preferred."""
 
     win_rate: Estimate
     """Wins and half of the ties, as a share of what was read; 0.5: neither set is preferred."""
@@ -276,7 +276,7 @@ class WinRate(Result):
 
 
 class WinRateResult(Saved):
-    """What `cda win-rate` measured."""
+    """Measurements of `cda win-rate`."""
 
     schema_version: Literal[2] = 2
     first: str
@@ -290,7 +290,7 @@ class WinRateResult(Saved):
     without_counterpart: int
     """Outputs with nothing at their place in the other file."""
     excluded: dict[str, Exclusions] = Field(default_factory=dict)
-    """What was left out, by what was read."""
+    """Rows and texts left out, by what was read."""
     seed: int
     versions: dict[str, str]
-    """Of the packages that a result depends on."""
+    """Versions of the packages that a result depends on."""

@@ -79,7 +79,7 @@ class SearchSettings(Result):
     directions: tuple[Direction, ...] = ("add",)
     """`add` the attribute, and maybe also `remove` it."""
     seed: int = 42
-    """Of everything drawn."""
+    """Seed of everything drawn."""
     families: bool = True
     """The best of each family survive first. False: the paper's selection."""
 
@@ -105,7 +105,7 @@ class SearchedModel(Result):
     name: str
     adapter: str | None
     dose: float | None
-    """Of the adapter; None without one."""
+    """Dose of the adapter; None without one."""
 
 
 class CandidateRecord(Result):
@@ -123,7 +123,7 @@ class CandidateRecord(Result):
 
 
 class StandingRecord(Result):
-    """Where a candidate stands after a generation; a point of the search, not a result to be reported."""
+    """Standing of a candidate after a generation; a point of the search, not a result to be reported."""
 
     candidate: str
     """Its `id`."""
@@ -142,7 +142,7 @@ class StandingRecord(Result):
 
 
 class GenerationRecord(Result):
-    """What happened in one generation."""
+    """Events of one generation."""
 
     index: int
     """0 is the first."""
@@ -165,7 +165,7 @@ class SavedGeneration(Saved):
 
 
 class WritingCounts(Result):
-    """What became of scenarios or prompts that an LLM was asked to write."""
+    """Counts of scenarios or prompts that an LLM was asked to write."""
 
     requested: int
     """Items wanted in all."""
@@ -178,7 +178,7 @@ class WritingCounts(Result):
 
 
 class Made(Result):
-    """How prompts and responses came about."""
+    """Origin of prompts and responses."""
 
     responses: str
     """The file or the embedded set that they stand in; `sampled` where an LLM answered."""
@@ -193,14 +193,14 @@ class Made(Result):
 
 
 class Repeated(Result):
-    """What was left out because its prompt says the same as another."""
+    """Prompts and responses left out because the prompt says the same as another."""
 
     prompts: int
     responses: int
 
 
 class MaterialCounts(Saved):
-    """What a search works on."""
+    """Material of a search."""
 
     schema_version: Literal[2] = 2
     made: Made
@@ -227,7 +227,7 @@ class MaterialCounts(Saved):
 
 
 class StrengthTerm(Result):
-    """What one candidate adds to the strength of a run."""
+    """Contribution of one candidate to the strength of a run."""
 
     place: int
     """Its place among the candidates given."""
@@ -253,11 +253,11 @@ class RunStrength(Result):
     penalty: float
     """w."""
     terms: tuple[StrengthTerm, ...]
-    """What each candidate that counts adds, the strongest first."""
+    """Contribution of each candidate that counts, the strongest first."""
     n_candidates: int
     """All that were given."""
     n_unmeasured: int
-    """Of these, left out because R or the judge is missing."""
+    """Candidates left out because R or the judge is missing."""
 
     @property
     def n(self) -> int:
@@ -295,7 +295,7 @@ class TestedAttribute(Confirmation):
     attribute: str
     """In words."""
     name: str
-    """Of its bias."""
+    """Name of its bias."""
     same_by_all: float | None
     """Share of the responses that several rewriters rewrote, all of them to the same text; None if there is no such response."""
     examples: tuple[Measured, ...]
@@ -311,12 +311,12 @@ class DiscoverResult(Saved):
 
     schema_version: Literal[2] = 2
     name: str
-    """Of the recipe."""
+    """Name of the recipe."""
     given: bool
     """The attributes were given, and nothing was searched for."""
     model: SearchedModel
     judge: SearchedModel
-    """What the model was held against."""
+    """The judge that the model was held against."""
     by: str
     """The LLM that proposed; `rules` without one."""
     rewriters: tuple[str, ...]
@@ -328,7 +328,7 @@ class DiscoverResult(Saved):
     search: SearchSettings
     material: MaterialCounts
     generations: tuple[GenerationRecord, ...]
-    """Of the search; empty if the attributes were given."""
+    """Generations of the search; empty if the attributes were given."""
     candidates: dict[str, CandidateRecord]
     """By `id`, everything that was measured."""
     validation: ValidationResult | None
@@ -353,13 +353,13 @@ class DiscoverResult(Saved):
     stages: dict[str, StageRun]
     """Those that took part."""
     grouping: dict[str, int]
-    """What had to be mended in an LLM's groups by meaning, by reason."""
+    """Mistakes mended in an LLM's groups by meaning, by reason."""
     earlier_tests: int
     """Tests of this folder on any of the same prompts, with other settings or candidates."""
 
     @property
     def by_rules(self) -> bool:
-        """Whether rules proposed and rewrote, without an LLM."""
+        """True if rules proposed and rewrote, without an LLM."""
         return self.by == "rules"
 
     @property

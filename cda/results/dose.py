@@ -1,4 +1,4 @@
-"""How much of an adapter to apply, and what choosing that leaves of a bias where the choice had no say."""
+"""The share of an adapter to apply, and what choosing it leaves of a bias on rows that had no say in the choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cda.results.base import Estimate, Result, Saved
 from cda.results.skew import AgainstPeople
 
 Aim = Literal["votes", "tie"]
-"""What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""
+"""The target of a dose: people's majorities, or as many preferences for one side as for the other."""
 
 
 class DosePoint(Result):
@@ -56,7 +56,7 @@ class HeldOutChange(Result):
 
 
 class PlainChange(Result):
-    """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
+    """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
 
     skew: Estimate
     miscalibration: Estimate
@@ -84,7 +84,7 @@ class HeldOutBias(HeldOutChoice):
 
 
 class HeldOutDose(HeldOutChoice):
-    """How choosing the dose does on rows that had no say in it, and the dose to export."""
+    """Choosing the dose, measured on rows that had no say in it, and the dose to export."""
 
     quality: Estimate | None
     """Accuracy on quality pairs at the chosen doses; None without any."""
@@ -119,7 +119,7 @@ class DoseMethod(Result):
 
 
 class MixingDiffers(Result):
-    """How far mixed scores are from the adapter's own at one dose."""
+    """Distance of mixed scores from the adapter's own at one dose."""
 
     preferences: float
     """Share of contrasts on which they prefer another side."""
@@ -137,7 +137,7 @@ class BestWay(Result):
 
 
 class DoseResult(Saved):
-    """How the dose of a training was chosen."""
+    """The choice of a dose for a training."""
 
     schema_version: Literal[2] = 2
     doses: tuple[float, ...]
@@ -164,7 +164,7 @@ class DoseResult(Saved):
     missing: dict[str, str]
     """Way that was not tried to the reason."""
     fitted: dict[str, dict[str, JsonValue]]
-    """What was fitted for the ways without training."""
+    """Values fitted for the ways without training."""
     available_quality: int
     """Quality pairs before a sample was drawn."""
 
@@ -175,10 +175,10 @@ class DoseFilesResult(Saved):
     schema_version: Literal[2] = 2
     curve: Literal["scores mixed"] = "scores mixed"
     note: str
-    """What mixing scores is not."""
+    """Warning on what mixing scores does not show."""
     files: dict[str, str | tuple[str, ...] | None]
     ties: str
-    """How people's ties were treated: drop, half or as-released."""
+    """Treatment of people's ties: drop, half or as-released."""
     seed: int
     max_quality_loss: float | None
     """None without quality pairs."""

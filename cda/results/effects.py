@@ -13,7 +13,7 @@ from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result,
 
 
 class Contingency(Result):
-    """Which sides of preference pairs exhibit the bias: a 2 × 2 table and its rates."""
+    """Sides of preference pairs that exhibit the bias: a 2 × 2 table and its rates."""
 
     both: int
     """Pairs of which both sides exhibit it."""
@@ -31,7 +31,7 @@ class Contingency(Result):
 
 
 class LabelRates(Result):
-    """What labelled pairs favour."""
+    """Preference of labelled pairs."""
 
     contingency: Contingency | Missing
     r_train: Estimate | Missing
@@ -57,10 +57,10 @@ class Observational(Result):
 
 
 class BiasAnalysis(Result):
-    """What the data favour of one bias."""
+    """Preference of the data for one bias."""
 
     labels: LabelRates | None
-    """Of the training pairs, or of pairs given with their labels; None without labels."""
+    """Labels of the training pairs, or of pairs given with their labels; None without labels."""
     correlation: Correlations
     observational: Observational | Missing
 
@@ -84,7 +84,7 @@ class ContrastRewards(Result):
     """Rewards of `base` and `perturbed` sides, all biases on the same bins."""
 
     edges: tuple[float, ...]
-    """Of the bins; empty without any reward."""
+    """Edges of the bins; empty without any reward."""
     of: dict[str, PerScoring[Kinds]]
     """Bias to scoring to side."""
 
@@ -93,7 +93,7 @@ class TripleRewards(Result):
     """Rewards of the texts of one bias's triples, such as `with, rewrite`: of a rewrite whose original has the attribute."""
 
     edges: tuple[float, ...]
-    """Of the bins; empty without any reward."""
+    """Edges of the bins; empty without any reward."""
     of: PerScoring[Kinds]
     """Scoring to text."""
 
@@ -108,7 +108,7 @@ class RewardSpread(Result):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How far two sides may differ in a feature and still count as alike: within `ratio` or within `difference`.
+    """Largest difference of two sides in a feature that still counts as alike: within `ratio` or within `difference`.
 
     Attributes:
         ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
@@ -136,7 +136,7 @@ class Limit:
 
 
 class FeatureDrift(Result):
-    """How one feature differs between the sides of the same pairs."""
+    """Difference of one feature between the sides of the same pairs."""
 
     feature: str
     """Its name."""
@@ -172,7 +172,7 @@ class BiasDrift(Result):
 
 
 Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
-"""How a difference between the sides enters a regression."""
+"""The form in which a difference between the sides enters a regression."""
 NORMAL_TEST = "normal, from the clustered error"
 SIGN_TEST = "exact sign test over prompts"
 
@@ -223,10 +223,10 @@ class PairsEffect(Result):
 
 
 class Overlap(Result):
-    """How many pairs have all drift within limits."""
+    """Number of pairs that have all drift within limits."""
 
     share: Estimate
-    """Of all pairs."""
+    """Share of all pairs."""
     n: int
     """Pairs within limits."""
     n_prompts: int
@@ -243,7 +243,7 @@ class Adjusted(Result):
     """The effect at zero drift as one functional form extrapolates it."""
 
     form: Form
-    """How a difference in a feature is entered."""
+    """The form in which a difference in a feature is entered."""
     effect: Estimate
     """Intercept of the regression, in the margin's unit; positive: the bias is rewarded."""
     standard_error: float
@@ -257,12 +257,12 @@ class Adjusted(Result):
 
 
 class Identification(Result):
-    """What pairs that also drift say of an effect; the two verdicts are `Identified` and `NotIdentified`."""
+    """Effect of pairs that also drift; the two verdicts are `Identified` and `NotIdentified`."""
 
     reason: str
     """One sentence with the numbers that the verdict rests on."""
     overlap: Overlap
-    """How many pairs have drift within limits."""
+    """Pairs that have drift within limits."""
     overlap_effect: PairsEffect | SameMargin | Missing
     """The effect among them; the one to read."""
     adjusted: dict[Form, Adjusted | Missing]
@@ -296,15 +296,15 @@ class DirectEffects(Result):
     direct: Effect | SameMargin | Missing
     """The mean margin of all pairs; whatever else differs between the sides is part of it."""
     identification: Identified | NotIdentified | Missing
-    """Whether the pairs identify the effect of the bias alone."""
+    """The verdict on whether the pairs identify the effect of the bias alone."""
 
 
 class BiasEffects(PerScoring[DirectEffects]):
     """The direct contrast of a bias under every scoring."""
 
     unit: str
-    """Of all margins."""
+    """Unit of all margins."""
     change: Estimate | Missing = NOT_TRAINED
     """Change of the mean margin, after − before, paired and clustered by prompt."""
     test: EffectTest | Missing
-    """Of one model: of the mean margin, or of the sign that every prompt shares."""
+    """Test of one model: of the mean margin, or of the sign that every prompt shares."""

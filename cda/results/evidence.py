@@ -1,4 +1,4 @@
-"""How well rewrites of one attribute were made: is it there after and not before, is it all that changed, do rewriters agree?"""
+"""Evidence for a candidate attribute: quality of its rewrites, its strength, and verdicts on held-out prompts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cda.results.effects import FeatureDrift
 
 
 class Fidelity(Result):
-    """Whether the sides of the pairs are what they are taken for, by labels that know nothing of the rewriting."""
+    """Labels of the sides, by somebody who knows nothing of the rewriting: are they what they are taken for?"""
 
     n: int
     """Pairs."""
@@ -87,7 +87,7 @@ class EditGrades(Result):
 
 
 class Guess(Result):
-    """What an LLM that was not told the attribute saw in some pairs, and how near that comes (1 to 5; None: unread)."""
+    """A guess at the attribute by an LLM that was not told it, and how near it comes (1 to 5; None: unread)."""
 
     text: str
     similarity: int | None
@@ -117,19 +117,19 @@ class PairQuality(Result):
     n_prompts: int
     """Prompts behind them."""
     labelled_by: Literal["measure", "llm"] | None
-    """Who labelled the sides: the attribute's own measure, or an LLM; None if nobody did."""
+    """Source of the sides' labels: the attribute's own measure, or an LLM; None if nobody labelled."""
     fidelity: Fidelity | None
-    """Of all pairs; None if nobody labelled."""
+    """Fidelity of all pairs; None if nobody labelled."""
     fidelity_by_rewriter: dict[str, Fidelity]
-    """Of each rewriter's pairs."""
+    """Fidelity of each rewriter's pairs."""
     agreement: tuple[RewriterAgreement, ...]
-    """Of every two rewriters."""
+    """Agreement of every two rewriters."""
     grades: EditGrades | None
     """By an LLM; None if none was asked."""
     guesses: Guesses | None
     """By an LLM; None if none was asked."""
     drift: tuple[FeatureDrift, ...] | Missing
-    """What else differs between the sides, the attribute's own features marked."""
+    """Other differences between the sides, the attribute's own features marked."""
 
 
 class PairQualities(Saved):
@@ -155,19 +155,19 @@ class TrimmedMean(Result):
 
     @property
     def sign_changes(self) -> bool:
-        """Whether the mean has another sign than that of all rows."""
+        """True if the mean has another sign than that of all rows."""
         return bool(np.sign(self.estimate.value) != np.sign(self.raw))
 
 
 class Strength(Result):
-    """How much the model likes an attribute, and how little the judge does."""
+    """Reward of an attribute by the model, and preference of the judge for it."""
 
     reward: Estimate
     """Mean margin, reward units, with a prompt-clustered t interval."""
     p_reward: float
     """One-sided, against a mean margin of 0 or below."""
     standard_error: float
-    """Of the mean margin, clustered by prompt."""
+    """Standard error of the mean margin, clustered by prompt."""
     judge: Estimate
     """Mean preference for the side with the attribute, 0 to 1, ties as halves; Wilson's interval on the effective number of
     verdicts."""
@@ -186,7 +186,7 @@ class Strength(Result):
 
     @property
     def p_value(self) -> float:
-        """Of both together, liked by the model and disliked by the judge: the larger one (intersection-union test)."""
+        """p of both, liked by the model and disliked by the judge: the larger one (intersection-union test)."""
         return max(self.p_reward, self.p_judge)
 
 
@@ -210,7 +210,7 @@ class ByRewriter(Result):
 
 
 class HeldOut(Result):
-    """What one set of prompts says of a candidate."""
+    """Evidence of one set of prompts for a candidate."""
 
     candidate: str
     """Its `id`."""
@@ -232,7 +232,7 @@ class HeldOut(Result):
 
 
 class Validation(HeldOut):
-    """What the validation prompts say of a candidate."""
+    """Evidence of the validation prompts for a candidate."""
 
     p_reward: float | None
     """Adjusted (Bonferroni), one-sided: the mean margin is not above 0. None if `untested`."""
@@ -243,14 +243,14 @@ class Validation(HeldOut):
 
 
 class Confirmation(HeldOut):
-    """What the test prompts say of a candidate."""
+    """Evidence of the test prompts for a candidate."""
 
     r: int
     """Rewriters that have to show the effect."""
     k: int
     """Rewriters that count."""
     p_value: float | None
-    """Of "fewer than r of the k rewriters show it" (partial conjunction); None if `untested`."""
+    """p of "fewer than r of the k rewriters show it" (partial conjunction); None if `untested`."""
     correct: Correction
     """Method that corrects for all that entered the test."""
     p_corrected: float | None
@@ -260,7 +260,7 @@ class Confirmation(HeldOut):
 
 
 class ConfirmSettings(Result):
-    """How strict the confirmation is."""
+    """Strictness of the confirmation."""
 
     validation_alpha: float = 0.05
     """For adjusted p-values on the validation prompts."""
@@ -291,7 +291,7 @@ class ConfirmSettings(Result):
 
 
 class Verdicts(Result):
-    """How verdicts on comparisons came about, an LLM's or those of a function of the user's own."""
+    """Counts of verdicts on comparisons, an LLM's or those of a function of the user's own."""
 
     asked: int
     """Distinct comparisons, each asked for in both orders."""
@@ -308,7 +308,7 @@ class Verdicts(Result):
 
 
 class HeldOutResult(Saved):
-    """What came of one set of held-out prompts, beside the results."""
+    """Counts of one set of held-out prompts, next to the results."""
 
     schema_version: Literal[2] = 2
     failed: dict[str, dict[str, dict[str, int]]]
@@ -318,18 +318,18 @@ class HeldOutResult(Saved):
     n_prompts: int
     """Prompts whose responses were to be rewritten."""
     verdicts: Verdicts | None
-    """How verdicts came about; None if the judge gives rewards."""
+    """Counts of verdicts; None if the judge gives rewards."""
     cut_for_judge: int
     """Comparisons that the judge gave no preference on, because a side was cut at its maximum length."""
 
 
 class ValidationResult(HeldOutResult):
-    """What the validation prompts say of the finalists of a search."""
+    """Evidence of the validation prompts for the finalists of a search."""
 
     results: tuple[Validation, ...]
 
 
 class ConfirmationResult(HeldOutResult):
-    """What the test prompts say."""
+    """Evidence of the test prompts."""
 
     results: tuple[Confirmation, ...]

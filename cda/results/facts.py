@@ -1,4 +1,4 @@
-"""How an audit came about: what was scored and how, its sources, its examples, the run's stages, and what they cost."""
+"""Facts of an audit: the scorer and how it was asked, sources, examples, the stages of the run, and what they cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from cda.results.base import Estimate, PerScoring, Result
 
 JudgeReasons = Literal["before", "after", "none"]
-"""Where a judge's reasons stand: before its verdict, after it, or nowhere."""
+"""Place of a judge's reasons: before its verdict, after it, or nowhere."""
 
 
 class ScoringCounts(Result):
@@ -30,7 +30,7 @@ class ScoringCounts(Result):
 
 
 class ScorerFacts(Result):
-    """Who scored, and what was noticed on the way."""
+    """The scorer, and what was noticed on the way."""
 
     name: str
     """The model as the recipe names it."""
@@ -45,15 +45,15 @@ class RewardModelFacts(ScorerFacts):
 
     kind: Literal["reward model"]
     how: str | None = None
-    """How it was asked, as a clause; None for a classifier, of which the three fields below say it."""
+    """The way it was asked, as a clause; None for a classifier, of which the three fields below say it."""
     precision: str | None = None
-    """Of its weights; None if it is not a classifier that was loaded here."""
+    """Precision of its weights; None if it is not a classifier that was loaded here."""
     form: str | None = None
-    """How prompt and response were put together (`pair`, `chat template`, `plain text`); None as for `precision`."""
+    """The form of prompt and response together (`pair`, `chat template`, `plain text`); None as for `precision`."""
     max_length_tokens: int | None = None
     """Longer texts were cut there; None if that is not known."""
     unit: str | None = None
-    """Of its rewards; None for the plain `reward`."""
+    """Unit of its rewards; None for the plain `reward`."""
     texts: int
     """Distinct texts."""
     truncated: int
@@ -71,7 +71,7 @@ class JudgeFacts(ScorerFacts):
 
     kind: Literal["judge"]
     orders: Literal["both", "one"] = "both"
-    """Whether every comparison was asked with either text first, or once in a drawn order."""
+    """`both`: every comparison was asked with either text first; `one`: once, in a drawn order."""
     comparisons: int
     """Distinct comparisons."""
     unread: int
@@ -89,11 +89,11 @@ class JudgeFacts(ScorerFacts):
     answered_by: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named; empty if it named none."""
     verdicts: Literal["by token", "written"] | None = None
-    """How verdicts were read; None for a function."""
+    """The way verdicts were read; None for a function."""
     prompt: str | None = None
     """Name of the judge's prompt; None for a function."""
     verdict_reasons: JudgeReasons | None = None
-    """Where its reasons stand; None for a function."""
+    """Place of its reasons; None for a function."""
 
 
 class PanelFacts(ScorerFacts):
@@ -126,7 +126,7 @@ class AuditedBias(Result):
 
 
 class Sources(Result):
-    """Where an audit's data came from, as the recipe names it. None: not given."""
+    """Sources of an audit's data, as the recipe names them. None: not given."""
 
     pairs: str | None
     """Training pairs; None without a training."""
@@ -135,7 +135,7 @@ class Sources(Result):
     verdicts: str | None
     """Judges' verdicts on the contrasts."""
     triples: str | None
-    """Who rewrote the triples of RATE."""
+    """The rewriter of the triples of RATE."""
     quality: str | None
     release: str | None = None
     """The paper's release."""
@@ -165,7 +165,7 @@ class Example(Result):
     preferred: Literal["perturbed", "base", "tie"] | None
     """People's majority; None without votes."""
     kept_for: str
-    """Which kind of example it was taken for."""
+    """The kind of example that it was taken for."""
 
 
 class Loaded(Result):
@@ -182,7 +182,7 @@ class Loaded(Result):
 
 
 class LabelAnswers(Result):
-    """What an LLM's labels say about themselves."""
+    """Counts of an LLM's labels."""
 
     chosen_shown_first: int
     """Pairs whose chosen side was shown first."""
@@ -193,7 +193,7 @@ class LabelAnswers(Result):
     asked_again: int
     """Pairs that were asked about more than once."""
     query_asked: bool
-    """Whether the bias asks about the user's message, too."""
+    """True if the bias asks about the user's message, too."""
     query_calls_for_it: int
     """Messages that were said to call for it."""
     query_answered: int
@@ -203,11 +203,11 @@ class LabelAnswers(Result):
     sides_measured_too: int
     """Labelled sides that the bias's own measure speaks of, too."""
     sides_measured_alike: int
-    """Of these, those where both say the same."""
+    """Of these, the sides of which both say the same."""
 
 
 class LabelTally(Result):
-    """Which sides of the pairs exhibit a bias."""
+    """Counts of the sides of the pairs that exhibit a bias."""
 
     by: str
     """LLM, `measured <feature>`, or `rules`."""
@@ -226,7 +226,7 @@ class LabelTally(Result):
 
 
 class LabelCounts(Result):
-    """What the stage `label` counted."""
+    """Counts of the stage `label`."""
 
     pairs: Loaded
     labels: dict[str, LabelTally]
@@ -246,7 +246,7 @@ class Dropped(Result):
 
 
 class GateCounts(Result):
-    """What the fidelity gate let pass."""
+    """Counts of the fidelity gate."""
 
     asked: int
     """Rewrites that were asked for, those asked for again included."""
@@ -256,22 +256,22 @@ class GateCounts(Result):
     rejected_answers: dict[str, int]
     """Rejected rewrites by reason."""
     found_in_accepted: dict[str, int]
-    """What was noticed in accepted ones, with their counts."""
+    """Findings in accepted ones, with their counts."""
 
 
 class Rewritten(Result):
     """Counterfactual pairs of a bias."""
 
     by: str
-    """Who rewrote."""
+    """The rewriter."""
     requested: int | None
     """Pairs asked for; None: all eligible ones."""
     eligible: int
     tried: int
     made: int
-    """Of those tried, rewrites that were accepted."""
+    """Rewrites of those tried that were accepted."""
     rejected: dict[str, int]
-    """Of those tried, the others by reason."""
+    """The other ones tried, by reason."""
     supplementary: int
     """Unchanged pairs that were added."""
     prompt: str | None = None
@@ -298,7 +298,7 @@ class MixSize(Result):
 
 
 class SynthesizeCounts(Result):
-    """What the stage `synthesize` counted."""
+    """Counts of the stage `synthesize`."""
 
     schema_version: ClassVar[int] = 2
     """Part of the stage's settings, so that one whose counts have another shape is made again."""
@@ -313,7 +313,7 @@ class SynthesizeCounts(Result):
 
 
 class TrainCounts(Result):
-    """What the stage `train` counted."""
+    """Counts of the stage `train`."""
 
     train: int
     """Pairs trained on."""
@@ -329,15 +329,15 @@ class TrainCounts(Result):
     """Step of the checkpoint that was kept, of several adapters each with its bias; None: the last."""
     processes: int
     form: str
-    """How prompt and response were put together."""
+    """The form of prompt and response together."""
     notes: tuple[str, ...]
     """Sentences for the reader."""
     per_bias: dict[str, TrainCounts] | None = None
-    """Of several adapters (lora.per_bias) each; else None."""
+    """Each of several adapters (lora.per_bias) by itself; else None."""
 
 
 class TrainingStages(Result):
-    """What a run's stages counted; each None if it has not been made."""
+    """Counts of a run's stages; each None if it has not been made."""
 
     label: LabelCounts | None = None
     synthesize: SynthesizeCounts | None = None
@@ -345,22 +345,22 @@ class TrainingStages(Result):
 
 
 class LLMUse(Result):
-    """What was asked of one LLM."""
+    """Requests to one LLM."""
 
     asked: int
     """Answers that were asked for now."""
     cached: int
     """Answers that were there from before."""
     unusable: int
-    """Of both, those without a usable text."""
+    """Answers of both kinds without a usable text."""
     input_tokens: int
-    """Of what was asked, as the server counted."""
+    """Tokens of the requests, as the server counted."""
     output_tokens: int
-    """Of what was answered, as the server counted."""
+    """Tokens of the answers, as the server counted."""
     uncounted: int
-    """Of what was asked, answers without a count of tokens."""
+    """New answers without a count of tokens."""
     dollars: float | None
-    """Of the counted tokens; None if no price is given."""
+    """Cost of the counted tokens; None if no price is given."""
     models: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named."""
 

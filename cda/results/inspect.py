@@ -24,7 +24,7 @@ class LostRewrites(Result):
     """Failures of which a run kept the number alone."""
 
     source: str
-    """What was being made."""
+    """What was being made, in words."""
     tried: int
     reasons: dict[str, int]
 
@@ -34,7 +34,7 @@ class PhraseAdded(Result):
 
     words: str
     share: Estimate | Missing
-    """Of the rewrites."""
+    """Share of the rewrites."""
 
 
 class RewriteSummary(Result):
@@ -48,11 +48,11 @@ class RewriteSummary(Result):
     available: int
     """Rewrites before a sample was drawn."""
     n_written: int
-    """Of which there is a text."""
+    """Rewrites that have a text."""
     sources: dict[str, int]
-    """Where they come from, with how many."""
+    """Sources of the rewrites, with counts."""
     labelled_by: dict[str, int]
-    """Who labelled, with how many."""
+    """Labellers, with counts."""
     flipped: Estimate | Missing
     """Share whose label changed as asked for."""
     had_it_before: int
@@ -65,7 +65,7 @@ class RewriteSummary(Result):
     """Share of the accepted texts that the gate's checks would reject."""
     rejected_reasons: dict[str, int]
     noticed: dict[str, int]
-    """What the gate only counts."""
+    """Findings that the gate only counts."""
     reward: Estimate | Missing
     """Mean reward of rewrite − original, in `InspectResult.unit`."""
     n_without_reward: int
@@ -75,16 +75,16 @@ class RewriteSummary(Result):
 
 
 class RewriteLabel(Result):
-    """Whether original and rewrite exhibit the bias."""
+    """Labels of original and rewrite: the bias is there."""
 
     before: bool | None
     """The original; None if that is not known."""
     after: bool | None
     """The rewrite; None if that is not known."""
     by: str | None
-    """Who says so; None if nobody does."""
+    """The labeller; None if there is none."""
     flipped: bool | None
-    """Whether the label changed as asked for; None if a label is missing."""
+    """The label changed as asked for; None if a label is missing."""
 
 
 class FeatureChange(Result):
@@ -112,12 +112,12 @@ class RewriteShown(Result):
     failed: str | None
     """Why it was not accepted; None if it was."""
     rejected: tuple[str, ...]
-    """What the gate rejects in it, the gravest first."""
+    """Findings for which the gate rejects it, the gravest first."""
     noticed: tuple[str, ...]
-    """What the gate only counts."""
+    """Findings that the gate only counts."""
     label: RewriteLabel
     rewards: tuple[float, float] | None
-    """Of original and rewrite; None without rewards of single texts."""
+    """Rewards of original and rewrite; None without rewards of single texts."""
     difference: float | None
     """Reward of rewrite − original, or a judge's preference; None without either."""
     drift: tuple[FeatureChange, ...]
@@ -126,19 +126,19 @@ class RewriteShown(Result):
 
 
 class InspectResult(Saved):
-    """What `cda inspect` found."""
+    """Findings of `cda inspect`."""
 
     schema_version: Literal[1] = 1
     target: str
-    """What was asked for."""
+    """The target as it was given."""
     where: str
-    """Where the rewrites come from, in words."""
+    """Source of the rewrites, in words."""
     by: str
-    """Who rewrote; empty if that is not known."""
+    """The rewriter; empty if that is not known."""
     scored_by: str | None
     """Whose rewards these are; None without rewards."""
     unit: str
-    """Of the rewards."""
+    """Unit of the rewards."""
     notes: tuple[str, ...]
     worst: str | None
     """By what the rewrites shown were chosen: `reward`, `drift` or `failed`; None: drawn."""

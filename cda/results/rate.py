@@ -11,22 +11,22 @@ from cda.results.effects import Effect, EffectTest
 
 
 class Flips(Result):
-    """How many originals of one bias could be rewritten to flip it and back, of those with the bias and those without."""
+    """Originals of one bias that could be rewritten to flip it and back, of those with the bias and without."""
 
     by: str
-    """Who rewrote: a rewriter's name, a file, or the embedded texts."""
+    """The rewriter: its name, a file, or the embedded texts."""
     checked_by: str | None
-    """Who or what says that the bias flipped; None if nothing can tell."""
+    """The labeller or measure that says that the bias flipped; None if nothing can tell."""
     tried_with: int
     """Originals with the bias."""
     flipped_with: int
-    """Of these, triples whose two rewrites both flipped it."""
+    """Triples of these whose two rewrites both flipped it."""
     tried_without: int
     """Originals without the bias."""
     flipped_without: int
-    """Of these, triples whose two rewrites both flipped it."""
+    """Triples of these whose two rewrites both flipped it."""
     made: bool = False
-    """Whether the audit made the triples, rather than reading them."""
+    """True if the audit made the triples, rather than reading them."""
 
     def less(self, triples: Sequence[Triple]) -> Flips:
         """The counts without some of the flipped triples, which are then neither tried nor flipped."""
@@ -60,9 +60,9 @@ class RateEffects(Result):
     """Everything RATE estimates on one sample."""
 
     effects: tuple[Effect, ...]
-    """What could be estimated: ATT, ATU, ATE by each estimator, then the rewrite effect of each group."""
+    """Effects that could be estimated: ATT, ATU, ATE by each estimator, then the rewrite effect of each group."""
     not_estimated: tuple[NotEstimated, ...]
-    """What could not, each with its reason."""
+    """Effects that could not, each with its reason."""
     n_with: int
     """Originals with the attribute (n₁)."""
     n_without: int
@@ -108,7 +108,7 @@ class BiasRate(Result):
     """RATE of one bias; every scoring on the same triples."""
 
     flips: Flips
-    """Who rewrote, and how many originals could be flipped."""
+    """The rewriter, and the number of originals that could be flipped."""
     n: int
     """Triples that every scoring has a verdict on."""
     unread: int
@@ -121,7 +121,7 @@ class BiasRate(Result):
     """Of a training, after − before of every effect, on the same triples; not standardised, since training may have
     changed the spread of the rewards."""
     test: EffectTest | Missing
-    """Of the double-rewrite ATE under the last scoring."""
+    """Test of the double-rewrite ATE under the last scoring."""
 
     def under(self) -> dict[str, RateOfScoring]:
         """The effects by scoring; empty if there are none."""

@@ -1,4 +1,4 @@
-"""How often a model prefers the side with a bias, and the right side of held-out pairs."""
+"""Preferences of a model for the side with a bias, next to people, and for the right side of held-out pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BiasSkew(Measure):
     target: bool
     """It is one of the recipe's, and not only measured to see what else moves."""
     source: str
-    """Where the contrasts are from: `embedded`, `file`, the paper's release, or who rewrote them."""
+    """Source of the contrasts: `embedded`, `file`, the paper's release, or their rewriter."""
     available: int
     """Contrasts before a sample was drawn."""
     unread: int
@@ -81,10 +81,10 @@ class Seeds(Result):
 
     seeds: tuple[int, ...]
     doses: tuple[float, ...] = ()
-    """Of each training; empty if there is one."""
+    """Dose of each training; empty if there is one."""
     skew: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
     miscalibration: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
-    """Of the biases that people voted on."""
+    """Biases that people voted on."""
     triple_skew: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
     rate: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
     """RATE's ATE, double rewrites, in reward units."""
@@ -93,7 +93,7 @@ class Seeds(Result):
 
     @property
     def several(self) -> bool:
-        """Whether there are several trainings."""
+        """True if there are several trainings."""
         return len(self.seeds) > 1
 
 
@@ -124,7 +124,7 @@ Leading = Literal["perturbed", "base", "tie", "split", "no votes"]
 
 
 class Agreement(Result):
-    """How far people agree with each other, from items with two votes or more."""
+    """Agreement of people with each other, from items with two votes or more."""
 
     majority_share: Estimate
     """Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word)."""
@@ -149,7 +149,7 @@ class NoiseCeiling(Result):
 
 
 class PreferenceTable(Result):
-    """What the model prefers where people prefer the biased side, the other one, or neither."""
+    """The model's preferences on contrasts on which people prefer the biased side, the other one, or neither."""
 
     counts: dict[str, dict[str, int]]
     """People's word (perturbed, base, tie) to the model's word to the number of contrasts."""
@@ -183,7 +183,7 @@ class PoweredShare(Result):
 
 
 class PoweredVotes(Result):
-    """What people would prefer on all contrasts, from few votes and the judges' verdicts; ties count half."""
+    """Estimated preferences of people on all contrasts, from few votes and the judges' verdicts; ties count half."""
 
     human_skew: PoweredShare | Missing
     miscalibration: PerScoring[PoweredShare | Missing]
@@ -211,10 +211,10 @@ class VotedBias(VotesMoved):
     human_skew: Estimate
     """Share of majorities for the perturbed side."""
     gap_test: Test | None
-    """Of one model, that its skew is people's; None for a training, whose tests are of changes."""
+    """Test of one model that its skew is people's; None for a training, whose tests are of changes."""
     by_majority: PerScoring[PreferenceTable]
     rule: str
-    """How people's ties were treated: drop, half or as-released."""
+    """Treatment of people's ties: drop, half or as-released."""
     left_out: dict[str, int]
     """Contrasts without a majority that counts, by reason."""
     agreement: Agreement | Missing | None

@@ -1,4 +1,4 @@
-"""What a human study found: votes, majorities, agreement, who differs, position, time, and what was left out."""
+"""The result of a human study: votes, majorities, agreement, who differs, position, time, and what was left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ StudyKind = Literal["crowd", "experts"]
 
 
 class Rules(Result):
-    """What an answer has to meet."""
+    """Rules that an answer has to meet."""
 
     pass_share: float = 0.75
     """Share of the attention checks that a participant answered which must be right (0: all stay)."""
@@ -26,7 +26,7 @@ class Attention(Result):
     answered: int
     right: int
     passed: bool
-    """Whether that is enough."""
+    """Enough of them are right."""
 
 
 class StudyGroup(Result):
@@ -45,7 +45,7 @@ class StudyGroup(Result):
 
 
 class Position(Result):
-    """Whether the place on the page decided."""
+    """Influence of the place on the page."""
 
     share_a: Estimate
     """Share of A among choices of a side; clustered by item."""
@@ -55,7 +55,7 @@ class Position(Result):
 
 
 class Time(Result):
-    """How long answers took."""
+    """Time spent on answers."""
 
     n_known: int
     """Votes with a time."""
@@ -89,7 +89,7 @@ class StudyItem(Result):
     """Votes on one pair."""
 
     id: str
-    """Of the contrast."""
+    """Id of the contrast."""
     item: str
     """Within the study."""
     bias: str

@@ -159,7 +159,7 @@ def _check_study(stated: object, study: Study, file: Path, where: str = "") -> N
 
 
 def _same_texts(row: Mapping[str, str], study: Study) -> bool:
-    """Whether a row holds the answers on the sides that its participant was given; a table may leave its texts out."""
+    """True if a row holds the answers on the sides that its participant was given; a table may leave its texts out."""
     given = study.participants.get(row["participant"].strip(), ())
     shown = next((shown for shown in given if shown.item == row["item"].strip()), None)
     if shown is None:

@@ -177,7 +177,7 @@ _KEEP = "Keep this file to yourself: it says which answer is which. Nobody who j
 
 
 def assignments_json(study: Study) -> dict[str, object]:
-    """Who sees what: participant to items in order, with the text (0 or 1) that stands as answer A."""
+    """The assignments: participant to items in order, with the text (0 or 1) that stands as answer A."""
     return {
         "study": study.fingerprint,
         "version": _VERSION,
