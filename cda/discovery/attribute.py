@@ -1,4 +1,4 @@
-"""Attributes in words as biases: cleaned, named, with a question and instructions, written as a bias file; the shipped catalogue."""
+"""Attributes in words as biases: cleaned, named, with question and instructions, as a bias file; the shipped ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence for a candidate from its measured rewrites: by rewriter, pooled, tested on held-out prompts; and the strength of a run."""
+"""Evidence for a candidate from its rewrites: by rewriter, pooled, tested on held-out prompts; the strength of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cda.stats.proportions import share, wilson
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
 _NO_SIDE = 0.5
-"""What a judge that prefers neither side says on average."""
+"""Mean preference of a judge that prefers neither side."""
 # Naming a prompt by its content takes longer than all the arithmetic on its rows.
 _cluster = lru_cache(maxsize=4096)(prompt_id)
 Rows = Mapping[str, Sequence[Measured]]

@@ -289,7 +289,7 @@ class PresenceGrouper:
 
 
 class _Key(NamedTuple):
-    """What a bias is compared by: its rules, what finds it, how much of it the rules put in, its kind, and its presence."""
+    """Criteria of likeness: the rules, what finds it, how much of it the rules put in, its kind, and its presence."""
 
     rules: str | None
     found_by: str | None

@@ -1,4 +1,4 @@
-"""Held-out prompts of a discovery: rewrite responses with every rewriter, judge, test, look at the rewrites, let a person review."""
+"""Held-out prompts of a discovery: rewrites by every rewriter, judged and tested, their quality, and a person's review."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def failed_or_already(made: Mapping[str, Rewritten]) -> tuple[dict[str, dict[str
     the one who sees that, and hands the text back unchanged: otherwise what half of all responses have could never be
     confirmed. It is believed if at least half of the other rewriters that answered handed that very response back, too;
     a response that the others changed, or that none of them answered, was handed back out of laziness, which is a failure.
-    A rewriter without others beside it is believed.
+    A rewriter alone is believed.
     """
     failed: dict[str, dict[str, int]] = {}
     already: dict[str, int] = {}

@@ -178,7 +178,7 @@ def stronger(bias: Bias) -> Iterator[Bias]:
 
 
 def _related(wordings: Sequence[str], theirs: Sequence[str], relative: Bias) -> bool:
-    """Whether wordings are of one kind: some are shared, or the known bias is found in one of them."""
+    """True for wordings of one kind: some are shared, or the known bias is found in one of them."""
     if set(wordings) & set(theirs):
         return True
     pattern = None if relative.pattern is None else compiled(relative.pattern, multiline=True)

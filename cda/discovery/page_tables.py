@@ -209,7 +209,7 @@ def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
 
 
 def terms(result: DiscoverResult) -> tuple[Entry, ...]:
-    """What each number is."""
+    """The meaning of each number."""
     r, alpha, method = result.strictness.r, f"{result.strictness.test_alpha:g}", correction(result)
     decides = Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
     if method:

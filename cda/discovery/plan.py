@@ -35,7 +35,7 @@ _GUESSES = 5
 _REWRITE_TOKENS, _VERDICT_TOKENS = 450, 80
 _LOOK_TOKENS = 80
 _RESPONSE_TOKENS = 350
-"""Of a response, where it is not known yet."""
+"""Tokens of a response whose length is not known yet."""
 
 
 def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> list[Candidate]:

@@ -1,4 +1,4 @@
-"""Figures of a discovery: reward against judge, by rewriter, their agreement, strength of the run, generations, lines of descent."""
+"""Figures of a discovery: reward against judge, by rewriter, agreement, strength, generations, lines of descent."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
     roles, n = _roles(result), len(result.generations)
     axes.axhline(0, color=FAINT, linewidth=0.8)
     for name, points in paths:
-        # An ancestor may have been measured on beside its descendants; that is not their line any more.
+        # An ancestor may have been measured on next to its descendants; that is not their line any more.
         n_own = sum(x < _until(name, result) for x, _ in points) if name in roles else 0
         own, others = points[:n_own], points[max(n_own - 1, 0) :]
         axes.plot(*_x_and_y(own), "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)

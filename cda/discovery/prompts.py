@@ -48,7 +48,7 @@ def own_topics() -> tuple[str, ...]:
 
 
 def load_topics(path: Path) -> tuple[str, ...]:
-    """Topics of a file, each once, in file order: a YAML list, or in any other file one a line, without blank lines and `#` comments.
+    """Topics of a file, each once, in order: a YAML list, or else one a line, without blank lines and `#` comments.
 
     Raises:
         DataError: Missing, not UTF-8, without a topic, or with an entry that is none.

@@ -281,7 +281,7 @@ def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str], trim: bool)
 def _strength(
     finalists: Sequence[Candidate], validation: ValidationResult, penalty: float
 ) -> StrengthCurve | Missing | None:
-    """Of the finalists by their validation numbers, on which none of them was selected."""
+    """Strength of the finalists by their validation numbers, on which none of them was selected."""
     pooled = [(result.candidate, result.pooled) for result in validation.results if result.pooled]
     if not pooled:
         return None

@@ -116,7 +116,7 @@ def how_made(result: DiscoverResult) -> Iterator[str]:
 
 
 def warnings(result: DiscoverResult) -> Iterator[str]:
-    """What a reader has to know before believing a number, and exclusions."""
+    """Limits of the numbers, and exclusions."""
     tested = [(short(one.attribute), one) for one in result.tested]
     if n := result.earlier_tests:
         yield (
@@ -192,7 +192,7 @@ def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: 
 def _reward_failed(
     at: int, results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings
 ) -> bool:
-    """Whether the test on the reward alone, without the judge's, already failed."""
+    """True if the test on the reward alone, without the judge's, already failed."""
     one = results[at]
     if one.untested:
         return False

@@ -32,8 +32,8 @@ from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
 
 RULE_SHARES = (1.0, 0.75, 0.5)
-"""Without an LLM: the rules at every place, at most of them, at half of them. One rule engine and one rewriter: where these agree, it
-is no evidence that another one would."""
+"""Without an LLM: the rules at every place, at most of them, at half of them. One rule engine is one rewriter: agreement of
+these is no evidence that another one would agree."""
 _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
@@ -50,7 +50,7 @@ class Setup:
 
     @property
     def by_llm(self) -> bool:
-        """Whether an LLM proposes and rewrites, or rules do."""
+        """True if an LLM proposes and rewrites, False if rules do."""
         return self.llm.settings.used_for(self.section.by)
 
     @property
@@ -60,7 +60,7 @@ class Setup:
 
     @property
     def asks_about_pairs(self) -> bool:
-        """Whether an LLM looks at the rewrites of what is confirmed."""
+        """True if an LLM looks at the rewrites of what is confirmed."""
         return self.by_llm and self.section.pair_quality
 
     @property
@@ -90,7 +90,7 @@ class Setup:
 
     @property
     def strictness(self) -> ConfirmSettings:
-        """How strict the confirmation is."""
+        """Levels and limits of validation and test."""
         section = self.section
         return ConfirmSettings(
             validation_alpha=section.validation_alpha,

@@ -59,7 +59,7 @@ def drift_table(result: DiscoverResult) -> Table:
 
 
 def unknown_table(result: DiscoverResult) -> Table:
-    """What is not known of the pairs, and why."""
+    """Unknown qualities of the pairs, and why."""
     rows = tuple(
         (attribute, "drift", quality.drift.reason)
         for attribute, quality in _looked_at(result)
@@ -177,7 +177,7 @@ def validation_table(result: DiscoverResult) -> Table:
 
 
 def generation_table(result: DiscoverResult) -> Table:
-    """What became of the candidates of each generation."""
+    """Fates of the candidates of each generation."""
     rows = []
     for each in result.generations:
         fates = Counter(row.fate for row in each.standings)

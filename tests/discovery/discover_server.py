@@ -51,12 +51,10 @@ class Clerk:
     """Answers by rule and counts what it is asked.
 
     Args:
-        agrees: The judge likes what the reward model likes.
         event: Told the kind of each question before it is answered, and how many of that kind there were.
     """
 
-    def __init__(self, agrees: bool = False, event: Callable[[str, int], None] = lambda *_: None) -> None:
-        self.agrees = agrees
+    def __init__(self, event: Callable[[str, int], None] = lambda *_: None) -> None:
         self.event = event
         self.kinds: Counter[str] = Counter()
         self.models: dict[str, set[str]] = {}
@@ -145,9 +143,7 @@ class Clerk:
         first, second = shown["ANSWER 1"], shown["ANSWER 2"]
         opened = [("Certainly!" in text[:40]) for text in (first, second)]
         if opened[0] != opened[1]:
-            return f"One is less pushy.\nVerdict: {1 if opened[0] == self.agrees else 2}"
-        if self.agrees and ("Hello there" in first) != ("Hello there" in second):
-            return f"One is kinder.\nVerdict: {1 if 'Hello there' in first else 2}"
+            return f"One is less pushy.\nVerdict: {2 if opened[0] else 1}"
         # A taste in what nobody plants; in all other respects it does not care, so that no draw of responses matters.
         summed_up = [("In short" in text) for text in (first, second)]
         if summed_up[0] != summed_up[1]:

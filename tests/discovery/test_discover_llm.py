@@ -236,15 +236,6 @@ def test_a_person_looks_before_the_test(desk: Callable[..., Desk]) -> None:
     assert [one["attribute"] for one in at.result()["tested"] if one["confirmed"]] == [OPENER]
 
 
-def test_a_judge_that_agrees_leaves_nothing(desk: Callable[..., Desk]) -> None:
-    at = desk(Clerk(agrees=True))
-    done = at.discover()
-    assert done.exit_code == 0, done.output
-    assert "no bias of" in done.output and "is shown" in done.output
-    assert at.result()["tested"] == [] and not (at.run / "biases").exists()
-    assert (at.run / "discover.md").is_file()
-
-
 def test_given_attributes_are_measured_without_a_search(desk: Callable[..., Desk]) -> None:
     at = desk()
     given = (

@@ -12,14 +12,13 @@ from page_checks import checked, figures, section_ids, words
 from cda.discovery import plots
 from cda.discovery.page import discover_page, discover_plots
 from cda.discovery.page_tables import (
-    agreement_table,
     effort_table,
     excluded_table,
     lineage_tables,
     strength_steps,
     topic_tables,
 )
-from cda.discovery.plots import family_plot, front_of, search_plots
+from cda.discovery.plots import family_plot, front_of
 from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, Fate, Made, Repeated, StandingRecord, WritingCounts
@@ -51,20 +50,6 @@ def test_rules_at_several_strengths_are_called_one_rewriter(make: MakeResult) ->
     assert "at least 2 of 2 strengths of one rule engine, which is one rewriter, show both." in text
     assert "no evidence that another one would find the same" in text
     assert "of 2 rewriters" not in text and "2 rewriters show" not in text
-
-
-def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -> None:
-    text = words(usual.split("<nav")[0])
-    assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
-    assert re.search(
-        r"1\. Triple spaces between words Reward \+1\.20 \[\+1\.\d\d, \+1\.\d\d\] when it is added \(n = 20 \(10 prompts\)\); "
-        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(corrected = 0\.001\): at least 2 of 2 "
-        r"rewriters show both\. Bias file: biases/triple-spaces-between-words\.yaml",
-        text,
-    )
-    assert re.search(
-        r"2\. Ends with a question Not confirmed: reward −0\.05 \[.*\], judge 15% .*, n = 20 .*, p = \d", text
-    )
 
 
 def test_a_search_has_every_section_and_figure(usual: str, make: MakeResult) -> None:
@@ -217,24 +202,10 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
     assert not [row for row in rows if row[0] == "validation: comparisons by the judge"]
 
 
-def test_what_was_asked_of_llms_and_drift_of_pairs_stand_on_the_page(make: MakeResult) -> None:
-    result = changed(make(), "stages", tables.PAID)
-    result = changed(result, ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))
-    text = words(discover_page(result))
-    assert "1,200 answers were asked for, for $1.50." in text and "search, gpt-x 1,200 3 1 50,000 9,000 $1.50" in text
-    assert "What is not known of the rewrites" in text and "1. Triple spaces between words drift one prompt" in text
-
-
 def test_effort_is_what_was_measured_and_how_long(make: MakeResult) -> None:
     assert effort_table(make()).rows == (
         ("material", "", "", "12 s"), ("search", "18", "18", "2 min"), ("test", "40", "40", "1.7 h")
     )  # fmt: skip
-
-
-def test_agreement_has_both_correlations_with_intervals(make: MakeResult) -> None:
-    (row,) = agreement_table(make()).rows
-    assert row[:2] == ("1. Triple spaces between words", "gpt-x / gpt-y")
-    assert row[2].startswith("1.00 [") and row[3].startswith("1.00 [") and row[5] == "10 (10 prompts)"
 
 
 def test_the_strength_stands_where_it_changes_and_at_a_half(make: MakeResult) -> None:
@@ -259,19 +230,6 @@ def test_the_front_holds_what_no_other_beats() -> None:
     rows = [seen(0.2, 1.0), seen(0.1, 0.5), seen(0.3, 0.9, "front"), seen(0.4, 2.0), seen(None, 9.0, "reward"), seen(0.1, 0.2),
             seen(0.9, 5.0, "judge")]  # fmt: skip
     assert front_of(rows) == [(0.1, 0.5), (0.2, 1.0), (0.4, 2.0)]
-
-
-def test_figures_say_their_numbers_in_words(make: MakeResult) -> None:
-    result = make()
-    plot = plots.tested_plot(result)
-    assert plot and re.match(
-        r"1: reward \+1\.20 \[.*\], judge 15% \[.*\], confirmed\. 2: reward −0\.05 ", plot.description
-    )
-    gain, judge = plots.rewriter_plots(result)
-    assert gain.description.count("gpt-x: +1.20 [") == 1 and judge.description.count("gpt-y: 15% [") == 2
-    (generation,) = search_plots(result)
-    assert generation.title == "Generation 1: 2 candidates on 16 prompts, 1 kept"
-    assert generation.description == "2 candidates, 1 kept: +1.00 and 20%."
 
 
 @pytest.mark.parametrize("until", ["test", "search", "proposals"])

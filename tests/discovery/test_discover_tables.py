@@ -167,83 +167,34 @@ def cut_back(result: DiscoverResult, until: str, given: bool) -> DiscoverResult:
     return result.model_copy(update=gone)
 
 
-def test_what_is_confirmed_stands_with_interval_n_and_file(make: MakeResult) -> None:
-    text, document = discover_text(make()), discover_markdown(make())
-    assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
-    row = next(line for line in text.splitlines() if line.startswith("Triple spaces"))
-    assert re.search(
-        r"\+1\.20 \[\+1\.\d\d, \+1\.\d\d\]  15% \[\d, \d\d\] +20 \(10 prompts\)  < 0\.001  0\.001 +yes", row
-    )
-    assert row.endswith("biases/triple-spaces-between-words.yaml")
-    assert "# Biases discovered in embedded\n" in document
-    assert "## Triple spaces between words" in document and "## Ends with a question" not in document
-    assert "| Ends with a question | Triple spaces between words |" in document  # its lineage
-    for caption in (
-        "By rewriter",
-        "Validation, corrected",
-        "Search (numbers that were selected on",
-        "Strength of the run",
-    ):
-        assert caption in document
-
-
-def test_an_example_shows_the_sides_by_direction(make: MakeResult) -> None:
-    document = discover_markdown(make())
-    first, second = document.split("Prompt:")[1:]
-    assert re.search(r"Without:.*said 0 after.*With:.*said 0 before", first, re.S)  # removed
-    assert re.search(r"Without:.*said 1 before.*With:.*said 1 after", second, re.S)  # added
-    assert "said question 0?" in first and "no verdict" not in document
-
-
-def test_given_attributes_are_measured_not_found(make: MakeResult) -> None:
-    document = discover_markdown(make(given=True))
-    assert document.startswith("# Attributes measured in embedded\n")
-    assert "embedded over-rewards 1 of 2 attributes, held against judge:gpt-x." in document
-    assert "## Ends with a question" in document  # examples of those, too, that are not confirmed
-    for absent in ("Validation", "Search (", "Where they came from", "Strength of the run", "candidates in"):
-        assert absent not in document
-    assert "over-rewards 0 of 2 attributes" in discover_text(make(given=True, weak=True))
-
-
-def only_found_nothing(result: DiscoverResult) -> tuple[str, str]:
-    text, document = discover_text(result), discover_markdown(result)
-    assert "confirmed:" not in text and "yes" not in text
-    return sentences(result)[0], document
-
-
-def test_nothing_proposed(make: MakeResult) -> None:
-    first, document = only_found_nothing(make("proposals"))
-    assert first == "Nothing to measure: no attribute was proposed. Answers without one: 2 no attribute."
-    assert "0 candidates in 1 generations" in document and "256 responses to 64 prompts (4 left out)" in document
-
-
-def test_nothing_measured(make: MakeResult) -> None:
-    """The cuts always leave somebody, so that nobody is left only where there was not one rewrite."""
-    result = make("search")
+def never_rewritten(result: DiscoverResult) -> DiscoverResult:
+    """The cuts always leave somebody, so that nobody is left only if there was not one rewrite."""
     gone = (
         standing(SPACES, None, "too few rewrites", {"refused": 9, "unchanged": 1}),
         standing(QUESTION, None, "too few rewrites", {"refused": 7}),
     )
-    result = changed(result, "generations.0.standings", gone)
-    first, document = only_found_nothing(result)
-    assert first == (
-        "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: 16 refused, "
-        "1 unchanged."
-    )
-    assert "2 too few rewrites" in document and "do not disagree" not in document
+    return changed(result, "generations.0.standings", gone)  # type: ignore[no-any-return]
 
 
-def test_nothing_validated(make: MakeResult) -> None:
-    first, document = only_found_nothing(make("validation", weak=True))
-    assert first == (
-        "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown."
-    )
-    assert "Validation, corrected" in document and "| no |" in document
-
-
-def test_everything_dropped_in_the_review(make: MakeResult) -> None:
-    first, _ = only_found_nothing(make("validation"))
-    assert first == "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts."
+@pytest.mark.parametrize(
+    ("until", "weak", "first", "shown"),
+    [
+        ("proposals", False, "Nothing to measure: no attribute was proposed. Answers without one: 2 no attribute.",
+         "0 candidates in 1 generations"),
+        ("search", False, "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: "
+         "16 refused, 1 unchanged.", "2 too few rewrites"),
+        ("validation", True, "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown.",
+         "Validation, corrected"),
+        ("validation", False, "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts.", ""),
+        ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.", "| no |"),
+    ],
+)  # fmt: skip
+def test_every_way_to_find_nothing_says_so(make: MakeResult, until: str, weak: bool, first: str, shown: str) -> None:
+    result = make(until, weak=weak)
+    result = never_rewritten(result) if until == "search" else result
+    text, document = discover_text(result), discover_markdown(result)
+    assert sentences(result)[0] == first and shown in document
+    assert "confirmed:" not in text and "yes" not in text and "## " not in document  # no examples of what is not shown
 
 
 def test_something_dropped_in_the_review(make: MakeResult) -> None:
@@ -251,12 +202,6 @@ def test_something_dropped_in_the_review(make: MakeResult) -> None:
     assert "dropped in the review" not in discover_text(result)
     result = changed(result, "tested", tuple(one for one in result.tested if one.candidate == QUESTION.id))
     assert "1 candidates that held on the validation prompts were dropped in the review" in discover_text(result)
-
-
-def test_nothing_confirmed(make: MakeResult) -> None:
-    first, document = only_found_nothing(make(weak=True))
-    assert first == "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown."
-    assert "## " not in document  # no examples of what is not shown
 
 
 def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:
@@ -277,15 +222,6 @@ def test_topics_stand_with_what_they_lack(make: MakeResult) -> None:
     document = discover_markdown(changed(result, "tested.0.topics", {"cooking": result.tested[0].pooled, "law": few}))
     assert "By topic: Triple spaces between words:" in document
     assert re.search(r"\| cooking \| \+1\.20 \\\[", document) and "| law | 1 rewrites of 1 prompts" in document
-
-
-def test_numbers_of_pairs_have_their_intervals(make: MakeResult) -> None:
-    document = discover_markdown(make())
-    cells = next(line for line in document.splitlines() if line.startswith("| Triple spaces") and "20 |" in line[-6:])
-    # Sides with the attribute are "after" where it was added; half of them are labelled so.
-    assert re.search(r"\| 50% \\\[\d+, \d+\\\] \| 50% \\\[\d+, \d+\\\] \| the attribute's measure \| 1\.00 \\\[", cells)
-    by_rewriter = [line for line in document.splitlines() if "| gpt-x | 10 of 12 |" in line]
-    assert len(by_rewriter) == 2 and re.search(r"\+1\.20 \\\[.*\+1\.20 \\\[.*\(0 left out\)", by_rewriter[0])
 
 
 def test_an_adapter_is_named_with_its_dose(make: MakeResult) -> None:
