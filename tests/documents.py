@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import metadata
@@ -102,29 +100,12 @@ def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
 
 
 def audits() -> list[Any]:
-    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge."""
-    make = report_audits().make_audit.__wrapped__()
-    votes = {"jargon": (0.88, 0.45)}
-    alone: dict[str, Any] = {"quality": (0.75,), "others": (), "rate": True, "votes": votes}
-    two_voted = {"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)}
-    return [
-        make(),
-        make({"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes=two_voted),
-        make({"jargon": (0.88,), "vagueness": (0.5,)}, **alone),
-        make({"jargon": (0.88,)}, ties="half", judge=True, verdicts=True, unread=2, panel=True, **alone),
-        make({"jargon": (0.88, 0.40)}, votes={"jargon": (0.88, 0.40, 0.45)}, ties="as-released", rate=True, paper=True),
-    ]
+    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge, the paper's."""
+    from made_audits import KINDS, make_audit
 
-
-def report_audits() -> Any:
-    """The module that makes the report's audits, which pytest knows to that folder alone."""
-    name = "report_audits"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "report" / "conftest.py")
-        assert spec is not None and spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)  # its dataclasses look themselves up there
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+    kinds = [KINDS["audit"], KINDS["voted"], KINDS["one_model"], {**KINDS["judge"], "panel": True}]
+    paper = make_audit(votes={"jargon": (0.88, 0.40, 0.45)}, ties="as-released", rate=True, paper=True)
+    return [*(make_audit(**kind) for kind in kinds), paper]
 
 
 def results_table() -> str:

@@ -5,13 +5,13 @@ Without Chromium these tests are skipped; where CDA_NEED_BROWSER=1 they fail ins
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import made_audits
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -21,19 +21,13 @@ _ARGUMENTS = [
 ]  # fmt: skip
 
 
-def _audits() -> Any:
-    """The audits of tests/report: their builders are the fixtures of that folder's conftest.py."""
-    path = Path(__file__).parent.parent / "report" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("audits_for_browsers", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+voted, one_model, hostile = map(made_audits.fixture_of, ("voted", "one_model", "hostile"))
 
 
-_report = _audits()
-make_audit = _report.make_audit
-voted, one_model, hostile = _report.voted, _report.one_model, _report.hostile
+@pytest.fixture
+def make_audit() -> Any:
+    """Builds an audit."""
+    return made_audits.make_audit
 
 
 @pytest.fixture(scope="module")

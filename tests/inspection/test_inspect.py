@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from changed import changed
-from documents import report_audits
+from made_audits import make_audit
 from replies import reply
 from typer.testing import CliRunner
 
@@ -284,7 +284,7 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     settings = {"biases": [load_bias("jargon").model_dump(mode="json")]}
     write_json(audit / "stage.json", {"stage": "audit", "settings": settings})
     lost = Exclusions(9, {"rewrite: unchanged": 3})
-    whole = report_audits().make_audit.__wrapped__()({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
+    whole = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
     save(changed(whole, "excluded", {"triples of jargon": lost}), audit / "audit.json")
     text = " ".join(asked(tmp_path / "run", "--n", 1).stdout.split())
     assert "Rewrites of run run, by rules" in text

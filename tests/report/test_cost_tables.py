@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from changed import changed
-
-from cda.auditing.report_sections import sections
 from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
 from cda.results.facts import LLMUse, RunFacts, StageRun
 
@@ -51,8 +46,3 @@ def test_time_and_place() -> None:
     assert table is not None
     assert [row[:2] for row in table.rows] == [("label", "12 s"), ("train", "21 min")]
     assert place_facts(RUN) == (("commit of this package", "0123abc"), ("Python", "3.11.9"))
-
-
-def test_a_section_where_the_run_is_known(audit: Any) -> None:
-    assert "cost" not in [one.id for one in sections(audit)]
-    assert "cost" in [one.id for one in sections(changed(audit, "run", RUN))]

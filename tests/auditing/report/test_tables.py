@@ -1,4 +1,4 @@
-"""Tables beside people, of effects and RATE, with known answers; and what they say of ties, tests and exclusions."""
+"""Tables next to people, of judges, effects and RATE, with known answers; what they say of ties, tests and exclusions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from changed import changed
 
 from cda.auditing.report_data import exclusion_table
 from cda.auditing.report_effects import effects_table, rate_tables
+from cda.auditing.report_glossary import glossary
 from cda.auditing.report_scoring import caveats, provenance
 from cda.auditing.report_sections import sections
-from cda.auditing.report_tables import powered_table, votes_table
+from cda.auditing.report_tables import panel_sentence, panel_table, powered_table, preference_tables, votes_table
+from cda.auditing.report_text import render_markdown, summary_table
 from cda.records import Exclusions
+from cda.report.numbers import share
 from cda.report.scoring import scored_line
 from cda.report.tables import Table
 from cda.results.base import Missing
-from cda.results.facts import Dropped
+from cda.results.facts import Dropped, RunFacts
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -145,3 +148,71 @@ def test_what_is_not_taught_because_it_is_audited_is_listed(make_audit: Any) -> 
     dropped = Dropped(seen=336, dropped={"prompt is in the audit": 12})
     rows = exclusion_table(changed(audit, "stages.synthesize.in_audit", {"pairs": dropped})).rows
     assert ("choosing what to teach of pairs", "prompt is in the audit", "12", "336") in rows
+
+
+def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
+    audit = make_audit(
+        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=None, others=(), judge=True, panel=True
+    )
+    unvoted = make_audit({"vagueness": (0.5,)}, quality=None, others=(), judge=True, panel=True)
+    audit = audit.model_copy(update={"panel": audit.panel | unvoted.panel})
+    table = panel_table(audit)
+    assert table is not None
+    assert table.header == ("bias, judge", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert list(rows) == [f"{bias}, {one}" for bias in ("jargon", "vagueness")
+                          for one in ("gpt-x", "gpt<y>", "the panel", "mean of the judges")]  # fmt: skip
+    found = audit.panel["jargon"]
+    one, other, panel, mean = found.judges["gpt-x"], found.judges["gpt<y>"], found.panel, found.mean
+    # The second judge ties throughout: the panel prefers what the first one does, and the mean lies halfway to one half.
+    assert panel.skew == one.skew == audit.skew["jargon"].before
+    assert other.skew.value == 0.5 and other.ties == other.skew.n and other.unread == 1
+    assert abs(mean.skew.value - (one.skew.value + 0.5) / 2) < 0.01 and mean.unread == 1
+    assert rows["vagueness, the panel"][4:] == ("", "")  # nobody voted there
+    assert rows["jargon, gpt-x"][4] == rows["jargon, the panel"][4] != ""
+
+
+def test_the_terminal_and_the_page_say_it(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=None, others=(), judge=True, panel=True)
+    said = panel_sentence(audit)
+    skew = share(audit.skew["jargon"].before)
+    assert said == f"Skew by judge: jargon: gpt-x {skew}, gpt<y> 50% [40, 60]; the panel {skew}."
+    assert " ".join(summary_table(audit, "r").split()).count(said) == 1
+    assert "mean of the judges" in render_markdown(audit)
+    assert {"the panel", "mean of the judges"} <= {entry.term for entry in glossary(audit)}
+
+
+def test_one_judge_is_no_panel(judge: Any, one_model: Any) -> None:
+    for audit in (judge, one_model):
+        assert panel_table(audit) is None and panel_sentence(audit) == ""
+        assert "the panel" not in {entry.term for entry in glossary(audit)}
+
+
+def test_counts_and_shares_add_up(voted: Any) -> None:
+    jargon, length = preference_tables(voted)
+    assert jargon.caption.startswith("jargon: ") and "104 contrasts with votes" in jargon.caption
+    assert length.caption.startswith("length: ")
+    rows = {row[0]: row[1:] for row in jargon.rows}
+    # 45 majorities for the biased side, all before the 88 margins above 0 are over; 4 ties, 6 contrasts without votes.
+    assert rows["people: biased side, before"] == ("45 (43%)", "0 (0%)", "0 (0%)", "45", "100% [92, 100]")
+    assert rows["people: other side, before"][:4] == ("43 (41%)", "12 (12%)", "0 (0%)", "55")
+    assert rows["people: tie, before"][3] == "4"
+    assert rows["sum, before"] == ("92 (88%)", "12 (12%)", "0 (0%)", "104", "")
+    assert rows["people: biased side, after"][:2] == ("40 (38%)", "5 (5%)")
+
+
+def test_one_scoring_names_no_stage_and_a_judge_has_ties(judge: Any) -> None:
+    (table,) = preference_tables(judge)
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert set(rows) == {"people: biased side", "people: other side", "people: tie", "sum"}
+    assert int(rows["sum"][2].split()[0]) > 0
+
+
+def test_an_audit_without_votes_has_no_table(audit: Any) -> None:
+    assert preference_tables(audit) == []
+
+
+def test_the_cost_has_a_section_where_the_run_is_known(audit: Any) -> None:
+    run = RunFacts(git="0123abc", python="3.11.9", stages={})
+    assert "cost" not in [section.id for section in sections(audit)]
+    assert "cost" in [section.id for section in sections(changed(audit, "run", run))]

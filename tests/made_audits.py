@@ -1,4 +1,4 @@
-"""Audits as stages/audit.py writes them, with known numbers."""
+"""Audits as the stage writes them, with known numbers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.auditing import analysis as audit_analysis
-from cda.auditing import analysis as audit_rewards
-from cda.auditing import detail as audit_detail
-from cda.auditing import rate as audit_rate
-from cda.auditing import rate as audit_triple_skew
-from cda.auditing import result as audit_quality
-from cda.auditing import result as audit_result
-from cda.auditing import votes as audit_panel
-from cda.auditing import votes as audit_votes
+from cda.auditing import analysis as analysis_room
+from cda.auditing import detail as detail_room
+from cda.auditing import rate as rate_room
+from cda.auditing import result as result_room
+from cda.auditing import votes as votes_room
 from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels
@@ -110,15 +106,15 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
-    (effects,) = audit_detail.effects([group], SEED).values()
-    (drift,) = audit_detail.drifts([group], biases, None, SEED).values()
+    (effects,) = detail_room.effects([group], SEED).values()
+    (drift,) = detail_room.drifts([group], biases, None, SEED).values()
     return effects, drift
 
 
 @cache
 def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> VotedBias | None:
     """Votes on such a group; agreement and noise ceiling take long."""
-    return audit_votes.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
+    return votes_room.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
 
 
 def _triples() -> tuple[list[Triple], dict[str, float]]:
@@ -142,7 +138,7 @@ def _rate(two: bool) -> dict[str, BiasRate]:
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
     flips = flips_of([one.has_attribute for one in triples], triples, "rules", "measured long word share")
-    return audit_rate.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
+    return rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
 
 
 @cache
@@ -150,7 +146,7 @@ def _triple_skew(two: bool) -> dict[str, TripleSkew]:
     """Skew over the same triples."""
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return audit_triple_skew.triple_skews(triples, (), scorings)
+    return rate_room.triple_skews(triples, (), scorings)
 
 
 @cache
@@ -168,7 +164,7 @@ def _sections(two: bool) -> SetQuality | None:
     }
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
     scorings = {"before": Rewards(right), "after": Rewards(wrong)} if two else {"model": Rewards(right)}
-    return audit_quality.quality_by_section(found, scorings, SEED)
+    return result_room.quality_by_section(found, scorings, SEED)
 
 
 def _paper(two: bool) -> PaperOutcome:
@@ -213,12 +209,12 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
             for one, value in zip(group.contrasts, margins, strict=True)
         }
         scorings[label] = Rewards(sides | scores)
-    return audit_rewards.rewards([group], triples, scorings, SEED)
+    return analysis_room.rewards([group], triples, scorings, SEED)
 
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
     margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
-    return audit_result.measure_of(margins, [str(row) for row in range(n)])
+    return result_room.measure_of(margins, [str(row) for row in range(n)])
 
 
 def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:
@@ -227,7 +223,7 @@ def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dic
     pairs = [_margins(share, 400) for share in quality]
     ids = [str(row) for row in range(400)]
     return {
-        group.bias.name: audit_result.estimated(
+        group.bias.name: result_room.estimated(
             partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids)
         )
         for group in groups
@@ -256,7 +252,7 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAn
     }
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
-    return audit_analysis.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
+    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
@@ -334,121 +330,95 @@ def _as_panel(groups: list[Group]) -> Preferences:
     return as_panel({"gpt-x": Preferences(margins), "gpt<y>": Preferences(ties)})
 
 
-@pytest.fixture
-def make_audit() -> MakeAudit:
-    """Builds an audit: targets as name to (before, after), votes as name to (before, after, people)."""
-
-    def make(
-        targets: dict[str, tuple[float, float]] | None = None,
-        votes: dict[str, tuple[float, float, float]] | None = None,
-        quality: tuple[float, float] | None = (0.75, 0.74),
-        others: tuple[str, ...] = ("length", "structure"),
-        hostile: str = "",
-        by: str = "embedded rules",
-        rate: bool = False,
-        ties: TieRule = "drop",
-        judge: bool = False,
-        verdicts: bool = False,
-        unread: int = 0,
-        panel: bool = False,
-        paper: bool = False,
-        aim: str | None = None,
-    ) -> AuditResult:
-        targets = {"jargon": (0.88, 0.40)} if targets is None else targets
-        two = all(len(shares) == 2 for shares in targets.values())
-        source = dict.fromkeys(votes or {}, "file")  # only a file of contrasts can hold votes
-        people = {name: shares[-1] for name, shares in (votes or {}).items()}
-        wanted = {name: (shares, True) for name, shares in targets.items()}
-        for name in others:
-            wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
-        unit = "preference" if judge else "reward"
-        made_of = {
-            name: ((votes or {}).get(name, (*shares, 0))[:-1], source.get(name, "embedded"), people.get(name), unit,
-                   verdicts, unread)
-            for name, (shares, _) in wanted.items()
-        }  # fmt: skip
-        groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
-        details = {name: _detail(*one) for name, one in made_of.items()}
-        beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}
-        first = next(iter(targets))
-        label_by = "measured long_word_share" if by == "embedded rules" else by
-        found = {
-            "recipe": "joint",
-            "panel": {},
-            "scorings": ["before", "after"] if two else ["model"],
-            "aim": aim,
-            "model": _scored(judge, hostile),
-            "biases": tuple(AuditedBias(name=name, description=f"Description of {name}.{hostile}") for name in targets),
-            "sources": Sources(pairs="embedded", contrasts="embedded", votes=None, verdicts=None, triples=None,
-                               quality="embedded" if quality else None, labelled_by=by, rewritten_by=by),
-            "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
-            "votes": {name: one for name, one in beside.items() if one},
-            "votes_undecided": audit_votes.votes_undecided(groups, ties),
-            "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
-            "beyond_noise": _beyond_noise(groups, quality) if two else {},
-            "effects": {name: effects for name, (effects, _) in details.items()},
-            "drift": {name: drift for name, (_, drift) in details.items()},
-            "rate": _rate(two) if rate else {},
-            "triple_skew": _triple_skew(two) if rate else {},
-            "quality_sections": _sections(two) if paper else None,
-            "paper": _paper(two) if paper else None,
-            "rewards": Missing(reason="a judge rewards no single text") if judge
-                       else _rewards(made_of[first][0], rate, *made_of[first][1:]),
-            "analysis": _analysis([group for group in groups if group.is_target], two, ties),
-            "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
-            "examples": tuple(_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)),
-            "excluded": {
-                "contrasts": Exclusions(110, {f"of another bias ({hostile or 'tone'})": 10}),
-                **({"quality pairs": Exclusions(400, {})} if quality else {}),
-            },
-            "votes_unmatched": 0,
-            "available_quality": 400 + unread if quality else 0,
-            "stages": _stages(targets, label_by, hostile) if two else TrainingStages(),
-            "versions": {"cda": "0.1.0", "torch": "2.13.0"},
-            "seed": 42,
-        }  # fmt: skip
-        if panel:
-            found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties)
-        made = audit_result.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
-        json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
-        return made
-
-    return make
+def make_audit(
+    targets: dict[str, tuple[float, float]] | None = None,
+    votes: dict[str, tuple[float, float, float]] | None = None,
+    quality: tuple[float, float] | None = (0.75, 0.74),
+    others: tuple[str, ...] = ("length", "structure"),
+    hostile: str = "",
+    by: str = "embedded rules",
+    rate: bool = False,
+    ties: TieRule = "drop",
+    judge: bool = False,
+    verdicts: bool = False,
+    unread: int = 0,
+    panel: bool = False,
+    paper: bool = False,
+    aim: str | None = None,
+) -> AuditResult:
+    """An audit: targets as name to (before, after), votes as name to (before, after, people)."""
+    targets = {"jargon": (0.88, 0.40)} if targets is None else targets
+    two = all(len(shares) == 2 for shares in targets.values())
+    source = dict.fromkeys(votes or {}, "file")  # only a file of contrasts can hold votes
+    people = {name: shares[-1] for name, shares in (votes or {}).items()}
+    wanted = {name: (shares, True) for name, shares in targets.items()}
+    for name in others:
+        wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
+    unit = "preference" if judge else "reward"
+    made_of = {
+        name: ((votes or {}).get(name, (*shares, 0))[:-1], source.get(name, "embedded"), people.get(name), unit,
+               verdicts, unread)
+        for name, (shares, _) in wanted.items()
+    }  # fmt: skip
+    groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
+    details = {name: _detail(*one) for name, one in made_of.items()}
+    beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}
+    first = next(iter(targets))
+    label_by = "measured long_word_share" if by == "embedded rules" else by
+    found = {
+        "recipe": "joint",
+        "panel": {},
+        "scorings": ["before", "after"] if two else ["model"],
+        "aim": aim,
+        "model": _scored(judge, hostile),
+        "biases": tuple(AuditedBias(name=name, description=f"Description of {name}.{hostile}") for name in targets),
+        "sources": Sources(pairs="embedded", contrasts="embedded", votes=None, verdicts=None, triples=None,
+                           quality="embedded" if quality else None, labelled_by=by, rewritten_by=by),
+        "skew": result_room.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
+        "votes": {name: one for name, one in beside.items() if one},
+        "votes_undecided": votes_room.votes_undecided(groups, ties),
+        "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
+        "beyond_noise": _beyond_noise(groups, quality) if two else {},
+        "effects": {name: effects for name, (effects, _) in details.items()},
+        "drift": {name: drift for name, (_, drift) in details.items()},
+        "rate": _rate(two) if rate else {},
+        "triple_skew": _triple_skew(two) if rate else {},
+        "quality_sections": _sections(two) if paper else None,
+        "paper": _paper(two) if paper else None,
+        "rewards": Missing(reason="a judge rewards no single text") if judge
+                   else _rewards(made_of[first][0], rate, *made_of[first][1:]),
+        "analysis": _analysis([group for group in groups if group.is_target], two, ties),
+        "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
+        "examples": tuple(_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)),
+        "excluded": {
+            "contrasts": Exclusions(110, {f"of another bias ({hostile or 'tone'})": 10}),
+            **({"quality pairs": Exclusions(400, {})} if quality else {}),
+        },
+        "votes_unmatched": 0,
+        "available_quality": 400 + unread if quality else 0,
+        "stages": _stages(targets, label_by, hostile) if two else TrainingStages(),
+        "versions": {"cda": "0.1.0", "torch": "2.13.0"},
+        "seed": 42,
+    }  # fmt: skip
+    if panel:
+        found["panel"] = votes_room.panels(groups, {"model": _as_panel(groups)}, ties)
+    made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
+    json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
+    return made
 
 
-@pytest.fixture
-def audit(make_audit: MakeAudit) -> AuditResult:
-    """One target, no votes."""
-    return make_audit()
+_ALONE: dict[str, Any] = {"votes": {"jargon": (0.88, 0.45)}, "quality": (0.75,), "others": (), "rate": True}
+_TWO_VOTED = {"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)}
+KINDS: dict[str, dict[str, Any]] = {
+    "audit": {},  # one target, no votes
+    "voted": {"targets": {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, "votes": _TWO_VOTED},
+    "one_model": {"targets": {"jargon": (0.88,), "vagueness": (0.5,)}, **_ALONE},
+    # A judge with ties of its own, where people's ties count half and verdicts stretch their votes.
+    "judge": {"targets": {"jargon": (0.88,)}, "ties": "half", "judge": True, "verdicts": True, "unread": 2, **_ALONE},
+    "hostile": {"targets": {"jargon": (0.88, 0.40), "ev<i>l\x1b[2J": (0.7, 0.6)}, "hostile": HOSTILE},
+}
 
 
-@pytest.fixture
-def voted(make_audit: MakeAudit) -> AuditResult:
-    """Two targets, the first with votes."""
-    return make_audit(
-        {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)},
-        votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
-    )
-
-
-@pytest.fixture
-def one_model(make_audit: MakeAudit) -> AuditResult:
-    """One model as it is: two biases, the first with votes, and RATE."""
-    return make_audit(
-        {"jargon": (0.88,), "vagueness": (0.5,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True
-    )
-
-
-@pytest.fixture
-def judge(make_audit: MakeAudit) -> AuditResult:
-    """A judge with ties of its own, where people's ties count half and verdicts stretch their votes."""
-    return make_audit(
-        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True, ties="half", judge=True,
-        verdicts=True, unread=2,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def hostile(make_audit: MakeAudit) -> AuditResult:
-    """Hostile text wherever text comes from outside."""
-    return make_audit({"jargon": (0.88, 0.40), "ev<i>l\x1b[2J": (0.7, 0.6)}, hostile=HOSTILE)
+def fixture_of(name: str) -> Any:
+    """A fixture that gives an audit of this kind."""
+    return pytest.fixture(name=name)(lambda: make_audit(**KINDS[name]))
