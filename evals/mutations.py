@@ -34,7 +34,10 @@ KEPT = Path(tempfile.gettempdir()) / "cda-mutations"
 """Trees with all mutants, and how those that were run ended; a change of the code or of its tests starts anew."""
 AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "stats": ("cda/stats/*.py", ("tests/stats",)),
-    "verdict": ("cda/auditing/report_verdict.py", ("tests/auditing/report/test_verdict.py", "tests/auditing/report/test_dosed.py")),
+    "verdict": (
+        "cda/auditing/report_verdict.py",
+        ("tests/auditing/report/test_verdict.py", "tests/auditing/report/test_dosed.py"),
+    ),
     "money": ("cda/llm/money.py", ("tests/llm/test_llm_money.py",)),
 }
 FIRST_RUN = {"stats": (70, 80), "verdict": (37, 40), "money": (28, 32)}
