@@ -154,7 +154,9 @@ class OpenAIClient:
         async with opened_async(self.connection_key(), self._url, self.timeout_s, "llm.base_url") as http:
 
             async def ask(request: Request) -> Completion:
-                return await ask_structured(request, lambda one: self._send(http, one), self._schemas, self.say)
+                return await ask_structured(
+                    request, lambda question: self._send(http, question), self._schemas, self.say
+                )
 
             yield ask
 

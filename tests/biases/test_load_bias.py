@@ -1,4 +1,4 @@
-"""Bias files: every shipped one loads, a user's own works without Python, every mistake is named."""
+"""Bias files: shipped and of ones own, their options and their mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from cda.biases import builtin_names, load_bias
+from cda.biases import Bias, builtin_names, load_bias
 from cda.counterfactuals.pairs import make_counterfactuals
 from cda.embedded.rules import RuleRewriter
 from cda.errors import RecipeError
@@ -119,6 +119,21 @@ def test_a_users_own_bias_by_path_labels_and_synthesizes_offline(tmp_path: Path)
     assert exhibits(made.pairs[0].pair.rejected, bias)
 
 
+OWN: dict[str, Any] = {
+    "name": "own",
+    "description": "Anything.",
+    "question": "Is it so?",
+    "instructions": {"add": "Make it so.", "remove": "Make it not so."},
+    "keep": ["every fact"],
+}
+
+
+def load(folder: Path, **changes: Any) -> Bias:
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump(OWN | changes), encoding="utf-8")
+    return load_bias(str(path))
+
+
 def test_relative_paths_are_found_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(EXCLAMATION, encoding="utf-8")
     assert load_bias("own.yaml", tmp_path).name == "shouting"
@@ -161,15 +176,21 @@ def test_unknown_names_and_missing_files() -> None:
         ({"offline": {"wods": {}}}, "offline.wods: unknown key. Did you mean 'words'?"),
         ({"min_words_of_chosen": 0}, "min_words_of_chosen: input should be greater than 0"),
         ({"instructions": {"add": "x"}}, "instructions.remove: missing"),
+        ({"limits": {"wrds": {"ratio": 2}}}, "unknown feature. Did you mean 'words'?"),
+        ({"limits": {"words": {"ratio": 0.5}}}, "limits.words.ratio: input should be greater than or equal to 1"),
+        ({"limits": {"words": {}}}, "limits.words: give ratio, difference, or both"),
+        ({"limits": {"words": {"share": 2}}}, "limits.words.share: unknown key"),
+        ({"aspects": {"Not A Name": "Is it?"}}, "string should match pattern"),
+        ({"aspects": {"specific": ""}}, "aspects.specific: string should have at least 1 character"),
+        ({"query_question": ""}, "query_question: string should have at least 1 character"),
+        ({"query_qestion": "x"}, "query_qestion: unknown key. Did you mean 'query_question'?"),
     ],
 )
 def test_each_mistake_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(EXCLAMATION) | change), encoding="utf-8")
     with pytest.raises(RecipeError) as caught:
-        load_bias(str(path))
+        load(tmp_path, **(yaml.safe_load(EXCLAMATION) | change))
     assert len(caught.value.problems) == 1
-    assert str(path) in str(caught.value)
+    assert str(tmp_path / "own.yaml") in str(caught.value)
     assert message in str(caught.value)
 
 
@@ -184,22 +205,17 @@ def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
 
 
 def test_a_replacement_that_names_a_missing_group_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    change = {"offline": {"swaps_add": [{"find": "a", "put": r"\1"}]}}
-    path.write_text(yaml.safe_dump(yaml.safe_load(EXCLAMATION) | change), encoding="utf-8")
-    with pytest.raises(RecipeError):
-        load_bias(str(path))
+    with pytest.raises(RecipeError, match="does not fit find"):
+        load(tmp_path, offline={"swaps_add": [{"find": "a", "put": r"\1"}]})
 
 
 def test_a_pattern_is_a_measure(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    change = {
-        "pattern": r"(?i)\A(?:sure|certainly)\b",
-        "measure": {"feature": "pattern_count", "present_above": 0.5},
-        "treatment": ["pattern_count"],
-    }
-    path.write_text(yaml.safe_dump(yaml.safe_load(EXCLAMATION) | change), encoding="utf-8")
-    bias = load_bias(str(path))
+    bias = load(
+        tmp_path,
+        pattern=r"(?i)\A(?:sure|certainly)\b",
+        measure={"feature": "pattern_count", "present_above": 0.5},
+        treatment=["pattern_count"],
+    )
     assert bias.shows("Certainly! It is.") is True
     assert bias.shows("It is.\nSure.") is False
     assert bias.measured("Sure, sure!", "pattern_count") == 1 and bias.measured("Sure, sure!", "exclamations") == 1
@@ -213,3 +229,31 @@ def test_white_space_is_a_difference_only_where_it_is_the_bias(tmp_path: Path) -
     assert bias.model_copy(update={"treatment": ["wide_spaces"]}).respaced("One two.", "One   two.")
     spaced = bias.model_copy(update={"treatment": ["pattern_count"], "pattern": "\u00a0"})
     assert spaced.respaced("One two.", "One\u00a0two.") and not spaced.respaced("One two.", "One  two.")
+
+
+def test_a_file_without_options_works(tmp_path: Path) -> None:
+    bias = load(tmp_path)
+    assert (bias.query_question, bias.aspects, bias.limits) == (None, {}, {})
+    assert bias.shows("text") is None
+
+
+def test_options_are_read(tmp_path: Path) -> None:
+    bias = load(
+        tmp_path,
+        query_question="Does the user ask for it?",
+        aspects={"specific": "Is it specific?"},
+        limits={"words": {"ratio": 1.5, "difference": 10}, "headers": None},
+    )
+    assert bias.query_question == "Does the user ask for it?" and list(bias.aspects) == ["specific"]
+    words = bias.limits["words"]
+    assert words is not None and (words.ratio, words.difference) == (1.5, 10)
+    assert bias.limits["headers"] is None
+
+
+def test_the_shipped_files_ask_what_they_need() -> None:
+    asked = {name for name in builtin_names() if load_bias(name).query_question is not None}
+    assert asked == {"jargon", "structure", "vagueness-paper"}
+    assert {name: list(load_bias(name).aspects) for name in builtin_names() if load_bias(name).aspects} == {
+        "vagueness": ["specific"],
+        "vagueness-paper": ["specific"],
+    }

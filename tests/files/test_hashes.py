@@ -1,4 +1,4 @@
-"""A file is known by its whole content, and a large one is read once, as long as nothing about it changes."""
+"""SHA-256 of files, remembered by their state; and files of a finished folder that are cut, changed or gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cda.files import hashes
-from cda.files.hashes import sha256_of
+from cda.files.hashes import changed, contents, sha256_of
 
 LARGE = 65 * 2**20
 
@@ -109,3 +109,49 @@ def test_without_a_cache_folder_files_are_read_each_time(
     monkeypatch.setattr(hashes.time, "time", lambda: now + 60)
     file = large(tmp_path / "weights", b"1")
     assert sha256_of(file) == sha256_of(file) and len(reads) == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "rows.jsonl").write_text("content", encoding="utf-8")
+    (tmp_path / "sub" / "weights").write_bytes(bytes(100))
+    (tmp_path / "stage.json").write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_folder_that_nobody_touched_is_unchanged(folder: Path) -> None:
+    known = contents(folder, leave_out=("stage.json",))
+    assert list(known) == ["rows.jsonl", "sub/weights"]
+    (folder / "later").write_text("new", encoding="utf-8")
+    assert changed(folder, known) == []
+
+
+def test_what_is_cut_changed_or_gone_is_named(folder: Path) -> None:
+    known = contents(folder)
+    (folder / "rows.jsonl").write_text("conteNt", encoding="utf-8")
+    (folder / "sub" / "weights").write_bytes(bytes(50))
+    (folder / "stage.json").unlink()
+    assert changed(folder, known) == ["rows.jsonl", "stage.json", "sub/weights"]
+
+
+def test_of_a_large_file_only_the_size_counts_where_that_is_asked(folder: Path) -> None:
+    known = contents(folder, sizes_above_bytes=50)
+    assert known["sub/weights"] == "100"
+    (folder / "sub" / "weights").write_bytes(b"\1" * 100)
+    assert changed(folder, known) == []
+    (folder / "sub" / "weights").write_bytes(b"\1" * 99)
+    assert changed(folder, known) == ["sub/weights"]
+
+
+def test_a_large_file_that_is_changed_within_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
+    weights = tmp_path / "run" / "weights"
+    weights.parent.mkdir()
+    with weights.open("wb") as file:
+        file.truncate(65 * 2**20)
+    known = contents(weights.parent)
+    with weights.open("r+b") as file:
+        file.seek(40 * 2**20)
+        file.write(b"1")
+    assert changed(weights.parent, known) == ["weights"]
