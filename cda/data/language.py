@@ -32,7 +32,7 @@ STOP_WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name,
 
 def script_shares(text: str) -> dict[str, float]:
     """Share of the letters in each script (`LATIN`, `CYRILLIC`, …), code and addresses left out; empty without letters."""
-    counts = Counter(_script(one) for one in _CODE.sub(" ", text) if one.isalpha())
+    counts = Counter(_script(letter) for letter in _CODE.sub(" ", text) if letter.isalpha())
     total = counts.total()
     return {name: count / total for name, count in counts.items()}
 
@@ -71,8 +71,8 @@ def same_language(one: str, other: str) -> bool:
 def _lacks(text: str, language: str) -> bool:
     """Long enough a text, with next to no stop word of the language."""
     words = _words(text)
-    found = sum(word in STOP_WORDS[language] for word in words if len(word) > 1)  # single letters are words everywhere
-    return len(words) >= _MIN_WORDS and found < _LACKING * len(words)
+    hits = sum(word in STOP_WORDS[language] for word in words if len(word) > 1)  # single letters are words everywhere
+    return len(words) >= _MIN_WORDS and hits < _LACKING * len(words)
 
 
 def _words(text: str) -> list[str]:

@@ -305,10 +305,10 @@ def _texts_in(cell: object) -> list[str] | None:
     if not (isinstance(cell, str) and cell.lstrip().startswith("[")):
         return None
     try:
-        found = parse_json(cell)
+        texts = parse_json(cell)
     except ValueError:
         return None
-    return found if isinstance(found, list) and found and all(isinstance(text, str) for text in found) else None
+    return texts if _is_list_of_texts(texts) else None
 
 
 def _short_name(source: str) -> str:

@@ -233,11 +233,11 @@ def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[s
     margins = {}
     for size in sorted(files, key=lambda size: float(size[:-1])):
         scores, _ = read_scores(files[size], ("perturbed_score", "base_score"))
-        found = [scores.get(normal_text(prompt_text(contrast.prompt))) for contrast in contrasts]
+        rows = [scores.get(normal_text(prompt_text(contrast.prompt))) for contrast in contrasts]
         margins[size] = np.array(
             [
                 score.margin if score is not None and _same_texts(score.row, contrast) else math.nan
-                for score, contrast in zip(found, contrasts, strict=True)
+                for score, contrast in zip(rows, contrasts, strict=True)
             ]
         )
     return margins

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
             f"Found: {', '.join(sorted(present))}"
         )
     counts = Counter(_name(row.get(key)) for row in rows)
-    found, reasons = {}, []
+    scores, reasons = {}, []
     for row in rows:
         name, margin = _name(row.get(key)), _margin(row, sides)
         if not name:
@@ -65,11 +65,11 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
         elif not math.isfinite(margin):
             reasons.append("without a score")
         else:
-            found[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
+            scores[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
     exclusions = Exclusions(len(rows), count_reasons(reasons))
-    if not found:
+    if not scores:
         raise DataError(f"{path}: no usable row; {exclusions}")
-    return found, exclusions
+    return scores, exclusions
 
 
 def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
@@ -86,27 +86,27 @@ def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tup
     Raises:
         DataError: Neither file has any, or the two state different ones; names the items.
     """
-    found: dict[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]] = {}
+    words: dict[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]] = {}
     problems = []
     for name, score in before.items():
         rows = score.row, after[name].row
         stated = [word for row in rows if (word := _name(row.get("preferred")))]
-        given = [words for row in rows if (words := vote_words(row.get("votes")))]
-        if len(set(stated)) > 1 or any(sorted(words) != sorted(given[0]) for words in given):
+        given = [cell for row in rows if (cell := vote_words(row.get("votes")))]
+        if len(set(stated)) > 1 or any(sorted(cell) != sorted(given[0]) for cell in given):
             problems.append(
                 f"{name[:40]}: the score files before and after state different votes; correct or remove them"
             )
         if votes := given[0] if given else stated[:1]:
-            found[name] = (votes, stated[0] if stated else None, {})
+            words[name] = (votes, stated[0] if stated else None, {})
     if problems:
         more = [f"… and {len(problems) - 10} more items"] if len(problems) > 10 else []
         raise DataError("\n".join(problems[:10] + more))
-    if not found:
+    if not words:
         raise DataError(
             "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
             "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
         )
-    return _read(found)
+    return _read(words)
 
 
 def _annotations(path: Path) -> list[Row] | None:
@@ -127,22 +127,22 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
     columns = sorted({key for row in rows for key in row if key.endswith("_response")} - _KNOWN_COLUMNS)
     if len(columns) != 1:
         raise DataError(f"{path}: one column must say which response carries the bias; found {columns or 'none'}")
-    found, texts = {}, {}
+    words, texts = {}, {}
     for number, row in enumerate(rows, 1):
         name, biased = _name(row.get("id") or row.get("query")), response_word(row.get(columns[0]))
         if not name or biased not in ("response_1", "response_2"):
             raise DataError(f"{path}: row {number} needs a query, and response_1 or response_2 in {columns[0]}")
-        if name in found:
+        if name in words:
             raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
         base = "response_1" if biased == "response_2" else "response_2"
         sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
         if not isinstance(row["entries"], list) or not all(isinstance(entry, Mapping) for entry in row["entries"]):
             raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
-        words = [_name(entry.get("overall_preference")) for entry in row["entries"]]
-        found[name] = (words, _name(row.get("most_frequent_preference")) or None, sides)
+        given = [_name(entry.get("overall_preference")) for entry in row["entries"]]
+        words[name] = (given, _name(row.get("most_frequent_preference")) or None, sides)
         texts[name] = (row.get(biased), row.get(base))
-    opinions, unread = _read(found)
-    return {name: Opinion(one.votes, one.released, texts[name]) for name, one in opinions.items()}, unread
+    opinions, unread = _read(words)
+    return {name: replace(opinion, texts=texts[name]) for name, opinion in opinions.items()}, unread
 
 
 def _read(
