@@ -1,4 +1,4 @@
-"""`cda audit judge:…`: one judge and a panel over HTTP, their verdicts, mistakes and costs."""
+"""`cda audit judge:…`: one judge and a panel over HTTP, their verdicts, mistakes, costs and leavings."""
 
 from __future__ import annotations
 
@@ -179,3 +179,61 @@ def test_a_judge_that_seldom_answers_says_nothing_of_the_others(serve: Any, audi
     assert "on 22 of 24 comparisons, more than score.judge.max_unread=0.5 allows" in said
     _, found = audit("judge:local", f"llm.base_url={url}", "score.judge.max_unread=0.95")
     assert found["skew"]["jargon"]["unread"] == 22
+
+
+def sent(text: str | None, finish: str = "stop", **more: str) -> tuple[int, dict[str, Any]]:
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+    return 200, {"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 5}, **more}
+
+
+def test_unread_verdicts_name_the_cache_and_what_asks_again(serve: Any, audit: Any, tmp_path: Path) -> None:
+    mended = False
+    words = ("judge:m", f"llm.base_url={serve(lambda _: sent('Verdict: 1') if mended else sent('Verdi', 'length'))}")
+    said, _ = audit(*words, fails=True)
+    assert f"{2 * N} × cut off at llm.max_tokens" in said and "llm.ask_failures_again=true" in said
+    assert f"are kept in {tmp_path / 'llm-cache.sqlite'}" in said
+    mended = True
+    audit(*words, fails=True)  # a failure that lasts, until it is asked again
+    said, _ = audit(*words, "llm.ask_failures_again=true")
+    assert f"Asked {N} comparisons in both orders; 0 unreadable" in said
+
+
+def test_a_repaired_server_is_asked_again_by_the_same_command(serve: Any, audit: Any) -> None:
+    mended = False
+    url = serve(lambda _: sent("Verdict: 1") if mended else (200, {"choices": []}))
+    words = ("judge:m", f"llm.base_url={url}", "llm.retries=0")
+    audit(*words, fails=True)
+    mended = True
+    audit(*words)
+
+
+@pytest.mark.parametrize("kind", ["judge", "model"])
+def test_texts_with_marks_of_chat_templates_are_counted_in_the_report(
+    serve: Any, audit: Any, report: Callable[[], str], llama: Path, tmp_path: Path, kind: str
+) -> None:
+    rows = [
+        {"prompt": f"w{row} w1", "perturbed": f"w{row % 7} good <|end|>", "base": f"w{row % 5} bad w3"}
+        for row in range(12)
+    ]
+    pairs = tmp_path / "marked.jsonl"
+    pairs.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    url = f"llm.base_url={serve(lambda _: sent('Verdict: 1'))}"
+    words = ("judge:m", url) if kind == "judge" else (llama, "model.precision=fp32")
+    note = "12 of 24 texts hold marks of chat templates"
+    assert note in audit(*words, "--pairs", pairs)[0] and note in report()
+    assert note in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_who_answered_is_said_if_no_verdict_can_be_read(serve: Any, audit: Any) -> None:
+    said, _ = audit("judge:m", f"llm.base_url={serve(lambda _: sent('no verdict', model='another'))}", fails=True)
+    assert "m was asked for, but the server says that another answered" in said
+
+
+def test_votes_under_the_id_of_a_row_on_the_same_texts_are_looked_at(serve: Any, audit: Any, tmp_path: Path) -> None:
+    """Not as lost: the one vote there is cannot be read."""
+    pairs, votes = tmp_path / "twice.csv", tmp_path / "votes.csv"
+    pairs.write_text("id,prompt,perturbed,base\nr0,q,a b,a c\nr1,q,a b,a c\n", encoding="utf-8")
+    votes.write_text("id,vote\nr1,sideways\n", encoding="utf-8")
+    url = f"llm.base_url={serve(lambda _: sent('Verdict: 1'))}"
+    said, _ = audit("judge:m", "--pairs", pairs, "--votes", votes, url, fails=True)
+    assert "none of its 1 votes can be read" in said
