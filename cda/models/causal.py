@@ -139,7 +139,7 @@ def span_notes(template: Template) -> list[str]:
     notes = template.notes()
     if template.form == "chat template":
         messages = [{"role": "user", "content": "a"}]
-        if _apply(template, messages, True) == _apply(template, messages, False):
+        if template.render(messages, True) == template.render(messages):
             notes.append(
                 "The chat template has no generation prompt; what it writes before a response counts as the response's."
             )
@@ -178,16 +178,7 @@ def _rendered(template: Template, prompt: Prompt, response: str | None) -> str:
     """The text that `Template.encode` reads, or its part before the response."""
     if template.form != "chat template":
         return f"{prompt_text(prompt)}\n\n{response or ''}"
-    return _apply(template, template.messages(prompt, response), add_generation_prompt=response is None)
-
-
-def _apply(template: Template, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
-    tokenizer = template.tokenizer
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt))
-    except Exception as error:  # templates raise whatever their author wrote
-        roles = ", ".join(message["role"] for message in messages)
-        raise ModelError(f"the model's chat template refuses a conversation with the turns {roles}: {error}") from None
+    return template.render(template.messages(prompt, response), add_generation_prompt=response is None)
 
 
 def _ids(template: Template, text: str) -> list[int]:

@@ -95,7 +95,11 @@ class Template:
         """
         if self.form == "pair":
             return self._pair(prompt, response)
-        text = self._chat(prompt, response) if self.form == "chat template" else f"{prompt_text(prompt)}\n\n{response}"
+        text = (
+            self.render(self.messages(prompt, response))
+            if self.form == "chat template"
+            else f"{prompt_text(prompt)}\n\n{response}"
+        )
         if self.form == "chat template":
             ids = self.tokenizer(sendable(text), add_special_tokens=False, verbose=False)["input_ids"]
         else:
@@ -118,10 +122,14 @@ class Template:
         marks = self._marks
         return [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]
 
-    def _chat(self, prompt: Prompt, response: str) -> str:
-        messages = self.messages(prompt, response)
+    def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
+        """The text of a conversation; ModelError if the chat template refuses it."""
         try:
-            return str(self.tokenizer.apply_chat_template(messages, tokenize=False))
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=add_generation_prompt
+                )
+            )
         except Exception as error:  # templates raise whatever their author wrote
             roles = ", ".join(message["role"] for message in messages)
             raise ModelError(
