@@ -233,7 +233,9 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
 def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> tuple[str, Request]:
     texts = (pair.prompt, pair.chosen, pair.rejected)
     request = (
-        token_request(*texts, judge.ties, told=told) if judge.by_token else judge_request(*texts, judge.ties, told)
+        token_request(*texts, judge.ties, instructions=told)
+        if judge.by_token
+        else judge_request(*texts, judge.ties, told)
     )
     orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
     return f"a comparison, {orders} (score.judge.prompt={prompt_name(judge.prompt, told)})", request

@@ -194,7 +194,7 @@ class Judge(NamedScorer):
 
     def _judge(self, llm: LlmAccess) -> LLMJudge:
         options = self.settings.score.judge
-        return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, told=llm.prompts.judge)
+        return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, instructions=llm.prompts.judge)
 
     def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
         """Every judge asked by itself, with one consent; the mean of those who gave a verdict stands for all."""
@@ -226,7 +226,7 @@ class Judge(NamedScorer):
     def _verdicts(
         self, judge: LLMJudge, name: str, comparisons: Sequence[Comparison], llm: LlmAccess
     ) -> tuple[Preferences, JudgeFacts]:
-        options, told = self.settings.score.judge, judge.told
+        options, instructions = self.settings.score.judge, judge.instructions
         preferences = compare_distinct(judge, comparisons)
         unread, n = judge.orders.n_unread, len(preferences.by_comparison)
         # Before a failure too: another model behind the address may be why.
@@ -247,8 +247,8 @@ class Judge(NamedScorer):
                 "answered_by": judge.answered_by.models,
                 "notes": tuple(notes),
                 "verdicts": "by token" if options.by_token else "written",
-                "prompt": prompt_name(options.prompt, told),
-                "verdict_reasons": "none" if options.by_token else told.reasons,
+                "prompt": prompt_name(options.prompt, instructions),
+                "verdict_reasons": "none" if options.by_token else instructions.reasons,
             }
         )
 
@@ -257,8 +257,8 @@ def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     """The calls that the comparisons need."""
     distinct = list(dict.fromkeys(comparisons))
     mean = sum(request_tokens(judge.request(*comparison)) for comparison in distinct) / len(distinct)
-    output_tokens = 1 if judge.by_token else _VERDICT_TOKENS[judge.told.reasons]
-    one_order = judge.told.orders == "one"
+    output_tokens = 1 if judge.by_token else _VERDICT_TOKENS[judge.instructions.reasons]
+    one_order = judge.instructions.orders == "one"
     n, orders = (len(distinct), "one order") if one_order else (2 * len(distinct), "both orders")
     return Planned(f"judging, each in {orders}", n, mean, output_tokens)
 

@@ -132,7 +132,7 @@ class LLMJudge:
         by_token: Read the probabilities of a verdict of one token, in place of a written verdict after an explanation; see
             `token_preference`.
         both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
-        told: The judge's instructions, the place of its reasons, and the number of orders.
+        instructions: The judge's instructions, the place of its reasons, and the number of orders.
         orders: Counts of the last comparisons.
         reasons: Reasons why single answers hold no verdict, with their counts.
         answered_by: Models that gave the last answers, as the server names them.
@@ -142,7 +142,7 @@ class LLMJudge:
     ties: bool = True
     by_token: bool = False
     both_orders: bool = False
-    told: JudgePrompt = field(default_factory=lambda: ours().judge)
+    instructions: JudgePrompt = field(default_factory=lambda: ours().judge)
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
     answered_by: AnsweredBy = field(default_factory=AnsweredBy, init=False)
@@ -154,7 +154,7 @@ class LLMJudge:
     def request(self, prompt: Prompt, first: str, second: str) -> Request:
         """The request for one comparison in one order."""
         request = token_request if self.by_token else judge_request
-        return request(prompt, first, second, self.ties, self.told)
+        return request(prompt, first, second, self.ties, self.instructions)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,); NaN if no verdict could be read.
@@ -166,7 +166,7 @@ class LLMJudge:
             LLMError: Nothing can be answered; or, by token, the server gives no probabilities.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
-        if self.told.orders == "one":
+        if self.instructions.orders == "one":
             swapped = np.array([is_swapped(*comparison) for comparison in comparisons], dtype=bool)
             shown = [(p, b, a) if swap else (p, a, b) for (p, a, b), swap in zip(comparisons, swapped, strict=True)]
             ids = [prompt_id(prompt) for prompt in prompts]
@@ -197,10 +197,10 @@ class LLMJudge:
             return answer.reason or "no answer"
         if not self.by_token:
             code = verdict_code(*shown)
-            verdict = parse_verdict(answer.text, code, self.told.reasons)
+            verdict = parse_verdict(answer.text, code, self.instructions.reasons)
             if verdict is None:
                 why = NO_VERDICT if code is None else NO_CODED_VERDICT
-                return why.replace("last", "first") if self.told.reasons == "after" else why
+                return why.replace("last", "first") if self.instructions.reasons == "after" else why
             return "a tie, where none is allowed" if verdict == "tie" and not self.ties else _VALUES[verdict]
         if answer.logprobs is None:
             raise LLMError(f"{self.name}: gives no token probabilities; ask for written verdicts instead")
@@ -209,24 +209,24 @@ class LLMJudge:
 
 
 def judge_request(
-    prompt: Prompt, first: str, second: str, ties: bool = True, told: JudgePrompt | None = None
+    prompt: Prompt, first: str, second: str, ties: bool = True, instructions: JudgePrompt | None = None
 ) -> Request:
     """One comparison in one order, for a written verdict."""
-    told = told or ours().judge
+    instructions = instructions or ours().judge
     code = verdict_code(prompt, first, second)
     verdict = "Verdict" if code is None else f"Verdict {code}"
     lines = [f"'{verdict}: {choice}'" for choice in (("1", "2", "tie") if ties else ("1", "2"))]
-    form = _FORMS[told.reasons].format(lines=_listed(lines))
+    form = _FORMS[instructions.reasons].format(lines=_listed(lines))
     form = form if code is None else form + _QUOTED.format(code=code)
-    return _filled(told, prompt, first, second, form)
+    return _filled(instructions, prompt, first, second, form)
 
 
 def token_request(
-    prompt: Prompt, first: str, second: str, ties: bool = True, told: JudgePrompt | None = None
+    prompt: Prompt, first: str, second: str, ties: bool = True, instructions: JudgePrompt | None = None
 ) -> Request:
     """One comparison in one order, for a verdict of one token."""
     form = _ONE_TOKEN.format(choices=_listed([_CHOICES[token] for token in _tokens(ties)]))
-    filled_in = _filled(told or ours().judge, prompt, first, second, form)
+    filled_in = _filled(instructions or ours().judge, prompt, first, second, form)
     return Request(filled_in.system, f"{filled_in.user}\n\nWhich answer is better? {form}", top_logprobs=TOP_LOGPROBS)
 
 
@@ -294,11 +294,11 @@ def token_preference(logprobs: Iterable[tuple[str, float]], ties: bool = True) -
     return None if total < LEAST_MASS else (mass["1"] - mass["2"]) / total
 
 
-def _filled(told: JudgePrompt, prompt: Prompt, first: str, second: str, form: str) -> Request:
+def _filled(instructions: JudgePrompt, prompt: Prompt, first: str, second: str, form: str) -> Request:
     texts = {"user_message": prompt_text(prompt), "answer_1": first, "answer_2": second}
     values = {name: fenced(name.replace("_", " ").upper(), text) for name, text in texts.items()}
     values |= {"markers": _MARKERS, "form": form}
-    return Request(with_sentences(told.system, values, ["markers", "form"]), filled(told.user, values))
+    return Request(with_sentences(instructions.system, values, ["markers", "form"]), filled(instructions.user, values))
 
 
 def _tokens(ties: bool) -> tuple[str, ...]:
