@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.asking import json_in, unfenced
 from cda.discovery.attribute import joined, same_wording
 from cda.discovery.mined_rules import phrasing_of
+from cda.discovery.proposals import json_in, unfenced
 from cda.discovery.records import Grouper
 from cda.llm.protocol import LLM, Request, fenced
 from cda.llm.reading import ask, formed

@@ -135,10 +135,7 @@ def symbol_bias(symbol: str) -> Bias:
 def inserted_bias(phrase: str, contexts: Mapping[str, Sequence[str]]) -> Bias:
     """A word or phrase in small letters within sentences, put between words (before: behind) that stand with and without it."""
     adding = [
-        {
-            "find": rf"\b({re.escape(before)}) (?=(?:{'|'.join(map(re.escape, behind))})\b)",
-            "put": rf"\1 {phrase} ",
-        }
+        {"find": rf"\b({re.escape(before)}) (?=(?:{'|'.join(map(re.escape, behind))})\b)", "put": rf"\1 {phrase} "}
         for before, behind in contexts.items()
     ]
     pattern = rf"(?i:(?<!\w){core(phrase)}(?!\w))"

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.asking import unanswered
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import ask, closing_object, formed
-from cda.records import prompt_text
+from cda.llm.reading import Answer, ask, closing_object, formed
+from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import EditGrades, Guess, Guesses
@@ -284,3 +283,8 @@ def _groups(rows: Sequence[Measured], n_groups: int, size: int, rng: np.random.G
     drawn = [some[int(rng.integers(len(some)))] for some in shuffled]
     whole = [drawn[start : start + size] for start in range(0, len(drawn) - size + 1, size)]
     return whole[:n_groups] or ([drawn] if drawn else [])
+
+
+def unanswered(answers: Sequence[Answer[dict[str, int]]] | Sequence[Answer[str]]) -> Exclusions:
+    """The questions, and those without a readable answer, by the last reason."""
+    return Exclusions(len(answers), count_reasons([answer.reason for answer in answers if answer.reason is not None]))

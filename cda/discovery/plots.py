@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 from cda.report.numbers import decimals, percent, reward, share, signed
 from cda.report.plots import AFTER, BEFORE, FAINT, KINDS, LINE, Plot, across, key, named, percent_axis, rows, upright
 from cda.results.base import Estimate, Missing
-from cda.results.discover import (
-    DiscoverResult,
-    RunStrength,
-    StandingRecord,
-    StrengthCurve,
-    TestedAttribute,
-)
+from cda.results.discover import DiscoverResult, RunStrength, StandingRecord, StrengthCurve, TestedAttribute
 from cda.results.evidence import RewriterAgreement, Strength
 
 if TYPE_CHECKING:

@@ -241,11 +241,7 @@ def split_prompts(
 
 
 def _collected(
-    llm: LLM,
-    asked: Sequence[Callable[[int, int, Sequence[str]], Request]],
-    key: str,
-    n_wanted: int,
-    n_repeats: int,
+    llm: LLM, asked: Sequence[Callable[[int, int, Sequence[str]], Request]], key: str, n_wanted: int, n_repeats: int
 ) -> tuple[list[list[str]], WritingCounts]:
     """So many items for each row, whose request is made from number, repeat and the items there are already."""
     kept: list[list[str]] = [[] for _ in asked]

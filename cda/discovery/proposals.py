@@ -5,6 +5,7 @@ the model looks at the texts for what marks the low numbers, and not at its own 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.asking import json_in, unfenced
 from cda.discovery.attribute import described, trouble_with, wording
 from cda.discovery.records import Parent, PromptSamples, Proposals, Rated, Standing
-from cda.llm.protocol import LLM, Request, fenced
+from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.llm.reading import Answer, ask, formed
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.discover import Measured
@@ -67,6 +67,7 @@ _MUTATION_TASK = (
     "- is one phrase of at most 15 words that says what a response with it does or has;\n"
     "- repeats none of the features above, nor another of your own, in other words."
 )
+_FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
 def shown_numbers(responses: Sequence[Rated]) -> list[int]:
@@ -310,3 +311,24 @@ def _tried(position: int, standing: Standing) -> str:
     reward = "not measured" if standing.reward is None else f"{standing.reward:+.2f}"
     judge = "not measured" if standing.judge is None else f"{standing.judge:.2f}"
     return f"{fenced(f'FEATURE {position}', standing.candidate.attribute)}\nNumber 1: {reward}. Number 2: {judge}."
+
+
+def unfenced(text: str) -> str:
+    """An answer without the thoughts before it and a code fence around it; empty if it was cut off while thinking."""
+    own = without_thoughts(text) or ""
+    fence = _FENCE.fullmatch(own)
+    return fence[1].strip() if fence else own
+
+
+def json_in(own: str, key: str) -> object:
+    """The value of `key` in an answer that is JSON or holds one object; a bare list as it is; None for neither."""
+    for body in (own, own[max(0, own.find("{")) : own.rfind("}") + 1]):
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value.get(key)
+        if isinstance(value, list):
+            return value
+    return None

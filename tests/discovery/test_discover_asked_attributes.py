@@ -82,11 +82,7 @@ def test_responses_are_shown_from_the_highest_reward_on_with_low_numbers() -> No
     (request,) = llm.asked
     assert [
         fence(request, name) for name in ("RESPONSE 1, NUMBER 0", "RESPONSE 2, NUMBER 67", "RESPONSE 3, NUMBER 100")
-    ] == [
-        "Answer 1 to 0.",
-        "Answer 2 to 0.",
-        "Answer 0 to 0.",
-    ]
+    ] == ["Answer 1 to 0.", "Answer 2 to 0.", "Answer 0 to 0."]
     assert "Name 2 features" in request.user and "LOWER" in request.user
 
 

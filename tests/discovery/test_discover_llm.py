@@ -238,13 +238,7 @@ def test_a_person_looks_before_the_test(desk: Callable[..., Desk]) -> None:
 
 def test_given_attributes_are_measured_without_a_search(desk: Callable[..., Desk]) -> None:
     at = desk()
-    given = (
-        "--attribute",
-        OPENER,
-        "--attribute",
-        "Names a colour",
-        "discover.pair_quality=false",
-    )
+    given = ("--attribute", OPENER, "--attribute", "Names a colour", "discover.pair_quality=false")
     done = at.discover(*given)
     assert done.exit_code == 0, done.output
     result = at.result()

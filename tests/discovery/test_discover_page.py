@@ -11,13 +11,7 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.discovery import plots
 from cda.discovery.page import discover_page, discover_plots
-from cda.discovery.page_tables import (
-    effort_table,
-    excluded_table,
-    lineage_tables,
-    strength_steps,
-    topic_tables,
-)
+from cda.discovery.page_tables import effort_table, excluded_table, lineage_tables, strength_steps, topic_tables
 from cda.discovery.plots import family_plot, front_of
 from cda.records import Exclusions
 from cda.results.base import Missing
@@ -73,11 +67,7 @@ def test_given_attributes_have_no_search(make: MakeResult) -> None:
 
 @pytest.mark.parametrize(
     ("until", "sections"),
-    [
-        ("validation", ["search", "validation", "strength"]),
-        ("search", ["search"]),
-        ("proposals", ["search"]),
-    ],
+    [("validation", ["search", "validation", "strength"]), ("search", ["search"]), ("proposals", ["search"])],
 )
 def test_nothing_found_is_a_page_too(make: MakeResult, until: str, sections: list[str]) -> None:
     text = discover_page(make(until, weak=True))
