@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from documents import report_audits
+from made_audits import make_audit
 
 from cda.auditing.detail import N_EXAMPLES, examples
 from cda.auditing.groups import Group
@@ -17,7 +17,7 @@ from cda.records import Contrast, prompt_id, user_prompt
 from cda.results.skew import BiasSkew
 
 MADE = ("added",) * 4 + ("removed",) * 2
-ANY_AUDIT = report_audits().make_audit.__wrapped__()()
+ANY_AUDIT = make_audit()
 
 
 def _group(margins: dict[str, Sequence[float]], preferred: Sequence[str | None], is_target: bool = True) -> Group:

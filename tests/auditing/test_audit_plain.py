@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from documents import report_audits
+from made_audits import make_audit
 from made_rate import made_rate
 from planted_dose import CONTRASTS, PAIRS, N, rewards
 
@@ -29,7 +29,7 @@ TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples()
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
-ANY_AUDIT = report_audits().make_audit.__wrapped__()()
+ANY_AUDIT = make_audit()
 
 
 def groups(scored: Any = None) -> list[Group]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from changed import changed
-from documents import report_audits
+from made_audits import make_audit
 from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, planted_groups, rewards
 
 from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
@@ -19,7 +19,7 @@ from cda.recipe.audit import DoseSection
 from cda.records import Contrast, user_prompt
 from cda.scorers.compared import Rewards, text_id
 
-AUDIT = report_audits().make_audit.__wrapped__()()
+AUDIT = make_audit()
 
 
 def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import report_audits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_audits import make_audit
 from mutations import CONTROLS, MARKUP, as_json, broken, mutated
 from test_fuzz_data_files import ours_or_nothing
 
@@ -35,7 +35,7 @@ from cda.scorers.judge import parse_verdict, verdict_code
 from cda.scorers.served_client import endpoint_of, reward_in, undone
 from cda.training.dose import adapter_config
 
-WHOLE = report_audits().make_audit.__wrapped__()().model_dump()
+WHOLE = make_audit().model_dump()
 FUZZ = settings(deadline=None, derandomize=True, max_examples=30)
 SCHEMA = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
 ENDPOINT = Endpoint("server", "model", "KEY", lambda text: text)
