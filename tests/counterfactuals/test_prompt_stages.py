@@ -36,6 +36,13 @@ def cda(*words: object) -> Any:
     return CliRunner().invoke(app, list(map(str, words)))
 
 
+def succeeds(*words: object) -> str:
+    """The output of a command, in one line."""
+    done = cda(*words)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
 def reply(text: str) -> tuple[int, dict[str, Any]]:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "x", "choices": [choice]}
@@ -104,8 +111,7 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     mine.write_text(OWN_LABEL, encoding="utf-8")
     words = ["label", "jargon", *LLM[:1], *LLM[2:], f"llm.base_url={serve(clerk)}", f"run.folder={tmp_path / 'run'}"]
     words.append(f"label.prompt={mine}")
-    done = cda(*words)
-    assert done.exit_code == 0, done.output
+    printed = succeeds(*words)
     assert len(systems) == 12 and all(one.startswith("Label. Whatever stands between") for one in systems)
     counts = RunFolder(tmp_path / "run").record("label").counts
     tally = counts["labels"]["jargon"]
@@ -115,17 +121,14 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     assert 0 < technical < 12
     asked = tally["asked"]
     assert (asked["query_asked"], asked["query_answered"], asked["query_calls_for_it"]) == (True, 12, technical)
-    assert f"neither 12; {technical} of 12 messages call for it (by x)" in " ".join(done.output.split())
+    assert f"neither 12; {technical} of 12 messages call for it (by x)" in printed
     counted = stage_counts(RunFolder(tmp_path / "run"), "label", LabelCounts)
     (table,) = label_tables(counted)
     assert table.caption.endswith(f"; {technical} of 12 messages call for it")
-    again = cda(*words)
-    assert "reused" in again.output and len(systems) == 12
+    assert "reused" in succeeds(*words) and len(systems) == 12
     mine.write_text(OWN_LABEL.replace("Label.", "Label it."), encoding="utf-8")
-    anew = cda(*words)
-    assert (
-        anew.exit_code == 0 and len(systems) == 24
-    )  # neither the stage nor the cache takes one question for the other
+    succeeds(*words)
+    assert len(systems) == 24  # neither the stage nor the cache takes one question for the other
 
 
 @pytest.fixture
@@ -145,22 +148,13 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path
         first = user.index("<<<ANSWER 1>>>\ngood") if "<<<ANSWER 1>>>\ngood" in user else -1
         return reply(f"Verdict: {1 if first >= 0 else 2}\nIt is good. Verdict: 3")
 
-    options = (
-        "--bias",
-        "jargon",
-        "--pairs",
-        pairs,
-        "--quality",
-        "none",
-        "audit.triples=null",
-        "--out",
-        tmp_path / "out",
-    )
-    done = cda("audit", "judge:x", f"llm.base_url={serve(judge)}", "score.judge.prompt=paper", *options)
-    assert done.exit_code == 0, done.output
-    assert len(asked) == 24 and all(one.startswith("You read a real user's query") for one in asked)
-    found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text(encoding="utf-8"))
-    model = found["model"]
+    out = tmp_path / "out"
+    options = ("score.judge.prompt=paper", f"llm.base_url={serve(judge)}", "audit.triples=null", "--bias", "jargon")
+    options += ("--pairs", str(pairs), "--quality", "none", "--out", str(out))
+    printed = succeeds("audit", "judge:x", *options)
+    assert len(asked) == 24 and all(system.startswith("You read a real user's query") for system in asked)
+    found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
+    model, position = found["model"], found["model"]["position"]
     assert (model["orders"], model["flipped"], model["prompt"], model["verdict_reasons"]) == (
         "one",
         None,
@@ -168,67 +162,34 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path
         "after",
     )
     assert found["skew"]["jargon"]["before"]["value"] == 1.0
-    position = model["position"]
     assert position["n"] == 24 and position["low"] < 0 < position["high"]
-    said = " ".join(done.output.split())
-    assert (
-        "Asked 24 comparisons in one order each, drawn, so that a taste for a place stays in each margin; 0 unreadable"
-        in said
-    )
-    assert re.search(
-        r"first place minus second: [+-]\d\.\d\d \[[+-]\d\.\d\d, [+-]\d\.\d\d\] \(n = 24\); prompt paper, verdict before",
-        said,
-    )
-    report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "Asked 24 comparisons in one order each, drawn" in printed and "; 0 unreadable" in printed
+    number = r"[+-]\d\.\d\d"
+    place = rf"first place minus second: {number} \[{number}, {number}\] \(n = 24\); prompt paper, verdict before"
+    assert re.search(place, printed)
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
     assert "It is asked once (score.judge.orders=one)" in report and "It is asked twice" not in report
-    both = cda(
-        "audit",
-        "judge:x",
-        f"llm.base_url={serve(judge)}",
-        "score.judge.prompt=paper",
-        "score.judge.orders=both",
-        *options,
-    )
-    assert both.exit_code == 0, both.output
-    said = " ".join(both.output.split())
-    assert (
-        "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place; first place minus second: +0.00"
-        in said
-    )
-
-
-def test_a_prompt_that_no_llm_would_read_is_refused(tmp_path: Path) -> None:
-    done = cda("train", "jargon", "label.prompt=paper", "rewrite.prompt=paper", f"run.folder={tmp_path}", "--dry-run")
-    assert done.exit_code == 1
-    said = " ".join(done.output.split())
-    for section in ("label", "rewrite"):
-        assert (
-            f"{section}.prompt=paper: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
-            in said
-        )
-
-
-def test_a_discovery_asks_in_both_orders(tmp_path: Path) -> None:
-    words = ["discover", "embedded", "discover.judge=judge:x", "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1"]
-    words += ["discover.rewriters=[a, b]", "score.judge.orders=one", "--out", str(tmp_path / "out")]
-    done = cda(*words)
-    assert done.exit_code == 1
-    assert (
-        "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"
-        in " ".join(done.output.split())
-    )
+    printed = succeeds("audit", "judge:x", "score.judge.orders=both", *options)
+    assert "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place" in printed
+    assert "first place minus second: +0.00" in printed
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (["jargn"], "no recipe, no bias and no judge:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
-        (["jargon", "--worst", "drift"], "--worst: says nothing beside --prompts"),
-        (["jargon", "label.prompt=no.yaml"], "label.prompt: prompt file no.yaml: no such file"),
-        (["jargon", "--bias", "length"], "--bias length: no bias of"),
+        (["train", "jargon", "label.prompt=paper", "--dry-run"], "label.prompt=paper: rules label here, and no LLM reads it"),
+        (["train", "jargon", "rewrite.prompt=paper", "--dry-run"], "rewrite.prompt=paper: rules rewrite here, and no LLM reads"),
+        (["discover", "embedded", "discover.judge=judge:x", *LLM[:2], "discover.rewriters=[a, b]", "score.judge.orders=one"],
+         "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"),
+        (["inspect", "jargn", "--prompts"],
+         "no recipe, no bias and no judge:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
+        (["inspect", "jargon", "--prompts", "--worst", "drift"], "--worst: says nothing beside --prompts"),
+        (["inspect", "jargon", "--prompts", "label.prompt=no.yaml"], "label.prompt: prompt file no.yaml: no such file"),
+        (["inspect", "jargon", "--prompts", "--bias", "length"], "--bias length: no bias of"),
     ],
-)
-def test_mistakes_beside_prompts_are_told(words: list[str], told: str) -> None:
-    done = cda("inspect", *words, "--prompts")
-    assert done.exit_code == 1 and told in " ".join(done.output.split())
+)  # fmt: skip
+def test_mistakes_with_prompts(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cda(*words)
+    assert done.exit_code == 1 and message in " ".join(done.output.split())
     assert "Traceback" not in done.output
