@@ -56,7 +56,7 @@ def quality(
         data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format.
         adapter: Measure again with it: its folder, or that of a finished run.
         against: A second model to compare with.
-        dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
+        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/quality-<model>-<inputs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
@@ -100,32 +100,32 @@ def best_of(
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> BestOf:
-    """How prevalent each bias is among the best of n responses as n grows, as `cda best-of` measures it.
+    """Prevalence of each bias among the best of n responses as n grows, as `cda best-of` measures it.
 
-    Args:
-        model: As for `cda.audit`; it has to give rewards.
-        responses: Rows of prompt and responses, or of prompt and response.
-        adapter: Pick again with it: its folder, or that of a finished run.
-        against: A second model to compare with.
-        dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
-        biases: Names or bias files; None for all five.
-        sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
-        columns: Our column names to the file's, such as `{"prompt": "question"}`.
-        split: Split of a folder or hub id with several.
-        figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for `runs/best-of-<model>-<inputs>`.
-        progress, overrides, settings: As for `cda.audit`.
+        Args:
+    model: As for `cda.audit`; it must give rewards.
+            responses: Rows of prompt and responses, or of prompt and response.
+            adapter: Pick again with it: its folder, or that of a finished run.
+            against: A second model to compare with.
+            dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
+            biases: Names or bias files; None for all five.
+            sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
+            columns: Our column names to the file's, such as `{"prompt": "question"}`.
+            split: Split of a folder or hub id with several.
+            figures: Also write the report's figures as files of this format: svg or pdf.
+            out: Output folder; None for `runs/best-of-<model>-<inputs>`.
+            progress, overrides, settings: As for `cda.audit`.
 
-    Returns:
-        A curve over n for each bias.
+        Returns:
+            A curve over n for each bias.
 
-    Raises:
-        CdaError: As `cda.audit`.
+        Raises:
+            CdaError: As `cda.audit`.
 
-    Example:
-        >>> import cda
-        >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
-        >>> result.attributes[0].slope["model"]  # doctest: +SKIP
+        Example:
+            >>> import cda
+            >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
+            >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
     terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
     file = as_reference(responses, "responses", terms.inputs)
@@ -156,12 +156,12 @@ def win_rate(
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> WinRate:
-    """How often a judge or a reward model prefers the first outputs to the second, as `cda win-rate` measures it.
+    """Share of comparisons in which a judge or reward model prefers the first output, as `cda win-rate` measures it.
 
     Args:
         model: As for `cda.audit`.
         first: Rows of prompt and response.
-        second: Rows to the same prompts; the i-th to a prompt is compared with its i-th.
+        second: Rows for the same prompts; the i-th output for a prompt is compared with the i-th one in `first`.
         columns: Our column names to the files', such as `{"response": "output"}`.
         split: Split of a folder or hub id with several.
         out: Output folder; None for `runs/win-rate-<model>-<files>`.
@@ -222,7 +222,7 @@ def _opened(
 
 
 def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
-    """How files are read, as far as it is not the default."""
+    """Settings for reading files that differ from the defaults."""
     return [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()], "" if split == "train" else split
 
 
@@ -253,31 +253,31 @@ def dose(
     ties: Literal["drop", "half", "as-released"] = "drop",
     seed: int = 0,
 ) -> Dose:
-    """How much of a debiasing to apply, by people's votes, from scores before and after it, as `cda dose` does from files.
+    """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
 
-    Scores are mixed here, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
-    training chooses its own dose on that curve (`cda.train`, and `run.dose`).
+        Scores are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
+        training chooses its dose on the latter curve (`cda.train` and `run.dose`).
 
-    Args:
-        before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
-        after: The same after debiasing.
-        votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
-        quality_before: Rows of chosen_score and rejected_score on quality pairs.
-        quality_after: The same after debiasing.
-        ties: What people's ties and splits count.
-        seed: Of splits and intervals.
+        Args:
+            before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
+            after: The same after debiasing.
+            votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
+            quality_before: Rows of chosen_score and rejected_score on quality pairs.
+            quality_after: The same after debiasing.
+    ties: Value of people's ties and splits.
+            seed: Seed of splits and intervals.
 
-    Returns:
-        The chosen dose with its numbers on votes that had no say in it, and the dose–response curve.
+        Returns:
+            The chosen dose with its numbers on held-out votes, and the dose–response curve.
 
-    Raises:
-        DataError: A column or id is missing, or there are too few votes to choose a dose by.
+        Raises:
+            DataError: A column or id is missing, or there are too few votes to choose a dose.
 
-    Example:
-        >>> import cda
-        >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
-        >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
-        >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
+        Example:
+            >>> import cda
+            >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
+            >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
+            >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
     """
     if ties not in get_args(TieRule):
         raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")

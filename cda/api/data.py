@@ -23,15 +23,15 @@ sequence classifier of Transformers with its tokenizer."""
 
 
 def as_reference(data: Data, name: str, folder: Path) -> str:
-    """What a recipe says of data: the path or hub id as it is; rows are written to a file that is named after their content.
+    """Return a recipe's name for data: a path or hub id unchanged, or a new file of the rows, named after their content.
 
     Args:
         data: As above.
-        name: What they are, such as `contrasts`; part of the file's name, and of messages.
-        folder: For the file. Equal rows have one file in it, and no other rows are ever written over it.
+        name: Kind of data, such as `contrasts`; part of the file's name and of messages.
+        folder: Folder of the file. Equal rows share one file, which is never overwritten with other rows.
 
     Raises:
-        DataError: No form of data, no rows, or a value that JSON cannot hold.
+        DataError: Not a supported form of data, no rows, or a value that JSON cannot hold.
     """
     if isinstance(data, str | PathLike):
         return str(data)

@@ -1,4 +1,4 @@
-"""What the API gives back: an audit that can be shown, saved and drawn, and the run that made it."""
+"""Results of the API: an audit that can be shown, saved and drawn, and the run that made it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def to_frame(result: Saved) -> DataFrame:
     """Every estimate of a result as a row of a pandas frame.
 
     Columns: measure, of, scoring (before, after, change, unpaired or empty), value, low, high (95% interval), n, n_prompts, unit,
-    method, p_value and p_holm of a change, and reason where there is no value.
+    method, p_value and p_holm of a change, and reason if there is no value.
 
     Raises:
         DataError: pandas is not installed.
@@ -52,7 +52,7 @@ def to_frame(result: Saved) -> DataFrame:
 
 
 class Shown(Saved):
-    """What every result of the API can do. `str()` is what the command prints."""
+    """Methods that every result of the API has. `str()` returns the output of the command."""
 
     _folder: Path | None = PrivateAttr(default=None)
     _summary: str | None = PrivateAttr(default=None)
@@ -64,7 +64,7 @@ class Shown(Saved):
 
     @property
     def summary(self) -> str:
-        """What the command prints: `str()` of it, and the files that the call wrote."""
+        """Output of the command: `str()` of the result, and the files that the call wrote."""
         return self._summary or str(self)
 
     def save(self, path: str | Path) -> None:
@@ -123,7 +123,7 @@ class BestOf(BestOfResult, Shown):
 
 
 class WinRate(WinRateResult, Shown):
-    """How often one set of outputs is preferred; its fields are those of `WinRateResult`. It has no report."""
+    """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
 
     __str__ = win_rate_text
 
@@ -155,12 +155,12 @@ class Run:
 
     @cached_property
     def training(self) -> TrainResult:
-        """How the training went; RunError if none is finished."""
+        """Log of the training; RunError if none is finished."""
         return train_result(RunFolder(self.folder))
 
     @cached_property
     def dose(self) -> DoseResult | Missing:
-        """How the dose of the adapter was chosen; DataError if it is of another version of cda or was changed."""
+        """Choice of the adapter's dose; DataError if dose.json was edited or written by another version of cda."""
         chosen = chosen_dose(RunFolder(self.folder))
         return Missing(reason="no dose was chosen, so that it is as trained") if chosen is None else chosen
 
@@ -175,12 +175,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a search found, in its folder.
+    """A search's results and its folder.
 
     Attributes:
-        folder: With report.html, discover.json, discover.md and what every stage made.
-        summary: What the command prints; `str()` of it, too.
-        result: Everything that was measured; None where the search waits for a review.
+        folder: Holds report.html, discover.json, discover.md and the outputs of every stage.
+        summary: Output of the command; `str()` returns it, too.
+        result: Everything that was measured; None while the search waits for a review.
     """
 
     folder: Path

@@ -57,14 +57,14 @@ def audit(
         biases: Names or bias files; None for all five.
         contrasts: Rows of prompt, base and perturbed; None for the embedded ones.
         votes: People's votes on them: rows of id and vote.
-        verdicts: LLM judges' verdicts on them, to stretch few votes.
+        verdicts: LLM judges' verdicts on them, which narrow the intervals if votes are few.
         quality: Preference pairs for accuracy; `"none"` for no such check.
-        triples: RATE triples of your own; `"none"` for no RATE.
+        triples: Your own RATE triples; `"none"` for no RATE.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Folder of the run; None for `runs/audit-<model>`. What it holds already is reused, but for objects in memory.
-        budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
-        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
-        progress: Whether progress bars are shown.
+        out: Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory.
+        budget_usd: Dollars that may be spent on LLMs; nothing is spent if the estimate exceeds it.
+        confirm: Agree to the cost of asking an LLM; `"ask"`: ask on the terminal.
+        progress: Show progress bars.
         overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
@@ -74,9 +74,9 @@ def audit(
     Raises:
         RecipeError: A wrong setting, or several; all at once.
         DataError: Data that cannot be used.
-        ModelError: A model or function that cannot be used, or returned something else than a number for each text.
-        SpendingError: It would cost money that was not agreed to.
-        CdaError: Base of all of these, and of what else a user can act on.
+        ModelError: A model or function that cannot be used, or that returned anything but a number for each text.
+        SpendingError: The cost was not agreed to.
+        CdaError: Base of all of these and of every other error that a user can act on.
 
     Example:
         >>> import cda
@@ -138,9 +138,9 @@ def train(
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Run:
-    """The whole job, as `cda train` does: label, synthesize, finetune, choose the dose, audit before and after, report.
+    """Run the whole pipeline, as `cda train` does: label, synthesize, finetune, choose the dose, audit twice, report.
 
-    Started again with the same settings it goes on from what is finished. Under `accelerate launch` all processes call it.
+    A second call with the same settings resumes after the last finished stage. Under `accelerate launch` every process calls it.
 
     Args:
         recipe: Path of a recipe or of a bias file, or the name of a shipped recipe (`jargon`, `length`, …).
@@ -155,9 +155,9 @@ def train(
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything, log the settings and the plan, do nothing.
         out: Folder of the run; None for `runs/<recipe>`.
-        budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
-        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
-        progress: Whether progress bars are shown.
+        budget_usd: Dollars that may be spent on LLMs; nothing is spent if the estimate exceeds it.
+        confirm: Agree to the cost of asking an LLM; `"ask"`: ask on the terminal.
+        progress: Show progress bars.
         overrides: Settings as words `section.key=value`; keyword settings go before them.
         settings: By the recipe's names: `seed=1`, `lora={"r": 8}`, `train={"max_steps": 20}`, `**{"lora.r": 8}`.
 
@@ -168,8 +168,8 @@ def train(
         RecipeError: A wrong setting, or several; all at once.
         DataError: Data that cannot be used.
         ModelError: A model that cannot be used.
-        SpendingError: It would cost money that was not agreed to.
-        CdaError: Base of all of these, and of what else a user can act on.
+        SpendingError: The cost was not agreed to.
+        CdaError: Base of all of these and of every other error that a user can act on.
 
     Example:
         >>> import cda
@@ -241,17 +241,17 @@ def discover(
 
     Args:
         model: As for `cda.audit`.
-        judge: What it is held against: `judge:NAME`, any other model, or an object; None: the LLM of `llm.model`, and without
-            one the embedded judge.
-        adapter: Search the model with it; held against the model without it.
-        dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
-        attributes: No search: measure these, in words or as bias files.
-        formats: No search: measure the shipped format attributes.
+        judge: Scorer to compare with: `judge:NAME`, any other model, or an object; None: the LLM of `llm.model`, or the
+            embedded judge if no LLM is set.
+        adapter: Search the model with this adapter and compare it with the model without.
+        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
+        attributes: Measure these (in words or as bias files) instead of searching.
+        formats: Measure the shipped format attributes instead of searching.
         responses: Rows of prompts with sampled responses; None: sampled by the LLM.
         prompts: Rows of prompts to answer; None: written on twenty topics.
         review: Stop before the last test, for a person to drop candidates.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        dry_run: Check everything and say in `summary` what would be done and what it would cost; do nothing.
+        dry_run: Check everything, and give the plan and its cost in `summary`; do nothing.
         out: Output folder; None for `runs/discover-<model>-<inputs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 

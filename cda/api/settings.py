@@ -31,13 +31,9 @@ class Terms:
     """Arguments that every function of the API shares.
 
     Attributes:
-        function: Named in messages, such as `cda.audit`.
-        settings: Keyword settings, by the recipe's names.
-        overrides: The same as words `section.key=value`; messages then name the command line.
+        function: Name in messages, such as `cda.audit`.
+        overrides: Settings as words `section.key=value`; messages then name the command line.
         out: Folder for the outputs; None for the default one.
-        budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agreement to spending.
-        progress: Whether progress bars are shown.
     """
 
     function: str
@@ -144,14 +140,14 @@ def loaded_for_model(
 
     Args:
         model: Name or object.
-        settings: Nested.
-        terms: Of the call.
-        outputs: Default output folder: its first word, the inputs that are part of its name, and other settings that tell it
-            from the folders of other calls (see `folder_suffix`); None for the run's own default.
+        settings: Nested settings.
+        terms: Shared arguments of the call.
+        outputs: Default output folder: its first word, the inputs that are part of its name, and other settings that
+            distinguish it from other calls' folders (see `folder_suffix`); None for the run's own default.
 
     Raises:
         RecipeError: Carries every wrong setting.
-        ModelError: The model is nothing that scores.
+        ModelError: The model cannot score.
     """
     section = settings.get("model")
     section = section if isinstance(section, Mapping) else {}

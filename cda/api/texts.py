@@ -47,26 +47,26 @@ def label(
     progress: bool = True,
     **settings: object,
 ) -> list[ResponseLabel] | list[PairLabel]:
-    """Whether responses, or both sides of pairs, exhibit a bias; by its measured feature, or by asking an LLM.
+    """Label responses, or both sides of pairs, with a bias, by its measured feature or by asking an LLM.
 
     Args:
         data: Rows of prompt and response, or of prompt, chosen and rejected; a list of dicts, a Dataset, a frame or a file.
         bias: Name or bias file.
         llm: Model to ask, or the recipe's section, such as `{"model": "gpt-4o", "base_url": …}`; None: the bias's measure.
         budget_usd: Dollars that may be spent.
-        confirm: Agree to what it will cost.
-        progress: Whether a progress bar is shown.
+        confirm: Agree to the cost.
+        progress: Show a progress bar.
         settings: By the recipe's names, such as `label={"prompt": "paper"}`.
 
     Returns:
-        A label for each row, in order: of a response its `present` (None where no answer could be read, with the `reason`), of
-        a pair its `labels` by side.
+        A label for each row, in order: `present` for a response (None, with the `reason`, if no answer could be read),
+        `labels` by side for a pair.
 
     Raises:
-        RecipeError: A wrong setting, an unknown bias, or one without a measure where no LLM is named.
+        RecipeError: A wrong setting, an unknown bias, or a bias without a measure if no LLM is named.
         DataError: Missing columns or unusable rows; all of them are named.
         LLMError: The LLM cannot be asked.
-        SpendingError: It would cost money that was not agreed to.
+        SpendingError: The cost was not agreed to.
 
     Example:
         >>> import cda
@@ -96,26 +96,26 @@ def rewrite(
     progress: bool = True,
     **settings: object,
 ) -> list[Rewrite]:
-    """Rewrite responses so that they carry a bias, or no longer do, and nothing else changes; every rewrite passes the gate.
+    """Add a bias to responses or remove it, and change nothing else; every rewrite passes the gate.
 
     Args:
-        data: Rows of prompt and response, and where the bias is relative to another response (length) that as `reference`.
+        data: Rows of prompt and response, and `reference` (the other response) if the bias is relative to one, as length is.
         bias: Name or bias file.
         direction: `add` or `remove`.
         llm: Model to ask, or the recipe's section; None: the bias file's offline rules.
         budget_usd: Dollars that may be spent.
-        confirm: Agree to what it will cost.
-        progress: Whether a progress bar is shown.
+        confirm: Agree to the cost.
+        progress: Show a progress bar.
         settings: By the recipe's names, such as `synthesize={"gate": {"ask_again": 0}}`.
 
     Returns:
         An outcome for each row, in order: its `text`, or None and the `reason`. Never the unmodified text.
 
     Raises:
-        RecipeError: A wrong setting or direction, an unknown bias, or one without rules where no LLM is named.
+        RecipeError: A wrong setting or direction, an unknown bias, or a bias without rules if no LLM is named.
         DataError: Missing columns or unusable rows; all of them are named.
         LLMError: The LLM cannot be asked.
-        SpendingError: It would cost money that was not agreed to.
+        SpendingError: The cost was not agreed to.
 
     Example:
         >>> import cda

@@ -83,7 +83,7 @@ def best_of_n_plots(result: BestOfResult) -> list[Plot]:
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:
-    """How it was made, what was left out, and what the numbers do not say."""
+    """Notes on the method, the exclusions and the limits of the numbers."""
     fewest, median, most = result.responses_per_prompt
     per_prompt = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
     lines = [

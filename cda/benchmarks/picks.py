@@ -55,10 +55,10 @@ def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """A property of responses that is followed through the picks.
+    """A property of responses that is tracked over the picks.
 
     Attributes:
-        name: Of the bias or the feature.
+        name: Name of the bias or the feature.
         kind: `share`: a response exhibits a bias (1) or not (0). `mean`: a feature or a quality in its own unit.
         unit: `share`, or the name of the feature.
         values: One per response, shape (n,); NaN if unknown, which leaves its prompt out of this attribute.

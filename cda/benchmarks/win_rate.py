@@ -35,16 +35,16 @@ _SIDES = ("first", "second")
 def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
     """Win, tie and loss shares with their win rate.
 
-    The sign of a preference decides, whatever its size. Intervals are 95%, clustered by prompt if prompts repeat. No
-    correction is made for a judge's taste for length: audit the judge for that.
+    Only the sign of a preference counts. Intervals are 95%, clustered by prompt if prompts repeat. A judge's preference
+    for length is not corrected: audit the judge for that.
 
     Args:
-        preferences: Of a judge for the first text of each comparison, both orders averaged, −1 to 1; NaN without a
-            readable verdict. Shape (n,).
+        preferences: A judge's preference for the first text of each comparison, both orders averaged, −1 to 1; NaN if no
+            verdict was readable. Shape (n,).
         prompt_ids: Cluster of each row. Length n.
 
     Raises:
-        DataError: Nothing was read, lengths differ, or a preference is not between −1 and 1.
+        DataError: No readable verdict, lengths differ, or a preference is not between −1 and 1.
     """
     values = np.asarray(preferences, dtype=np.float64)
     if values.shape != (len(prompt_ids),):
@@ -80,7 +80,7 @@ def run_win_rate(
 ) -> tuple[WinRateResult, str]:
     """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl into `out`.
 
-    Of a scorer that gives rewards, the higher one wins. If a prompt has several outputs, the i-th is compared with the i-th.
+    With rewards, the output with the higher one wins. If a prompt has several outputs, the i-th is compared with the i-th.
 
     Returns:
         The result; and a table for a terminal, with the names of the files written.

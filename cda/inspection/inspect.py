@@ -93,7 +93,7 @@ def _inspection(target: str, material: Material, goal: Target, options: InspectO
     summaries, examples = [], []
     for (name, direction), looked in rows.items():
         bias, spread, available = material.biases[name], spread_of(looked), len(groups[name, direction])
-        # What a run counts of its failures does not say in which direction they were; training pairs are made in one.
+        # A run's failure counts have no direction; training pairs are made in one.
         lost = [one for of, one in material.lost if of == name and (direction == "add" or one.source != TRAINING)]
         summaries.append(
             summary(looked, lost, bias, unit, options.seed, with_failed=material.with_failed, available=available)

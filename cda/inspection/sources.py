@@ -36,18 +36,16 @@ class Seen:
     """A rewrite to look at.
 
     Attributes:
-        bias: Its bias.
-        source: Where it comes from.
-        prompt: The prompt of the original.
-        original: The text before.
-        rewrite: The text after; None if there is none. Of a failed rewrite, the last text that was rejected.
-        direction: What was asked for.
+        source: File or stage that it comes from.
+        original: Text before the rewrite.
+        rewrite: Text after it; the last rejected text if the rewrite failed; None if there is none.
+        direction: Requested change.
         reference: The response next to the original, if the bias is relative to one.
-        failed: Why the rewrite was not accepted; None if it was.
-        labels: Of original and rewrite, if somebody labelled: the bias is there.
-        labelled_by: Who.
-        rewards: Of original and rewrite; None without rewards of single texts.
-        difference: Reward of the rewrite minus the original's; of a judge its preference. None if there is neither.
+        failed: Reason for the rejection; None if the rewrite was accepted.
+        labels: True if original and rewrite exhibit the bias, if they were labelled.
+        labelled_by: Labeller.
+        rewards: Rewards of original and rewrite; None if single texts have no rewards.
+        difference: Reward of the rewrite minus the original's, or a judge's preference. None if there is neither.
     """
 
     bias: str
@@ -66,18 +64,17 @@ class Seen:
 
 @dataclass
 class Material:
-    """Rewrites to look at, and what is known of them.
+    """Rewrites to look at, with their source.
 
     Attributes:
         where: The source, in a few words.
         biases: Bias files as they were when the rewrites were made, by name.
-        by: Who rewrote.
-        rewrites: All of them.
-        lost: By bias, failures of which only the number was kept.
+        by: Rewriter.
+        lost: Number of failures whose text was not kept, by bias.
         notes: Sentences for the reader.
-        scored_by: Whose rewards were kept; None without any.
+        scored_by: Scorer of the stored rewards; None if there are none.
         words_within: Largest change of the word count that the gate accepts, as a share.
-        with_failed: Failed rewrites are among them, so that their share is known.
+        with_failed: True if failed rewrites are included, so that their share is known.
     """
 
     where: str

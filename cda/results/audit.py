@@ -52,7 +52,7 @@ class PaperJudge(Result):
 
 
 class PaperPeople(Result):
-    """The paper's models and judges beside people's majorities."""
+    """The paper's models and judges compared with people's majorities."""
 
     rule: str
     """Treatment of people's ties: drop, half or as-released."""

@@ -185,7 +185,7 @@ S = TypeVar("S", bound=Saved)
 
 
 def save(result: Saved, path: Path) -> None:
-    """Write a result as JSON; the file appears whole or not at all. What is only in memory stays out of it."""
+    """Write a result as JSON, atomically. Fields that exist only in memory are left out."""
     write_json(path, result.model_dump(exclude=set(result.in_memory)))
 
 

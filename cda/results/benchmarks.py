@@ -23,7 +23,7 @@ class AskedModel(Result):
     dose: float | None
     """Share of the adapter, 1 as trained."""
     facts: Scorer
-    """How it was asked, with counts."""
+    """Settings of the scoring, with counts."""
 
 
 class AskedLLM(Result):

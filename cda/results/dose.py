@@ -27,7 +27,7 @@ class DosePoint(Result):
 
 
 class HeldOutPeople(Result):
-    """One procedure beside people, on the halves that had no say in its dose."""
+    """One procedure compared with people, on the halves that did not choose its dose."""
 
     skew: Estimate
     """Share of margins above 0, each row at the doses chosen without it, averaged over repeats."""

@@ -197,10 +197,10 @@ class Effect(Result):
 
 
 class SameMargin(Missing):
-    """One margin that all pairs share, and so no estimate: low = high = value would claim that its error is 0.
+    """One margin that all pairs share, which is no estimate: low = high = value would claim that its error is 0.
 
-    It does not change with how far the sides differ otherwise. What differs in every pair by the same sign (characters, where
-    jargon has the longer words) it does not rule out for a model that looks at that sign alone.
+    The margin does not depend on how much else differs between the sides. It does not rule out a feature that differs in
+    every pair by the same sign (characters, if jargon has the longer words) for a model that looks at that sign alone.
     """
 
     value: float

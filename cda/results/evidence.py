@@ -201,7 +201,7 @@ class ByRewriter(Result):
     excluded: str | None
     """Why it does not count for this candidate; None if it does."""
     strength: Strength | None
-    """Its own numbers, where there are enough of them, also of an excluded one."""
+    """This rewriter's own results, if it has enough rewrites; given for an excluded rewriter, too."""
 
     @property
     def asked(self) -> int:

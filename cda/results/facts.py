@@ -203,7 +203,7 @@ class LabelAnswers(Result):
     sides_measured_too: int
     """Labelled sides that the bias's own measure speaks of, too."""
     sides_measured_alike: int
-    """Of these, the sides of which both say the same."""
+    """Number of these sides on which label and measure agree."""
 
 
 class LabelTally(Result):

@@ -12,7 +12,7 @@ _MOMENTS = ("before", "after", "change", "unpaired")
 
 
 def rows(result: BaseModel) -> Iterator[dict[str, object]]:
-    """Every estimate of a result, in its order, as column to value. What is missing because nothing was trained is left out.
+    """Every estimate of a result, in its order, as column to value. Values that need a training are left out if there was none.
 
     Columns are `measure` (field of the result), `of` (names of parts within parts, joined by dots), `scoring` (before, after,
     change or unpaired; empty if it is of neither), those of `Estimate`, `p_value` and `p_holm` (of a change), and `reason`.

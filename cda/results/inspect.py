@@ -24,7 +24,7 @@ class LostRewrites(Result):
     """Failures of which a run kept the number alone."""
 
     source: str
-    """What was being made, in words."""
+    """Purpose of the rewrite, in words."""
     tried: int
     reasons: dict[str, int]
 

@@ -118,7 +118,7 @@ class BiasRate(Result):
     measured: PerScoring[RateOfScoring] | Missing
     """The effects under every scoring."""
     changes: RateEffects | Missing = NOT_TRAINED
-    """Of a training, after − before of every effect, on the same triples; not standardised, since training may have
+    """After − before of every effect of a training, on the same triples; not standardised, since training may have
     changed the spread of the rewards."""
     test: EffectTest | Missing
     """Test of the double-rewrite ATE under the last scoring."""

@@ -159,7 +159,7 @@ class PreferenceTable(Result):
 
 
 class PredictionPowered(Result):
-    """A mean from labels and predictions, beside the one from the labels alone."""
+    """A mean from labels and predictions, next to the one from the labels alone."""
 
     estimate: Estimate
     """PPI++ mean; its `n` counts labelled and unlabelled rows, its `n_prompts` the prompts of both."""
@@ -250,7 +250,7 @@ class BiasPanel(Result):
 
 
 class AgainstPeople(Result):
-    """One model, or the mean over several, beside people's majorities on the same rows."""
+    """One model, or the mean over several, compared with people's majorities on the same rows."""
 
     skew: Estimate
     """Share of margins above 0."""

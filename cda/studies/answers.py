@@ -201,13 +201,13 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Votes, attention checks by participant, and what was left out of all answers.
+    """Votes, attention checks by participant, and excluded answers.
 
     Attributes:
-        votes: On contrasts, in the order of the study's items.
-        attention: Of everybody who answered anything that belongs to the study.
-        checks: Answers to attention checks among those read; they are no votes.
-        exclusions: All answers read, checks included, and why some do not count.
+        votes: Votes on contrasts, in the order of the study's items.
+        attention: Attention checks of every participant with an answer that belongs to the study.
+        checks: Number of answers to attention checks, which are not votes.
+        exclusions: Number of all answers read, checks included, and excluded answers by reason.
     """
 
     votes: tuple[Vote, ...]

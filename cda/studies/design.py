@@ -34,17 +34,15 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question with two answers in an order that says nothing.
+    """A question with two answers in random order.
 
     Attributes:
-        id: Says nothing either: `i001`, in shuffled order.
-        prompt: In words.
-        texts: The two answers.
+        id: `i001`, …, in shuffled order, so that it reveals nothing.
         prompt_id: Cluster of the prompt.
         contrast: Id of the contrast; None for an attention check.
-        bias: Of the contrast.
-        perturbed: Which of the texts carries the bias: 0 or 1; None for an attention check.
-        right: Of an attention check, which of the texts is the right one.
+        bias: Bias of the contrast.
+        perturbed: Index of the text with the bias, 0 or 1; None for an attention check.
+        right: Index of the right text of an attention check.
     """
 
     id: str
@@ -71,14 +69,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Everything that was decided before anybody judged.
+    """Everything that was decided before the first judgement.
 
     Attributes:
-        kind: Who the participants are.
-        judgements: Wanted on each contrast.
-        seed: Of every draw.
-        items: By id.
-        participants: Code to what they see, in their order.
+        kind: Kind of participants.
+        judgements: Wanted number of judgements on each contrast.
+        seed: Seed of every draw.
+        items: Items by id.
+        participants: Participant's code to the items shown to them, in order.
     """
 
     kind: Kind
@@ -286,7 +284,7 @@ def _shuffled(values: Sequence[T], rng: np.random.Generator) -> list[T]:
 
 
 def _checks(pairings: Sequence[Pairing], n_each: int, rng: np.random.Generator) -> list[Item]:
-    """An attention check for each of as many prompts as are needed: its own answer beside another prompt's."""
+    """Attention checks, one for each prompt used: the prompt's own answer against another prompt's."""
     if not n_each:
         return []
     by_prompt: dict[str, list[Pairing]] = {}

@@ -68,7 +68,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
     except (OSError, ValueError) as error:
         raise RunError(f"{out}: no folder can be made there ({error})") from None
     if used:
-        # A new key beside answers to the old one would turn them round.
+        # Answers to the old key would be reversed by a new one.
         raise RunError(f"{out}: holds something already. A study gets a new folder of its own")
     rows, columns = load_rows(reference), options.columns
     present = {key for row in rows for key in row}
@@ -95,7 +95,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
 
 def _of_contrasts(rows: Sequence[Row], where: str, options: ExportOptions) -> tuple[Sequence[Contrast], Exclusions]:
     unnamed = any(row.get(options.columns.get("id", "id")) in (None, "") for row in rows)
-    # Of a file that holds no contrasts at all, that is what has to be said.
+    # A file without any contrasts gets this message and no other.
     are_contrasts = any(options.columns.get(name, name) in row for row in rows for name in ("perturbed", "biased"))
     names = _bias_names(rows, where, options, needed=unnamed and are_contrasts)
     cleaned = clean_contrasts(rows, names, options.columns, where)
