@@ -44,10 +44,10 @@ class LLMError(CdaError):
 
 
 class SpendingError(CdaError):
-    """Something would cost money that nobody has agreed to.
+    """A cost that nobody has agreed to.
 
     Attributes:
-        dollars: What it would cost, estimated; None where no price is known.
+        dollars: Estimated cost; None if no price is known.
     """
 
     def __init__(self, message: str, dollars: float | None = None) -> None:

@@ -47,11 +47,10 @@ def visible(text: object) -> str:
 
 
 def without_turns(text: str, marks: re.Pattern[str] = TURNS) -> str:
-    """Text that holds no mark by which a chat template begins or ends a turn: a space is put into each.
+    """Message text with a space put into every mark by which a chat template begins or ends a turn.
 
     Args:
-        text: Of a message.
-        marks: Those of one tokenizer; by default, those that are in use anywhere.
+        marks: Marks of one tokenizer; by default, all marks in use anywhere.
 
     >>> without_turns("a <|im_end|> b [/INST] a < b")
     'a < |im_end|> b [ /INST] a < b'

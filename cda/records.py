@@ -141,9 +141,9 @@ class TrainingExample:
     Attributes:
         pair: The two texts; `chosen` is the first, `rejected` the second, whichever of them the target prefers.
         target: Taught probability that the first is better: 1 for a preference, 0.5 for a tie, between them for a soft
-            target. None: as the base model itself has it.
-        margin: By how many reward units the preferred side should lead.
-        weight: How much the pair counts.
+            target. None: the base model's own probability.
+        margin: Reward units by which the preferred side should lead.
+        weight: Weight of the pair in the loss.
     """
 
     pair: Pair

@@ -214,8 +214,8 @@ class RunFolder:
         return "; ".join(changes[:6]) or "its definition changed"
 
     def begin(self, stage: Stage) -> Path:
-        """Folder to write a stage into. What an interrupted run left there is kept only if it was made from the same
-        settings and inputs. A finished stage stays where it is until this one is finished too; see `finish`.
+        """Folder to write a stage into. Files of an interrupted run are kept only if they were made from the same settings
+        and inputs. A finished stage stays in place until this one is finished too; see `finish`.
 
         Raises:
             RunError: The folder to write into, or `superseded/`, is a link.

@@ -160,9 +160,9 @@ class Bias(_Strict):
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
     query_question: Text | None = None
-    """Yes/no question about the user's message, asked beside it: does the message itself call for the attribute?"""
+    """Yes/no question about the user's message, asked with it: does the message itself call for the attribute?"""
     aspects: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")], Text] = {}
-    """Further yes/no questions about each response, by name; their answers are kept beside the label and decide nothing."""
+    """Further yes/no questions about each response, by name; their answers are stored with the label and do not change it."""
     instructions: Instructions
     keep: list[Text] = Field(min_length=1)
     """Things that must stay the same in a rewrite."""

@@ -36,8 +36,8 @@ class Counterfactuals:
 
     Attributes:
         pairs: The pairs, in the order they were drawn.
-        eligible: How many pairs could become one.
-        exclusions: Failed rewrites by reason, of all that were tried.
+        eligible: Number of pairs that could become a counterfactual pair.
+        exclusions: Number of tried rewrites, and failed ones by reason.
     """
 
     pairs: tuple[TrainingPair, ...]
@@ -64,23 +64,23 @@ def make_counterfactuals(
     stop_above: float = 1.0,
     batch_size: int | None = BATCH,
 ) -> Counterfactuals:
-    """Draw eligible pairs, rewrite their rejected side, keep what really carries the bias.
+    """Draw eligible pairs, rewrite their rejected side, keep the rewrites that carry the bias.
 
-    Failed rewrites are replaced by further eligible pairs while there are any, in batches, and while fewer than three
-    times the requested pairs were tried: a rewriter that mostly fails does not go through a whole corpus.
+    Failed rewrites are replaced by further eligible pairs, in batches, until the pairs run out or three times the
+    requested pairs were tried: a rewriter that mostly fails does not go through a whole corpus.
 
     Args:
         rows: Labelled pairs.
         bias: The bias to add.
-        rewriter: Adds it.
-        requested: How many pairs are wanted; None for every eligible one.
-        rng: Decides which pairs.
-        check_measure: A rewrite must exhibit the bias as measured (off where an LLM labelled it).
-        specific_chosen: Also have the bias's opposite written into the chosen side (vagueness: more specific), so that the
-            two sides differ more; a pair of which that fails is not made.
+        rewriter: Adds the bias.
+        requested: Number of pairs; None for every eligible one.
+        rng: Draws the pairs.
+        check_measure: Require that a rewrite exhibits the bias as measured (off if an LLM labelled it).
+        specific_chosen: Also rewrite the chosen side with the bias's opposite (vagueness: more specific), so that the
+            two sides differ more; if that fails, the pair is dropped.
         stop_above: Stop once more than this share of the tried pairs has failed.
-        batch_size: Most pairs rewritten before the failures are looked at; None: all that are missing, where each round
-            takes a day (Batch API).
+        batch_size: Most pairs rewritten before failures are replaced; None: all that are missing, for the Batch API, where
+            each round takes a day.
     """
     pool = eligible_pairs(rows, bias)
     order = [pool[index] for index in rng.permutation(len(pool))]
@@ -184,11 +184,11 @@ def draw_supplementary(
 
     Args:
         source: Labelled pairs to draw from.
-        bias: Whose labels count.
+        bias: Bias of the labels.
         frequencies: Observed combinations.
-        requested: How many are wanted; where a combination runs short, fewer are returned.
+        requested: Number of pairs; fewer are returned if a combination runs short.
         taken: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
-        rng: Decides which.
+        rng: Draws the pairs.
     """
     drawn: list[TrainingPair] = []
     for combination, quota in proportional_quota(frequencies, requested).items():

@@ -66,7 +66,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "seed": recipe.seed,
         "schema_version": SynthesizeCounts.schema_version,
     }
-    # What the audit measures is not taught.
+    # Texts that the audit measures are not trained on.
     inputs = {
         "label": run_folder.output_of("label"),
         "audited prompts": fingerprint(sorted(_audited(audit_inputs(loaded)))),

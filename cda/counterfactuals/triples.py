@@ -50,9 +50,9 @@ class PairsSource:
         queries: File of prompts or conversations, filtered to single clean questions.
         topics: File with a topic a line; questions of `kind` are generated on them.
         responses: File of prompt, response and, where known, has_attribute.
-        kind: Of generated questions: opinion (sycophancy), technical (vagueness).
+        kind: Kind of generated questions: opinion (sycophancy), technical (vagueness).
         per_topic: Questions on each topic.
-        most: Queries or responses at most; None: all.
+        most: Maximum number of queries or responses; None: all.
     """
 
     queries: str | None = None

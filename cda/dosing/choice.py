@@ -148,8 +148,8 @@ def choose_dose(
 ) -> Choice:
     """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
 
-    Of several biases, the mean over biases of miscalibration + gap. Dose 0 is always allowed. Of two doses as near to 1, the
-    smaller one is taken.
+    With several biases, the mean over biases of miscalibration + gap is minimized. Dose 0 is always allowed. If two doses
+    are equally near to 1, the smaller one is taken.
 
     Args:
         curve: Margins at every dose.

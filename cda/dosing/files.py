@@ -57,8 +57,8 @@ def dose_from_files(
         doses: λ, ascending, with 0 and 1.
         repeats: Splits in two of the cross-validation.
         max_quality_loss: Accuracy on quality pairs that a dose may lose against the base model, as a share.
-        ties: How people's ties and splits count.
-        seed: Of splits and intervals.
+        ties: Rule for people's ties and splits.
+        seed: Seed of splits and intervals.
 
     Raises:
         DataError: A file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.

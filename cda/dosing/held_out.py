@@ -1,4 +1,4 @@
-"""How a dose does on rows that had no say in choosing it: repeated 2-fold cross-validation, split by prompt."""
+"""Results of a dose on rows that did not choose it: repeated 2-fold cross-validation, split by prompt."""
 
 from __future__ import annotations
 
@@ -42,28 +42,27 @@ def cross_validated_dose(
     max_quality_loss: float = MAX_QUALITY_LOSS,
     bias: str | None = None,
 ) -> HeldOutDose:
-    """Choose the dose, and measure such a choice on rows that had no say in it (repeated 2-fold, by prompt).
+    """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt).
 
-    Miscalibration and quality average each row's out-of-fold results over repeats; the gap is taken on each half alone and
-    averaged then, for the chosen doses and for 0 and 1 on the same halves.
+    Miscalibration and quality average each row's out-of-fold results over repeats; the gap is computed on each half and
+    then averaged, for the chosen doses and for 0 and 1 on the same halves.
 
-    For the intervals prompts are drawn with replacement, the distinct ones split and the doses chosen anew in every draw,
-    so that they cover which prompts were measured and what those would choose. Prompts drawn once and the choices kept
-    instead, the interval of a change of skew would hold the truth a third of the time. A gap is a size, which grows when
-    prompts are drawn again: its interval lies high, and that of a change of it towards 0 where the other gap is large.
-    What they do not cover: the choices rest on half the votes, the exported dose on all of them.
+    For the intervals, every draw resamples prompts with replacement, splits the distinct ones and chooses the doses anew,
+    so that the intervals cover the sampling of prompts and the choice that depends on it. With the choices kept fixed, the
+    interval of a change of skew would contain the truth a third of the time. A gap is an absolute value, which grows under
+    resampling: its interval lies high, and that of its change lies towards 0 if the other gap is large.
+    The intervals do not cover that the choices rest on half the votes and the exported dose on all of them.
 
     Args:
         curve: Margins at every dose.
-        people: Majorities of the n contrasts; all for one side will do.
+        people: Majorities of the n contrasts; they may all be for one side.
         prompt_ids: Cluster of each contrast, in the same names as the curve's quality prompts. Length n.
-        rng: For splits and intervals.
-        repeats: Splits in two.
+        repeats: Number of splits in two.
         max_quality_loss: Accuracy that a dose may lose against dose 0 on the half it is chosen on, as a share.
-        bias: Measure on the contrasts of this one of the curve's biases; those of all choose.
+        bias: Measure on the contrasts of this bias alone; the dose is chosen on those of all biases.
 
     Raises:
-        DataError: Too few prompts (says how many there are and are needed), and as in `choose_dose`.
+        DataError: Too few prompts (gives their number and the number needed), and as in `choose_dose`.
     """
     held = out_of_fold(curve, people, prompt_ids, rng, repeats, max_quality_loss)
     final = choose_dose(curve, people, max_quality_loss=max_quality_loss)

@@ -98,10 +98,9 @@ def resampled_choices(
         people: Majorities of the n contrasts.
         of_contrast: Number of the prompt of each contrast. Shape (n,).
         of_quality: Number of the prompt of each quality pair. Shape (m,).
-        weights: How often each draw holds each prompt. Shape (draws, prompts).
-        rng: For the splits.
+        weights: Count of each prompt in each draw. Shape (draws, prompts).
         max_quality_loss: As in `choose_dose`.
-        bias: Measure on its contrasts alone; all of them choose.
+        bias: Measure on its contrasts alone; the dose is chosen on all contrasts.
         repeats: Splits of each draw.
     """
     sums = _sums(curve, people, of_contrast, of_quality, weights.shape[1], bias)
@@ -127,7 +126,7 @@ def resampled_choices(
 
 
 def draw_prompts(strata: Codes, rng: np.random.Generator, n_draws: int = N_DRAWS) -> FloatArray:
-    """How often each draw holds each prompt; of every stratum as many as there are. Shape (n_draws, prompts)."""
+    """Count of each prompt in each draw, with the size of every stratum fixed. Shape (n_draws, prompts)."""
     weights = np.zeros((n_draws, len(strata)))
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -212,7 +211,7 @@ def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Row
         members = np.flatnonzero(strata == stratum)
         drawn = weights[:, members] > 0
         keys = np.where(drawn, rng.random(drawn.shape), 1.0)
-        # Of an odd number, either the smaller or the larger half.
+        # With an odd number, either the smaller or the larger half.
         half = (drawn.sum(axis=1) + rng.integers(2, size=len(drawn))) // 2
         # Those before the first one of the other half; if there is none, all that are drawn.
         in_line = np.column_stack([np.sort(keys, axis=1), np.ones(len(keys))])

@@ -79,17 +79,16 @@ def dose_result(
         curves: Method to rewards at every dose; `dose` is one of them, the others are compared with it.
         groups: Method to the contrasts of each bias with their margins at every dose.
         pairs: Quality pairs.
-        ties: How people's ties count.
-        settings: The recipe's.
-        seed: Of splits and intervals.
-        aim: For a tie the gap is |skew − 50%|, and miscalibration says nothing.
-        too_few: Biases without a say, with their prompts.
-        missing: Ways that were not tried, with the reason.
-        fitted: Fitted values of the ways without training.
-        available_quality: Quality pairs before a sample was drawn.
+        ties: Rule for people's ties.
+        seed: Seed of splits and intervals.
+        aim: For a tie the gap is |skew − 50%|, and miscalibration is meaningless.
+        too_few: Biases with too few prompts to choose the dose, with their number of prompts.
+        missing: Methods that were not tried, with the reason.
+        fitted: Fitted values of the methods without training.
+        available_quality: Number of quality pairs before sampling.
 
     Raises:
-        DataError: Too few prompts to choose a dose by, or quality pairs of which none can be read.
+        DataError: Too few prompts to choose a dose, or no readable quality pair.
     """
     measured = {name: _measured(curves[name], groups[name], pairs, ties, aim) for name in curves}
     own = measured["dose"].curve

@@ -40,10 +40,9 @@ def dosed_rewards(
 
     Args:
         spec: Base model.
-        settings: Of its scores.
+        settings: Scoring settings.
         adapter: As trained.
-        doses: λ, none twice.
-        texts: Texts to score.
+        doses: λ, without repeats.
     """
 
     def scored(reward_model: RewardModel, adapter: Path | None, dose: float, label: str) -> Rewards:
@@ -87,16 +86,16 @@ def removals(
     strengths: Sequence[float],
     batch_tokens: int | None,
 ) -> tuple[dict[str, Removal], dict[str, str]]:
-    """Removals without training: measured features, and a direction of the hidden states, taken off the base model.
+    """Removals without training: measured features, and a direction of the hidden states, subtracted from the base model.
 
-    Both are fitted on the training counterfactuals, and on nothing that is reported on. Each bias has a direction of its own,
-    since differences of several would cancel in their mean; all of them are taken out together.
+    Both are fitted on the training counterfactuals, and on nothing that is reported on. Each bias has its own direction,
+    since differences of several would cancel in their mean; all directions are removed together.
 
     Args:
         spec: Base model.
-        lessons: For each bias prompt, biased side, unbiased side of each counterfactual.
+        lessons: Prompt, biased side and unbiased side of each counterfactual, by bias.
         texts: Texts that are reported on.
-        strengths: How much is taken off.
+        strengths: Strengths of the removal.
         batch_tokens: Padded tokens in a batch.
 
     Returns:

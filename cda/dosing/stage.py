@@ -168,10 +168,9 @@ def aimed(
     """The aim of the dose, the contrasts that choose it, and for each bias the number of prompts that have them.
 
     Args:
-        contrasts: Of all biases.
-        biases: The recipe's.
+        contrasts: Contrasts of all biases.
         aim: The recipe's `dose.aim`.
-        rule: For people's ties.
+        rule: Rule for people's ties.
         ties_taught: A tie is the aim if too few people voted.
     """
     voted: list[Contrast] = []

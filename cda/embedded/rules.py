@@ -43,9 +43,9 @@ class RuleRewriter:
     """A Rewriter that needs no LLM. The same request always gives the same text.
 
     Args:
-        seed: Decides which of several wordings is used.
-        share: Of the places where the rules could act, drawn for each request; one place at least. Rewriters of different
-            seeds and shares rewrite differently, but are one engine: they share its wording and its blind spots.
+        seed: Selects among several wordings.
+        share: Share of the places where the rules apply, drawn for each request; one place at least. Rewriters of different
+            seeds and shares rewrite differently, but share their wording and blind spots.
 
     Raises:
         ValueError: The share is not above 0 and at most 1.

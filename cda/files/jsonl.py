@@ -32,14 +32,13 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def open_new(path: Path, *, private: bool = False) -> BinaryIO:
-    """A new file in the place of a half file that a kill left, or of a link, which is removed and not followed.
+    """Open a new file; a partial file of a killed process, or a link, is removed first and not followed.
 
     Args:
-        path: Of the file.
-        private: Only this user may read it.
+        private: Only this user may read the file.
 
     Raises:
-        OSError: Cannot be made; FileExistsError if something is put there at the same moment.
+        OSError: The file cannot be created; FileExistsError if another one is created at the same moment.
     """
     path.unlink(missing_ok=True)
     return os.fdopen(_new(path, private), "wb")

@@ -26,10 +26,10 @@ def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str,
 
     Args:
         reference: Name or path.
-        folder: Of the shipped files.
-        base_folder: Of the file that names it.
+        folder: Folder of the shipped files.
+        base_folder: Folder of the file with the reference.
         kind: `bias` or `prompt`, for messages.
-        known: What an error says of the known names, which it has for `{names}`.
+        known: Sentence of an error about the known names, which replace its `{names}`.
 
     Raises:
         RecipeError: Unknown name or missing file.

@@ -30,7 +30,7 @@ NAME = "adapter"
 PLAIN = 1.0
 """The dose of an adapter as it was trained."""
 TEXTS = "texts.json"
-"""Beside dose.json: `text_id` of every text that the dose stage scored, in its order."""
+"""File next to dose.json: `text_id` of every text that the dose stage scored, in its order."""
 _CHOSEN = "dose.json"
 _CONFIG = "adapter_config.json"
 
@@ -149,7 +149,7 @@ def asked_subjects(
             check_dose(dose)
         return [Subject("before", model), Subject("after", model, *adapter_at(adapter, dose))]
     if against is not None:
-        # What was allowed and pinned is the first model's.
+        # Revision and permission for remote code are the first model's.
         other = model.model_copy(update={"name_or_path": against, "revision": None, "trust_remote_code": False})
         return [Subject("first", model), Subject("second", other)]
     return [Subject("model", model)]

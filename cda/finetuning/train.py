@@ -71,7 +71,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         "processes": world_size(),
     }
     if any(objective.kind == "keep" for objective in recipe.objectives):
-        # What is kept are the base's own scores, and those in 8-bit move with their batches.
+        # Stored scores are the base's own, and 8-bit scores depend on their batches.
         settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
     inputs = {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)}
     return Stage(training.stage("train"), settings, inputs)

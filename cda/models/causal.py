@@ -51,11 +51,11 @@ class CausalModel:
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpan:
-    """Token ids of a prompt with its response, and where the response begins.
+    """Token ids of a prompt with its response, and the start of the response.
 
     Attributes:
-        encoded: Of the whole text, cut at max_length_tokens.
-        start: Position of the response's first token; all that follow are the response's. At least 1.
+        encoded: Ids of the whole text, truncated at max_length_tokens.
+        start: Index of the response's first token, at least 1; the response goes on to the end.
     """
 
     encoded: Encoded

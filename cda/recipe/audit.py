@@ -69,7 +69,7 @@ class DoseSection(Section):
     dose` always does it."""
     aim: Literal["auto", "votes", "tie"] = "auto"
     """The target of a dose. votes: people's majorities. tie: each side preferred equally often, which is an
-    assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
+    assumption and nobody's vote. auto: votes if there are enough, otherwise a tie if the recipe teaches that the two
     sides are worth the same (neutral, without pairs or paired)."""
     doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
     """0 is the base model, 1 plain CDA; both are always scored."""
@@ -80,7 +80,7 @@ class DoseSection(Section):
     max_quality: Positive | None = 500
     """Quality pairs scored at every dose, drawn with the seed."""
     baselines: bool = True
-    """Beside it: what can be had without training, by measured features and by a direction of the hidden states."""
+    """Compare with removals without training, by measured features and by a direction of the hidden states."""
     max_baseline_pairs: Positive = 200
     """Training counterfactuals that these are fitted on, for each bias."""
 

@@ -77,15 +77,13 @@ class LoadedRecipe:
     """A recipe with its bias files, ready to be planned.
 
     Attributes:
-        path: Its file, or the name that messages give in place of one.
-        recipe: The settings.
-        biases: Its bias files.
+        path: Its file, or its name in messages if there is no file.
         only_audit: Nothing is trained: one model or judge is measured as it is.
-        confirmed: Spending money was agreed to beforehand (`--yes`).
-        asks: Whether the user may be asked, as a command does; from Python nobody is.
+        confirmed: Spending money was agreed to in advance (`--yes`).
+        asks: The user may be asked, as a command does; calls from Python never ask.
         prompts: The LLM's instructions; the judge's with the recipe's own order and place of reasons.
-        notes: What became of presets that were made for another model or for other data; said with the plan.
-        opened: What the run has read and opened, shared by all copies with other settings.
+        notes: Changes to presets that were made for another model or for other data; shown with the plan.
+        opened: Files and models that the run has opened, shared by all copies with other settings.
     """
 
     path: Path
@@ -234,7 +232,7 @@ def _resolved(
     try:
         recipe = Recipe.model_validate(merged)
     except ValidationError as error:
-        # What an unknown preset would have set is not a second mistake.
+        # Settings that an unknown preset would have made are not a second mistake.
         without = tuple(f"{path}: {section}." for section in unknown)
         problems += [line for line in describe(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)

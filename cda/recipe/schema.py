@@ -67,7 +67,7 @@ class ObjectiveSection(Section):
     target: Share | dict[str, Share] | None = None
     """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1. Every
     pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
-    below 0.5 the biased side is taught to be better. How often it prefers one is for the dose to settle."""
+    below 0.5 the biased side is taught to be better. The dose then sets the share of pairs on which it prefers either."""
     margin: Annotated[float, Field(ge=0)] = 0.0
     """By how many reward units the better side should lead."""
     weight: Annotated[float, Field(gt=0)] = 1.0

@@ -94,11 +94,11 @@ class ScoreSection(Section):
     """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
     scored."""
     workers: Positive | Literal["auto"] = "auto"
-    """Processes that score on a CPU, each with the model in memory. auto: one a core where there is enough to score."""
+    """Processes that score on a CPU, each with the model in memory. auto: one per core if there is enough to score."""
     cache: str | None = None
     """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
-    the run folder; `none`: no such file. What a server or a function of your own scored is kept until a run is through with
-    it, and no longer: another model may stand behind the same name."""
+    the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used
+    them: the same name may later serve another model."""
     self_check: bool = True
     """Score a few texts alone and in a batch when a model is loaded, and warn where that differs."""
     judge: JudgeSection = JudgeSection()

@@ -31,7 +31,7 @@ _OWNED_TRAIN_KEYS = {
 
 SEEDS = "seeds"
 _MOST_SEEDS, _SEEDS_END = 100, 2**32
-# What several trainings cannot have: they would write to one place, or not differ in all that a seed decides.
+# Not allowed with several seeds: all trainings would write to one place, or would not differ in all that a seed decides.
 _NOT_WITH_SEEDS = {
     "push_to_hub": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
     "hub_model_id": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
@@ -127,10 +127,10 @@ _ZERO_3 = 3
 
 
 def check_launch(precision: str, train: Mapping[str, object]) -> None:
-    """Look at the launcher's environment and the recipe's `train:` section together.
+    """Check the launcher's environment against the recipe's `train:` section.
 
     Args:
-        precision: Of the base: 8bit, bf16, fp32 or auto.
+        precision: Precision of the base: 8bit, bf16, fp32 or auto.
         train: The recipe's `train:` section.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a run took, stage by stage: time, and the calls, tokens and dollars of each LLM."""
+"""Time of a run's stages, and the calls, tokens and dollars of each LLM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cda.results.facts import RunFacts, StageRun
 
 
 def time_table(stages: Mapping[str, StageRun]) -> Table | None:
-    """How long each stage took; None without stages."""
+    """Time of each stage; None without stages."""
     rows = ((name, duration(stage.seconds), stage.finished) for name, stage in stages.items())
     return table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), rows)
 

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 MAX_WORDS = 2000
 MAX_MATCHES = 3_000_000
-"""Of single words with each other: a text that repeats one word has as many as the square of its length."""
+"""Limit of matches between single words: a text that repeats one word has as many as its length squared."""
 _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 

@@ -117,7 +117,7 @@ def decimals(estimate: Estimate) -> str:
 
 
 def excludes_zero(estimate: Estimate) -> bool:
-    """Whether the interval lies on one side of 0."""
+    """True if the interval lies on one side of 0."""
     return estimate.high < 0 or estimate.low > 0
 
 

@@ -59,8 +59,8 @@ class Plot:
 
     Attributes:
         id: Its anchor and file name: lower case, digits, hyphens and underscores.
-        title: What it shows, a short sentence; the caption of the page.
-        description: What a reader who cannot see it needs to know: the numbers in words.
+        title: Short sentence about the figure; its caption on the page.
+        description: The numbers in words, for readers who cannot see the figure.
         draw: Draws into axes, with the colours of this module only.
         height: Inches, at its width.
         width: Inches: COLUMN_INCHES or PAGE_INCHES.
@@ -190,9 +190,9 @@ class Scale:
     """The horizontal axis.
 
     Attributes:
-        name: What it measures, with its unit.
+        name: Quantity, with its unit.
         is_share: Values are shares, drawn as percentages.
-        limits: Of the axis, in its own unit; None: as the estimates need.
+        limits: Limits of the axis, in its own unit; None: fitted to the estimates.
         reference: Position of a dashed line, such as no effect.
         bars: Draw bars from 0 behind the marks.
     """

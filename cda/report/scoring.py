@@ -1,4 +1,4 @@
-"""How a reward model or a judge was asked, in sentences."""
+"""Sentences about the scoring by a reward model or a judge."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def asked_line(facts: Scorer) -> str:
 
 
 def _place(facts: JudgeFacts) -> str:
-    """How much a judge preferred the place that came first; with an interval if one order was asked."""
+    """A judge's preference for the first place; with an interval if one order was asked."""
     bias, interval = facts.position_bias, facts.position
     if bias is None:
         return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cda.report.numbers import inert, visible, width
 
 Row = tuple[str, ...]
-# What Markdown takes for a list or a heading where it opens a line.
+# Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")

@@ -37,14 +37,14 @@ def added_phrases(
 ) -> list[AddedPhrase]:
     """Phrases of one to LONGEST words in the most rewrites, found in none of the originals.
 
-    Of phrases within each other one is given: the longest that at least four fifths as many rewrites hold as hold the
-    part. Single words must have four letters and be no stop word.
+    If one phrase contains another, only the longer is given, provided that it occurs in at least four fifths as many
+    rewrites. Single words must have four letters and be no stop word.
 
     Args:
         originals: Texts before rewriting.
         rewrites: One for each.
-        at_least: Fewer rewrites than this are no repetition.
-        most: Phrases at most; those that most rewrites hold first, the longer first among equals.
+        at_least: Fewest rewrites that share a phrase.
+        most: Maximum number of phrases; most frequent first, the longer first among equals.
     """
     ordinary = {phrase for text in set(originals) for phrase in _phrases(text)}
     holders: dict[str, list[int]] = defaultdict(list)

@@ -70,11 +70,11 @@ def violations(
     Args:
         request: The original, the direction, and the response next to it, if the bias is relative to one.
         text: The rewrite.
-        bias: What was to be added or removed; its `treatment` may change, its `limits` replace those here.
+        bias: The bias to add or remove; its `treatment` may change, its `limits` replace those here.
         words_within: Largest change of the word count, as a share.
-        others: Biases whose measured labels are to stay as they are.
-        relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
-            judges by the bias's own measure, if it has one.
+        others: Biases whose measured labels must not change.
+        relabelled: True if an external label says that the rewrite exhibits the bias (None: it could not be read);
+            `measure` uses the bias's own measure, if it has one.
     """
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):

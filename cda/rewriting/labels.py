@@ -28,10 +28,10 @@ class ResponseLabel:
     """Label of one response.
 
     Attributes:
-        present: Whether it exhibits the bias; None if no answer could be read.
-        query: Whether the user's message calls for the attribute; None if the bias file does not ask.
+        present: True if it exhibits the bias; None if no answer could be read.
+        query: True if the user's message calls for the attribute; None if the bias file does not ask.
         aspects: Answers to the bias file's further questions, by name.
-        n_asked: How often it was asked, 0 of a label by measure.
+        n_asked: Number of times it was asked, 0 for a label by measure.
         reason: Why there is no label.
     """
 
@@ -47,12 +47,12 @@ class PairLabel:
     """Labels of the two responses of a pair.
 
     Attributes:
-        labels: Whether each side exhibits the bias; None on both if no answer could be read.
-        query: Whether the user's message calls for the attribute; None if the bias file does not ask.
+        labels: True for each side that exhibits the bias; None on both if no answer could be read.
+        query: True if the user's message calls for the attribute; None if the bias file does not ask.
         aspects: Answers to the bias file's further questions: name, then side.
-        measured: The same labels by the bias's measure, if it has one, so that agreement can be told.
+        measured: The same labels by the bias's measure, if it has one, to compute agreement.
         shown_first: The side that was shown as response 1.
-        n_asked: How often it was asked, 0 of a label by measure.
+        n_asked: Number of times it was asked, 0 for a label by measure.
         reason: Why there is no label.
     """
 
@@ -117,8 +117,8 @@ def label_pairs(
         pairs: Pairs to label; both responses of one are shown in one question.
         bias: Gives its question, its aspects, and its question about the user's message.
         llm: Answers.
-        seed: Decides which side is shown first, by the pair's content, so that other pairs do not change it.
-        n_repeats: How often an unreadable answer is asked for again.
+        seed: Determines, with the pair's content, the side shown first, independently of the other pairs.
+        n_repeats: Times that an unreadable answer is asked for again.
         told: The prompt; None: our own.
 
     Raises:
@@ -264,8 +264,8 @@ def _in_order(shown_first: Side) -> tuple[Side, Side]:
 def parse_answers(text: str | None, names: Sequence[str]) -> dict[str, bool] | None:
     """Every named answer from the end of a model's text; None unless all are there, once each, as yes or no.
 
-    Read are a JSON object that ends the text, or one last line `name: yes` for each name. What stands before may quote
-    the material and is not read.
+    Reads a JSON object that ends the text, or one last line `name: yes` for each name. Text before it may quote the
+    material and is not read.
 
     >>> parse_answers('{"reasoning": "terms", "response": "yes"}', ["response"])
     {'response': True}

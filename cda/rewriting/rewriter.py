@@ -64,9 +64,8 @@ class LLMRewriter:
     """A Rewriter over any LLM.
 
     Args:
-        llm: Writes.
-        show_prompt: Whether the user's message is shown with the response; without it, no rewriter can answer it.
-        sample: Which of several answers to the same request.
+        show_prompt: Show the user's message with the response; without it, no rewriter can answer it.
+        sample: Index among several answers to the same request.
         told: The prompt.
     """
 

@@ -84,14 +84,14 @@ class Answered:
 def generate_questions(
     topics: Sequence[str], kind: Kind, llm: LLM, n_per_topic: int = 5, n_repeats: int = 2
 ) -> Generated:
-    """Ask for so many questions on each topic; where some were no good, ask for further ones.
+    """Ask for questions on each topic, and for further ones in place of unusable ones.
 
     Args:
-        topics: What to ask about; topics that are named twice are asked about once.
+        topics: Topics; repeats are asked about once.
         kind: `opinion` (for sycophancy) or `technical` (for vagueness).
         llm: Writes the questions.
-        n_per_topic: How many are wanted of each topic, 1 or more.
-        n_repeats: How often a topic that fell short is asked about again.
+        n_per_topic: Wanted questions on each topic, 1 or more.
+        n_repeats: Times that a topic with too few questions is asked about again.
 
     Raises:
         LLMError: Nothing can be answered.
@@ -253,11 +253,11 @@ def flips_of(
     """Count originals and triples by whether the original has the bias.
 
     Args:
-        tried: Whether each original has the bias.
-        triples: Those that are left.
-        by: Who rewrote.
-        checked_by: Who or what says that the bias flipped.
-        made: Whether the audit made the triples.
+        tried: True for each original with the bias.
+        triples: Remaining triples.
+        by: Rewriter.
+        checked_by: Source of the claim that the bias flipped.
+        made: True if the audit made the triples.
     """
     n_with = int(sum(triple.has_attribute for triple in triples))
     return Flips(
