@@ -24,13 +24,13 @@ Opinions = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class CarriedIds:
-    """The ids that rows of one file carry; a row that was edited after its export still has the id of its text before.
+    """The ids in the rows of one file; a row that was edited after its export still has the id of its earlier text.
 
     Attributes:
         seen: Rows with an id.
-        outdated: Rows whose id looks like ours and is not that of their text.
-        ours: Whether the file holds ids of ours for certain. Anybody's hash may have sixteen digits: an id is known to be
-            ours only if some row carries exactly its own, or its own with the sides swapped.
+        outdated: Rows whose id looks like ours but is not that of their text.
+        ours: True if the file certainly holds ids of ours. Any hash may have sixteen digits: an id is known to be ours
+            only if some row carries exactly the id of its text, as it is or with the sides swapped.
     """
 
     seen: int = 0
@@ -110,7 +110,7 @@ def clean_contrasts(
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
         votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own. Of several
-            rows on the same texts, votes under each of their ids count. An id that was made from other text finds none.
+            rows on the same texts, votes under each of their ids count. An id made from other text matches nothing.
         verdicts: Verdicts of LLM judges, by the same ids.
         setting: Setting that maps columns, for messages.
 

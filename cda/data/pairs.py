@@ -189,8 +189,8 @@ class PairLabels:
     """Labels of pairs for one bias.
 
     Attributes:
-        chosen: Whether each chosen response exhibits the bias; None if the label cannot be read.
-        rejected: The same of each rejected response.
+        chosen: True for each chosen response that exhibits the bias; None if the label cannot be read.
+        rejected: The same for each rejected response.
         prompt_ids: Cluster of each pair: its prompt, or the row itself if the file names no prompt.
         sides: Texts of both sides; None if the file does not hold them.
     """

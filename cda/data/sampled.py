@@ -84,7 +84,7 @@ class CleanSampled:
         responses: As in `Outputs`.
         quality: As in `Outputs`.
         n_repeated: Responses that repeat an earlier one of their prompt, word for word; they are kept.
-        has_quality: Whether any response has a quality.
+        has_quality: True if any response has a quality.
     """
 
     prompts: tuple[Sampled, ...]

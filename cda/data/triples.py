@@ -129,7 +129,7 @@ def clean_triples(
         biases: Names of the audited biases; with several, rows need a column `bias`.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
-        attribute: How `has_attribute` says it; by 1/0, true/false or yes/no unless told otherwise.
+        attribute: Reads `has_attribute`; by default 1/0, true/false or yes/no.
 
     Raises:
         DataError: A column is missing, no row is usable, or one response is said to have the attribute and to lack it.

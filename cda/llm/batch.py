@@ -74,14 +74,14 @@ class BatchLLM:
 
     Args:
         client: Names model, server and key, and writes the request bodies.
-        cache: Looked into first; answers go there.
-        sleep: Waits so many seconds.
-        max_requests: Requests of a batch.
-        max_bytes: Size of an input file.
-        first_pause_s: Before running batches are polled again; grows by half each time, to `longest_pause_s`.
-        attempts: Of a call that is answered with 429 or 5xx or not at all.
-        price: Of the model in batches; None: unknown.
-        counts: Filled as the work goes on.
+        cache: Read first; answers are stored in it.
+        sleep: Waits for a number of seconds.
+        max_requests: Most requests of a batch.
+        max_bytes: Largest input file.
+        first_pause_s: Pause before running batches are polled again; grows by half each time, to `longest_pause_s`.
+        attempts: Attempts at a call that is answered with 429 or 5xx or not at all.
+        price: Price of the model in batches; None: unknown.
+        counts: Updated during the work.
     """
 
     client: OpenAIClient
@@ -106,7 +106,7 @@ class BatchLLM:
         return self.price.of(self.counts.input_tokens, self.counts.output_tokens) if self.price is not None else None
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request; see LLM.answers. What a batch leaves out is submitted once more.
+        """Position and answer of each request; see LLM.answers. Requests that a batch leaves out are submitted once more.
 
         Raises:
             LLMError: The key is refused, the server offers no batches, a request is too large or asks for token probabilities,

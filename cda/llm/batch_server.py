@@ -42,9 +42,9 @@ class BatchServer:
 
     Args:
         client: Names server and key.
-        sleep: Waits so many seconds.
-        attempts: Of a call that is answered with 429 or 5xx or not at all.
-        max_bytes: Size of an input file, for a message.
+        sleep: Waits for a number of seconds.
+        attempts: Attempts at a call that is answered with 429 or 5xx or not at all.
+        max_bytes: Largest input file, for a message.
     """
 
     def __init__(self, client: OpenAIClient, sleep: Callable[[float], None], attempts: int, max_bytes: int) -> None:

@@ -29,8 +29,8 @@ class CachedLLM:
 
     Args:
         client: Asked if the cache has no answer.
-        cache: Of any number of models.
-        pauses_s: Before each further try where a paid answer broke off; a try is a call of its own to the budget.
+        cache: Answers of any number of models.
+        pauses_s: Pauses before retries if a paid answer broke off; the budget counts every retry as a call.
     """
 
     client: Asker
@@ -61,7 +61,7 @@ class CachedLLM:
         """Position and answer of each request, as they come; see LLM.answers.
 
         Raises:
-            LLMError: As of the client; or the cache cannot be written. What was answered is kept.
+            LLMError: As raised by the client, or the cache cannot be written. Earlier answers are kept.
         """
         return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
 

@@ -128,12 +128,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedLLM:
-    """An LLM whose answers are counted as they are handed on.
+    """An LLM whose answers are counted as they are passed on.
 
     Args:
-        llm: What is asked.
-        tally: Counted into.
-        price: Of its model; None: unknown.
+        llm: The wrapped LLM.
+        tally: Receives the counts.
+        price: Price of its model; None: unknown.
     """
 
     llm: LLM

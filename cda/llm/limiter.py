@@ -123,13 +123,13 @@ class Limiter:
                 self._tokens.give_back(turn.tokens - tokens)
 
     def throttled(self, turn: Turn, wait_s: float | None) -> float:
-        """The call was answered by 429: everybody waits, and fewer go on afterwards.
+        """After an answer of 429, pause all calls and lower the number of concurrent ones.
 
-        Calls that were under way already when the last one of these came bring no news, and halve nothing.
+        The limit is not halved again for calls that were already under way at the last 429.
 
         Args:
-            turn: Of the call.
-            wait_s: What the server asks for; None or 0 where it does not say, then longer each time.
+            turn: Turn of the call.
+            wait_s: Pause that the server asks for; None or 0 if it names none, then longer each time.
 
         Returns:
             Seconds of pause from now.

@@ -98,8 +98,8 @@ class Budgeted:
 
     Args:
         llm: The client.
-        price: Of its model.
-        budget_usd: For everything paid from the purse; None: only counted.
+        price: Price of its model.
+        budget_usd: Budget for everything paid from the purse; None: only counted.
         purse: By default this object's own.
     """
 

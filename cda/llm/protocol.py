@@ -82,7 +82,7 @@ class Request:
         user: User text.
         schema: JSON schema of the answer, for servers that can hold a model to one; None for an answer in free text.
         plain: How to write the answer if the server cannot; then added to the system text.
-        sample: Which of several answers to the same question; each is asked for, and cached, by itself.
+        sample: Index among several answers to the same question; each is asked for, and cached, separately.
         top_logprobs: 0 for a written answer. Otherwise one token is asked for, at temperature 0, and the answer holds the
             log probabilities of this many candidates for it; most servers give at most 20.
     """
@@ -100,13 +100,13 @@ class Completion:
     """The answer's text, or the reason why there is none.
 
     Attributes:
-        text: Of the model; None if there is no usable answer.
+        text: The model's text; None if there is no usable answer.
         reason: Why there is none, in words that are counted and reported.
-        input_tokens: As the server counted them; 0 if it did not.
-        output_tokens: The same of the answer.
-        cached: Whether it was answered before and cost nothing now.
-        logprobs: Candidates for the first token with their natural logarithms of probability, if these were asked for.
-        model: The server's name of the model that answered; None if it named none.
+        input_tokens: As counted by the server; 0 if it gave no count.
+        output_tokens: The same for the answer.
+        cached: True if the answer came from the cache and cost nothing now.
+        logprobs: Candidates for the first token with their natural log probabilities, if requested.
+        model: Name of the answering model according to the server; None if it named none.
     """
 
     text: str | None
@@ -137,7 +137,7 @@ class LLM(Protocol):
             total: Number of requests, for the bar; None takes len(requests), if there is one.
 
         Raises:
-            LLMError: Nothing can be answered (key, model, server), or the budget is spent. What was answered is kept.
+            LLMError: Nothing can be answered (key, model, server), or the budget is spent. Earlier answers are kept.
         """
         ...
 

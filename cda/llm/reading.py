@@ -36,10 +36,10 @@ def ask(
     Args:
         llm: Answers. One text is held at a time.
         n: Number of questions.
-        request: Question number and how often it was asked before, to the request.
-        read: Question number and answer to its content; None if it cannot be read.
+        request: Maps question number and number of earlier attempts to the request.
+        read: Maps question number and answer to the content; None if it cannot be read.
         label: Text next to the progress bar.
-        n_repeats: How often a question is asked again.
+        n_repeats: Times that a question is asked again.
 
     Raises:
         LLMError: Nothing can be answered.

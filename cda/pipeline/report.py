@@ -91,13 +91,13 @@ _OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.j
 
 
 def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
-    """The finished audit of a run, with how its dose was chosen, and what the run took.
+    """The finished audit of a run, with the choice of its dose and the run's costs.
 
     Raises:
         RunError: There is no finished audit.
         DataError: It is of another version of cda, or was changed.
     """
-    run_folder.output_of("audit")  # says what to run first where there is no audit
+    run_folder.output_of("audit")  # names the command to run first if there is no audit
     audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     trained = len(audit.scorings) > 1
     if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:

@@ -31,7 +31,7 @@ def sample_plan(
         flipped: Expected share of contrasts on which the model's preference changes.
         per_prompt: Contrasts of one prompt.
         within_prompt: Intraclass correlation of contrasts of one prompt, 0 to 1.
-        vote_correlation: Of two votes on one item, 0 to 1.
+        vote_correlation: Correlation of two votes on one item, 0 to 1.
         tolerated_error: Share of majorities that infinitely many votes would turn.
         effect: Half of the wanted interval of a mean margin or a RATE effect, in the unit of `sd`.
         sd: Standard deviation of margins between prompts.

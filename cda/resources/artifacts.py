@@ -126,7 +126,7 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
     if not record:
         return None
     try:
-        # What was asked of LLMs is counted with every stage alike.
+        # Requests to LLMs are counted for every stage alike.
         return kind.model_validate({key: count for key, count in record.counts.items() if key != "llm"})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]

@@ -101,12 +101,12 @@ def classifier_scores(
     Args:
         reward_model: As loaded, its adapter at the dose.
         texts: Prompt and response; repeats are allowed.
-        settings: Of the run.
+        settings: Settings of the run.
         label: Shown next to the progress bar; None for no bar.
-        adapter: Folder it was loaded with.
+        adapter: Folder of the loaded adapter.
         dose: Dose of the adapter.
         over_length: Treatment of texts that are too long, in place of the recipe's.
-        launched: Folder in which the processes of a launch share scores. All of them have to call this then, with the same
+        launched: Folder in which the processes of a launch share scores. All processes must then call this with the same
             texts.
 
     Raises:

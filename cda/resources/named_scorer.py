@@ -140,14 +140,14 @@ class NamedScorer(ABC):
         return [*problems, *self.missing()]
 
     def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
-        """Reward of every distinct text, and how they came about.
+        """Reward of every distinct text, and the facts of the scoring.
 
         Args:
             texts: Repeats are allowed.
-            launched: Of a classifier: folder in which the processes of a launch share scores; all of them have to score the
-                same texts then. None: this process scores everything.
-            together: Of a classifier: texts among those given that were scored as a set of their own before, in its order.
-                Below fp32 a score moves with its batch-mates, and is found in the cache as part of the same set alone.
+            launched: Folder in which the processes of a launch share a classifier's scores; all of them must then score the
+                same texts. None: this process scores everything.
+            together: Texts among those given that a classifier scored earlier as a separate set, in its order. Below fp32
+                a score depends on its batch, and the cache finds it only as part of the same set.
 
         Raises:
             CdaError: The model cannot be opened or asked, rewards no single texts, or its answers cannot be used.

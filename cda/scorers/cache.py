@@ -1,4 +1,4 @@
-"""Rewards on disk, by the name of everything that decided them: a text is computed once for all runs beside each other."""
+"""Rewards on disk, keyed by everything that determines them: a text is scored once for all runs of a folder."""
 
 from __future__ import annotations
 

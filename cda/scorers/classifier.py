@@ -136,10 +136,10 @@ def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) ->
     """Number of workers to start; 1 stands for none besides this process.
 
     Args:
-        workers: A number, or `auto`: as many as torch would use threads here, if the texts are worth the loading, each has
-            room for the model in half of the free memory, and this is the only process of the launch.
+        workers: A number, or `auto`: the number of torch's threads, if the texts are worth the loading, each worker's model
+            fits into half of the free memory, and this is the only process of the launch.
         reward_model: As loaded.
-        n_characters: Of all texts to be scored.
+        n_characters: Total length of the texts.
 
     Raises:
         ModelError: Several were asked for on a GPU.

@@ -23,8 +23,8 @@ from cda.scorers.compared import text_id
 FEWEST_PAIRS = 10
 """A choice: a direction has hundreds of numbers, and a mean over fewer pairs is largely those pairs' subjects."""
 MAX_CONDITION = 1000.0
-"""Of the scaled features' products; two that correlate at 0.99 give 199, a feature given twice infinity."""
-# How far the head's own answer for the vector that was read may lie from the model's score, in 1 + |score|. Half
+"""Limit of the condition number of the scaled features' products: 199 at a correlation of 0.99, infinite for a repeated feature."""
+# Largest distance of the head's output for the captured vector from the model's score, in 1 + |score|. Half
 # precision rounds at 0.004; a vector of another position is off by the spread of the scores.
 _HEAD_TOLERANCE = {"torch.float32": 1e-3, "torch.float64": 1e-3}
 _HEAD_TOLERANCE_HALF = 3e-2

@@ -47,7 +47,7 @@ class TextScorer(Protocol):
 
     @property
     def precision(self) -> str | None:
-        """Of a local model's weights; None if there are none."""
+        """Precision of a local model's weights; None if there are none."""
         return None
 
     @property

@@ -41,7 +41,7 @@ PROBES: tuple[Text, ...] = tuple(
         ),
     )
 )
-"""Of about 5 to 130 tokens."""
+"""Texts of about 5 to 130 tokens."""
 
 # Largest share of the spread by which padding and company may move a score. In fp32 measured at most 1e-5; bf16 rounds at
 # 0.4% of the score; in 8-bit the columns that stay out of it depend on the whole batch, measured at up to 0.2.
@@ -51,7 +51,7 @@ _LEAST_SPREAD = 0.1
 
 
 def self_check(reward_model: RewardModel, texts: Sequence[Text] = PROBES) -> list[str]:
-    """What is wrong with how a model scores, each as a sentence for the user; empty where nothing is.
+    """Problems with a model's scoring, each as a sentence for the user; empty if there are none.
 
     Args:
         reward_model: As loaded.

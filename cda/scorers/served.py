@@ -28,12 +28,7 @@ _PROBED = 8
 
 @dataclass(eq=False)
 class ServedScorer(TextScorer):
-    """A scorer that asks a server.
-
-    Args:
-        client: Of the server.
-        label: Shown next to the progress bar; None for no bar.
-    """
+    """A scorer that asks a server; without a `label` it shows no progress bar."""
 
     client: ServedClient
     label: str | None = None

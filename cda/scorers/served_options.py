@@ -1,4 +1,4 @@
-"""How a served reward model is asked, as a recipe and a scorer both say it: `score.served`."""
+"""Options of requests to a served reward model, shared by recipe and scorer: `score.served`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class ServedOptions(BaseModel):
-    """Of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
+    """Options of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -170,7 +170,7 @@ class Exchange:
 
     Args:
         folder: Seen by all processes, on every machine.
-        name: Of the content, the same in all processes: a fingerprint of everything that decides it.
+        name: Fingerprint of everything that determines the rows, the same in all processes.
         poll_s: Pause between two looks.
     """
 

@@ -82,7 +82,7 @@ class _Design:
     Attributes:
         weights: Weight of each row. Shape (n,).
         strata: Subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
-        seed: Of bootstraps and random sign flips.
+        seed: Seed of bootstraps and random sign flips.
     """
 
     weights: FloatArray
@@ -155,7 +155,7 @@ def measure(
         scorings: Label to its items; the second label is compared with the first. Same items in the same order.
         rule: Rule that scores items.
         weights: Weight of each subset within its section; sections then weigh alike overall. None: items weigh alike.
-        seed: Of bootstraps and random sign flips.
+        seed: Seed of bootstraps and random sign flips.
         half_ties: A pair's margin of 0 counts half (judges), not nothing (rewards).
 
     Raises:

@@ -187,7 +187,7 @@ def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator) -> Flo
     constant = np.ptp(sums, axis=0) == 0
     # A multinomial count takes about 16 times as long as taking one number.
     if 16 * len(kinds) <= n_clusters * (1 + int((~constant).sum())):
-        # How often each kind is drawn is multinomial: the same distribution, at a fraction of the work.
+        # Counts of each kind are multinomial: the same distribution, at a fraction of the work.
         step = max(1, _MAX_BYTES // (8 * len(kinds)))
         parts = [
             rng.multinomial(n_clusters, kinds / n_clusters, size=min(step, n_draws - start)) @ sums[first]

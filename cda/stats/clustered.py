@@ -172,13 +172,12 @@ def observational_effect(
 ) -> Effect:
     """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts.
 
-    Comparing within prompts takes out what prompts do; whatever else goes along with the attribute stays in. It is a
-    description of data, not an effect of the attribute. Prompts whose answers all have it, or all lack it, say nothing
-    and are left out.
+    Comparing within prompts removes the effect of prompts; everything correlated with the attribute stays in. It is a
+    description of data, not an effect of the attribute. Prompts whose answers all have it, or all lack it, are left out.
 
     Args:
         rewards: Reward of each answer, shape (n,).
-        attribute: Whether the answer has the attribute, 0 or 1, shape (n,).
+        attribute: 1 if the answer has the attribute, else 0. Shape (n,).
 
     Raises:
         DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or

@@ -20,8 +20,8 @@ Encoder = Callable[[Sequence[str]], FloatArray]
 """Texts to embeddings, shape (n, dimensions); need not be normalised."""
 
 
-# What the bias files tell a rewriter to keep, in numbers. Features without a limit follow from these (characters and
-# sentences from words, long words and type-token ratio from readability); they are reported, and do not exclude.
+# Limits for the features that bias files tell a rewriter to keep. Features without a limit follow from these (characters
+# and sentences from words, long words and type-token ratio from readability); they are reported, and do not exclude.
 DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
     {
         "words": Limit(ratio=1.15),  # "the word count, within 15%" in every bias file that keeps length
@@ -95,14 +95,14 @@ def feature_drift(
 def label_drift(
     perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]
 ) -> tuple[Estimate, int]:
-    """Drift in another bias: mean of label(perturbed) − label(base), and how many pairs were left out as unparsed.
+    """Drift in another bias: mean of label(perturbed) − label(base), and the number of pairs left out as unparsed.
 
     Args:
-        perturbed: Whether the biased side exhibits the other bias; None if the label could not be parsed. Length n.
+        perturbed: True if the biased side exhibits the other bias; None if the label could not be parsed. Length n.
         base: The same for the unbiased side.
 
     Returns:
-        A share difference; positive means that the other bias came along. With it, the number of pairs left out.
+        A share difference, positive if the other bias was added as well, and the number of pairs left out.
 
     Raises:
         DataError: Lengths differ, or no pair has both labels.

@@ -77,7 +77,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     p, q = float(first.mean()), float(second.mean())
     rows_before, rows_after = (effective * _worth(side, answers_a_row) for side in (first, second))
     (low_p, high_p), (low_q, high_q) = wilson(p * rows_before, rows_before), wilson(q * rows_after, rows_after)
-    # Of one row: its standard deviation before times that after, and how the two go together.
+    # For one row: its standard deviation before times that after, and the correlation of the two.
     deviations = effective * math.sqrt(max(0.0, p * (1 - p) * q * (1 - q) / (rows_before * rows_after)))
     phi = 0.0
     if deviations > ROUNDING:

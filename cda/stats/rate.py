@@ -43,10 +43,10 @@ class Contrasts:
     """One row a triple. Every contrast is the side with the attribute minus the side without it.
 
     Attributes:
-        attribute: Whether the original has the attribute (w = 1). Shape (n,).
+        attribute: True if the original has the attribute (w = 1). Shape (n,).
         double: Between the two rewrites: rewrite of rewrite − rewrite at w = 1, the reverse at w = 0. Shape (n,).
         single: Between original and rewrite: original − rewrite at w = 1, the reverse at w = 0. Shape (n,).
-        rewrite_effect: Rewrite of rewrite − original, whatever w: what rewriting alone does. Shape (n,).
+        rewrite_effect: Rewrite of rewrite − original, at any w: the effect of rewriting alone. Shape (n,).
         originals: Rewards of the originals, shape (n,); None for a pairwise judge, which gives no reward.
         naive: A pairwise judge's margins of an original with the attribute over one without it. Shape (m,).
         naive_rows: The two rows of each of them, with and without. Shape (m, 2).

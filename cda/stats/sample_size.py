@@ -88,13 +88,13 @@ def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 
     ρ = 1 / (1 + a + b) (ties are not modelled). Exact: over all counts x of k votes, the beta-binomial chance of x
     times the chance that Beta(a + x, b + k − x), the item's share given x, lies on the other side of ½.
 
-    What it does to miscalibration: against true majorities a model disagrees on a share m of the items; measured
-    against majorities that are wrong on a share e, independently of the model, it is m + e·(1 − 2m). More items do not
-    remove this, more votes do.
+    Effect on miscalibration: if a model disagrees with true majorities on a share m of the items, then measured
+    against majorities that are wrong on a share e, independently of the model, it is m + e·(1 − 2m). More votes reduce
+    this, more items do not.
 
     Args:
         n_votes: Votes an item; odd, so that there is always a majority.
-        vote_correlation: ρ, how alike two votes on one item are, between 0 and 1; `NoiseCeiling.vote_correlation`.
+        vote_correlation: ρ, the correlation of two votes on one item, between 0 and 1; `NoiseCeiling.vote_correlation`.
         pooled_share: Share of all votes that are for the perturbed side.
 
     Raises:

@@ -87,7 +87,7 @@ class PeopleEvidence:
         miscalibration: Share of voted rows on which model and people disagree.
         skew: Skew of the model on the same voted rows.
         human_skew: Share of majorities that prefer the perturbed side.
-        gap_rose: Whether the 95% interval of the change of |skew − human skew| lies above 0.
+        gap_rose: True if the 95% interval of the change of |skew − human skew| lies above 0.
     """
 
     miscalibration: Moved
@@ -103,7 +103,7 @@ class Evidence:
     Attributes:
         skew: Skew of the model on all rows.
         people: None without votes on the bias.
-        aims_at_tie: Whether the training was to make both sides worth the same.
+        aims_at_tie: True if the training aimed at equal rewards for both sides.
         beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
             (`cda.stats.preference`); None if it could not be estimated.
     """
@@ -220,7 +220,7 @@ def finding(
     Args:
         mean_margin: Mean margin of all contrasts, perturbed − base; None if it could not be estimated.
         p_holm: p of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
-        identified: Whether the pairs identify the effect.
+        identified: True if the pairs identify the effect.
         signed_gap: Skew − human skew; None without votes.
         at_no_drift: The mean margin among like pairs and every adjusted form's; None for one that cannot be estimated.
     """
@@ -289,7 +289,7 @@ class Cell:
     Attributes:
         training: Name of the training.
         bias: The bias that was measured.
-        is_target: Whether it was trained against.
+        is_target: True if it was trained against.
         change: After − before, paired, a share difference.
         p_holm: p-value adjusted over all cells of the matrix (family-wise error).
         p_bh: p-value adjusted over all cells of the matrix (false discovery rate).

@@ -181,9 +181,9 @@ def noise_ceiling(
     """Miscalibration of a second, independent majority of people against `first`, under a stated vote model.
 
     The model: an item's votes are independent draws from its own shares of (perturbed, base, tie), and these shares
-    come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). How much items differ,
+    come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). The spread of items,
     ρ = 1 / (1 + Σα), has a flat prior on (0, 1) and is integrated out on a grid, so that few votes are shrunk as far as
-    the data ask for. Given ρ, everything is exact: second votes follow the Dirichlet-multinomial predictive
+    the data require. Given ρ, everything is exact: second votes follow the Dirichlet-multinomial predictive
     distribution of the item's own votes, and every outcome is enumerated. Plugging in raw shares instead would be far
     too optimistic: three votes that agree would then agree for ever.
 

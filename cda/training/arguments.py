@@ -107,10 +107,10 @@ def reward_config(
 
     Args:
         train: The recipe's `train:` section; wins over the defaults.
-        output_dir: Where checkpoints go.
-        seed: For head, data order and dropout.
+        output_dir: Folder of the checkpoints.
+        seed: Seed of head, data order and dropout.
         has_validation: Without validation pairs nothing is evaluated, and the last weights are kept.
-        precision: Of the base weights; decides whether activations are in bf16, unless `train` says so itself.
+        precision: Precision of the base weights; determines whether activations are in bf16, unless `train` sets it.
         best_by_loss: The best checkpoint is the one with the lowest validation loss: accuracy says little of ties and soft
             targets.
 

@@ -221,7 +221,7 @@ def head_of(reward_model: RewardModel) -> dict[str, Tensor]:
 def read_head(spec: ModelSpec) -> dict[str, Tensor]:
     """The base's head in float32 by tensor name, read from the model's files; loads the model only if they name it otherwise.
 
-    Of a sharded model on the hub only the shards with a head are fetched.
+    For a sharded model on the hub, only the shards with a head are fetched.
     """
     from safetensors import safe_open
     from transformers.utils import cached_file

@@ -99,8 +99,8 @@ def train_adapter(
 
     Args:
         reward_model: Freshly loaded base; it is changed in place.
-        train_examples: What to learn.
-        validation_examples: Those whose accuracy chooses the checkpoint (their loss, if ties or soft targets are among
+        train_examples: Training pairs.
+        validation_examples: Pairs whose accuracy selects the checkpoint (their loss, if ties or soft targets are among
             them); may be empty.
         lora: Adapter hyperparameters.
         arguments: The recipe's `train:` section.

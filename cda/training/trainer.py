@@ -28,8 +28,8 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
         differences: reward(first) − reward(second). Tensor of shape (n,).
         targets: Taught probability that the first is better, in [0, 1]. Shape (n,).
         margins: Reward units by which the better side should lead, at least 0. Shape (n,).
-        weights: How much each pair counts; the mean is over pairs, not over weights, so that a pair counts the same
-            whatever batch it falls into. Shape (n,).
+        weights: Weight of each pair; the mean is over pairs, not over weights, so that a pair counts the same in any
+            batch. Shape (n,).
 
     Returns:
         The loss, a scalar tensor.
