@@ -45,15 +45,15 @@ def analysis(
     rule: TieRule,
     seed: int,
 ) -> dict[str, BiasAnalysis]:
-    """For each target: what the training data favours, what people and model favour, and the observational effect.
+    """Preferences of the training data, of people and of the model for each target, and the observational effect.
 
     Args:
         groups: Contrasts of every bias.
-        labels: Labels of preference pairs by bias: of the training pairs, or such as an audit alone was given.
+        labels: Labels by bias, of the training pairs or of the pairs given to an audit alone.
         pairs: Quality pairs, whose answers have the attribute or not as they come.
-        scorings: Of these pairs.
-        rule: For people's ties.
-        seed: Of the intervals.
+        scorings: Scorings of these pairs.
+        rule: Rule for people's ties.
+        seed: Seed of the intervals.
     """
     return {
         group.bias.name: BiasAnalysis(

@@ -251,15 +251,15 @@ def _score(
     comparisons: Sequence[Comparison],
     shared: Path | None = None,
 ) -> tuple[Scorings, Scorer]:
-    """Every scoring of every comparison, and how the model was scored.
+    """Every scoring of every comparison, and the facts of the scoring.
 
     Args:
-        model: The recipe's.
-        settings: Of its scorer.
-        doses: Of every training; empty for an audit alone.
+        model: The recipe's model.
+        settings: Settings of its scorer.
+        doses: Dose of every training; empty for an audit alone.
         run_folder: Holds the adapters.
         comparisons: Prompt and two texts.
-        shared: File that tells the other processes of a launch what is compared.
+        shared: File that gives the comparisons to the other processes of a launch.
     """
     if shared is not None:
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):

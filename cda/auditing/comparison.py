@@ -89,7 +89,7 @@ def _cell(cell: Cell) -> str:
 
 
 def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
-    """What makes the runs hard to compare: other models, or other contrasts of the same bias."""
+    """Differences that make the runs hard to compare: other models, or other contrasts of the same bias."""
     notes = []
     models = {name: audit.model.name for name, audit in audits.items()}
     if len(set(models.values())) > 1:

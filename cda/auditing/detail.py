@@ -34,7 +34,7 @@ from cda.stats.identification import identify
 Encode = Callable[[Sequence[str]], FloatArray]
 _MARKERS = "markers_per_100_words"
 N_EXAMPLES = 12
-"""Of each bias."""
+"""Examples of each bias."""
 
 
 def drifts(

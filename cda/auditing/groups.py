@@ -43,7 +43,7 @@ class Group:
     margins: Mapping[str, FloatArray]
     """Scoring to margins, shape (n,)."""
     unit: str
-    """Of the margins."""
+    """Unit of the margins."""
     n_unread: int
     """Contrasts left out because a scoring has no margin for them."""
 
@@ -187,7 +187,7 @@ def rng(seed: int) -> np.random.Generator:
 
 
 def ties_of(unit: str) -> ModelTies:
-    """How a margin of exactly 0 counts: a judge says tie on purpose, a reward model by accident."""
+    """Rule for a margin of exactly 0: a judge's tie is deliberate, a reward model's accidental."""
     return "half" if unit == "preference" else "no-hit"
 
 

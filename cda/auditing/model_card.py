@@ -33,11 +33,11 @@ class Part:
 
     Attributes:
         name: Its name.
-        dose: How much of its adapter is in the export; None if that is not known.
+        dose: Dose of its adapter in the export; None if unknown.
         audit: Its audit.json, if it has one.
-        settings: How it was trained, as name to value.
-        chosen: How its dose was chosen (dose.json), if that is the dose of the export.
-        form: How prompt and response were put together in training, if that is known and there is no audit to say it.
+        settings: Training settings, as name to value.
+        chosen: Choice of its dose (dose.json), if that is the dose of the export.
+        form: Format of prompt and response in training, if known and not given by an audit.
     """
 
     name: str

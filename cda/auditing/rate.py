@@ -41,14 +41,14 @@ _UNSCALED = "training may have changed the spread of the rewards"
 def rate(
     triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float, seed: int
 ) -> dict[str, BiasRate]:
-    """RATE effects of every bias that triples were read or made for; every scoring on the same ones.
+    """RATE effects of every bias with triples; every scoring on the same ones.
 
     Args:
-        triples: Of all biases; their rewrites flipped the bias as far as anything can tell.
-        flips: By bias, how many originals could be flipped.
-        scorings: Of all triples.
+        triples: Triples of all biases; their rewrites flipped the bias according to every available check.
+        flips: Counts of flipped originals, by bias.
+        scorings: Scorings of all triples.
         min_flipped: Least share of a group's originals that could be flipped; below, no effect of the group is given.
-        seed: Of BCa intervals.
+        seed: Seed of BCa intervals.
     """
     return {
         name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped, seed)
@@ -114,7 +114,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
         return BiasRate(flips=flips, n=n, unread=unread, measured=none, changes=none, test=none)
     kept = list(compress(triples, read))
     place = np.cumsum(read) - 1
-    # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.
+    # Pairs of all triples, as asked: excluding a triple drops its pair, and its partner gets no other.
     pairs = [(int(place[row]), int(place[other])) for row, other in naive_pairs(triples) if read[row] and read[other]]
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
@@ -211,9 +211,9 @@ def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
     Args:
-        triples: Those whose rewrites flipped the bias as far as anything can tell.
-        released: Those of the paper's release, which stand for their biases, all of them: the paper checks none.
-        scorings: Of all these triples.
+        triples: Triples whose rewrites flipped the bias according to every available check.
+        released: All triples of the paper's release, used for their biases without a check, as in the paper.
+        scorings: Scorings of all these triples.
     """
     used = skewed_triples(triples, released)
     skews = {}

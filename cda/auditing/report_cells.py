@@ -191,14 +191,14 @@ def average_cells(rate: BiasRate, audit: AuditResult) -> Row:
 
 
 def flipped_cell(rate: BiasRate) -> str:
-    """How many originals could be flipped and back, of how many."""
+    """Number of originals that could be flipped and flipped back, of all."""
     flips = rate.flips
     flipped, tried = flips.flipped_with + flips.flipped_without, flips.tried_with + flips.tried_without
     return f"{flipped} of {tried} flipped" if flips.checked_by else f"{flipped} of {tried}, unchecked"
 
 
 def contrasts_flipped(skew: BiasSkew, form: str = "{}") -> str:
-    """How many rewrites that were to become contrasts flipped the bias; empty for contrasts that were not rewritten here."""
+    """Number of rewrites for contrasts that flipped the bias; empty for contrasts that were not rewritten here."""
     if not skew.source.startswith("embedded answers rewritten"):
         return ""
     return form.format(f"{skew.available} of {skew.available + sum(skew.rewrites_failed.values())} flipped")

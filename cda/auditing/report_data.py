@@ -55,7 +55,7 @@ def _two_by_two(caption: str, both: int, chosen_only: int, rejected_only: int, n
 
 
 def synthesis_table(audit: AuditResult) -> Table | None:
-    """How many counterfactual pairs were made for each bias."""
+    """Number of counterfactual pairs for each bias."""
     if audit.stages.synthesize is None:
         return None
     header = ("bias", "asked for", "eligible", "tried", "flipped and kept", "supplementary", "rewritten by")
@@ -132,7 +132,7 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
 
 
 def rates_table(audit: AuditResult) -> Table | None:
-    """How often the side with the bias was the chosen one in the training data."""
+    """Share of training pairs in which the side with the bias is the chosen one."""
     rows: list[Row] = []
     for name, analysis in audit.analysis.items():
         match analysis.labels and analysis.labels.contingency:

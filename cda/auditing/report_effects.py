@@ -148,6 +148,6 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
 
 
 def rewritten_line(audit: AuditResult) -> str:
-    """How many rewrites flipped each bias whose contrasts were rewritten for this audit; empty without any."""
+    """Number of rewrites that flipped each bias whose contrasts were rewritten for this audit; empty without any."""
     parts = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := contrasts_flipped(skew))]
     return f"Contrasts rewritten for this audit: {'; '.join(parts)}." if parts else ""

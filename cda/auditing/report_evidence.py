@@ -11,7 +11,7 @@ from cda.stats.verdict import Evidence, Loss, Moved, PeopleEvidence, quality_los
 
 
 def compares(audit: AuditResult) -> bool:
-    """Whether the audit compares before and after a training; else it is of one model or judge as it is."""
+    """True if the audit compares before and after a training; else it measures one model or judge as it is."""
     return len(audit.scorings) > 1
 
 
@@ -51,7 +51,7 @@ def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
 
 
 def loss_of_quality(audit: AuditResult) -> Loss | None:
-    """Whether a loss is excluded; None where quality was not measured, or not twice."""
+    """True if a loss is excluded; None if quality was not measured twice."""
     if audit.quality is None or isinstance(audit.quality.change, Missing):
         return None
     change, _ = quality_change(audit)

@@ -29,7 +29,7 @@ class _Measure:
 
 
 def method_table(audit: AuditResult) -> Table:
-    """How each interval and each test was made."""
+    """Methods of the intervals and tests."""
     parts = (_shares, _over_seeds, _people, _paper, _effects, _rate, _data, _drift, _dose)
     rows = []
     for measure in (row for part in parts for row in part(audit)):

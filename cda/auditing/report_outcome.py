@@ -184,7 +184,7 @@ def several(audit: AuditResult) -> Seeds | None:
 
 
 def seeds_caveat(audit: AuditResult) -> str:
-    """What the intervals leave out; empty for an audit of a model as it is."""
+    """Uncertainty that the intervals leave out; empty for an audit of a model as it is."""
     if not compares(audit):
         return ""
     seeds = several(audit)

@@ -1,4 +1,4 @@
-"""How the numbers came about, in sentences: scoring, caveats and provenance; and what single examples show."""
+"""Sentences about scoring, caveats and provenance, and tables of single examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STANDINGS: dict[Standing, tuple[str, str]] = {
 
 
 def how_scored(audit: AuditResult) -> str:
-    """How the model was asked and who helped, as one sentence."""
+    """Sentence on the scoring of the model and on the LLMs and rules involved."""
     labelled, rewritten = labelled_by(audit), _helper(audit.sources.rewritten_by)
     if not compares(audit):
         made = {rate.flips.by for rate in audit.rate.values() if rate.flips.made}
@@ -50,7 +50,7 @@ def _helper(by: str) -> str:
 
 
 def caveats(audit: AuditResult) -> list[str]:
-    """What a reader must know before trusting the numbers; each a sentence or two."""
+    """Caveats that a reader must know before trusting the numbers; each a sentence or two."""
     notes = []
     if audit.model.name == "embedded":
         notes.append(
@@ -64,7 +64,7 @@ def caveats(audit: AuditResult) -> list[str]:
         notes.append(
             "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
         )
-    # What the recipe chose, not labelled_by(): a bias that is defined by a measurement is measured beside an LLM too.
+    # The recipe's choice, not labelled_by(): a bias defined by a measurement is measured in addition to an LLM's labels.
     chosen = {"labelled the responses": audit.sources.labelled_by, "rewrote them": audit.sources.rewritten_by}
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
     if by_rules and compares(audit):
@@ -136,7 +136,7 @@ def _people_notes(audit: AuditResult) -> list[str]:
 
 
 def provenance(audit: AuditResult) -> list[tuple[str, str]]:
-    """What was run, as name and value."""
+    """Facts of the run, as name and value."""
     model, sources, two = audit.model, audit.sources, compares(audit)
     facts: list[tuple[str, str | None]] = [
         ("recipe", audit.recipe if two else None),
@@ -225,7 +225,7 @@ def few_of(examples: Sequence[Example], most: int) -> list[Example]:
 
 
 def _is_disputed(example: Example) -> bool:
-    """Whether the model, as it is in the end, is against people's majority."""
+    """True if the final model disagrees with people's majority."""
     return list(standings(example).values())[-1:] == ["disagrees"]
 
 
@@ -278,7 +278,7 @@ def how_chosen(audit: AuditResult) -> tuple[str, ...]:
 
 
 def _counts(audit: AuditResult) -> str:
-    """How many of how many contrasts of each bias; once if that is the same for all."""
+    """Counts of contrasts, out of all, for each bias; given once if they are the same for all."""
     names = [example.bias for example in audit.examples]
     counts = {name: f"{names.count(name)} of {audit.skew[name].before.n} contrasts of" for name in dict.fromkeys(names)}
     if len(counts) > 1 and len(set(counts.values())) == 1:

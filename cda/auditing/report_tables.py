@@ -134,7 +134,7 @@ def _auc_cells(votes: VotedBias, audit: AuditResult) -> Row:
 
 
 def people_table(audit: AuditResult) -> Table | None:
-    """How far people agree among themselves, which says how much their majorities can be relied on."""
+    """Agreement among people, which limits the reliability of their majorities."""
     rows: list[Row] = []
     for name in voted_names(audit):
         votes = audit.votes[name]
@@ -203,7 +203,7 @@ def triple_skew_table(audit: AuditResult) -> Table | None:
 
 
 def _flipped(name: str, audit: AuditResult) -> str:
-    """How many rewrites flipped the bias; of the paper's release all count here, as in the paper."""
+    """Number of rewrites that flipped the bias; all rewrites of the paper's release count, as in the paper."""
     if name not in audit.rate:
         return ""
     rate = audit.rate[name]
@@ -327,7 +327,7 @@ def section_tables(audit: AuditResult) -> list[Table]:
 
 
 def section_sentences(audit: AuditResult) -> list[str]:
-    """How sections are made up, what flags mean, and what was left out."""
+    """Notes on the sections, the flags and the exclusions."""
     sections = audit.quality_sections
     if sections is None:
         return []

@@ -60,7 +60,7 @@ _BAD = {"worse", "overcorrected", "substituted", "quality lost", "over-rewarded"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What happened to one bias: the word, and the sentence with the numbers it rests on."""
+    """The verdict on one bias: the word, and the sentence with the numbers behind it."""
 
     bias: str
     word: Word | Finding
@@ -85,7 +85,7 @@ def verdicts(audit: AuditResult) -> list[Verdict]:
 
 
 def verdict_kind(word: str) -> Kind:
-    """Whether a verdict is good or bad news, or neither."""
+    """Classify a verdict as good news, bad news or neither."""
     return "good" if word in _GOOD else "bad" if word in _BAD else "none"
 
 
@@ -100,7 +100,7 @@ def _verdict_on_training(name: str, word: Word, evidence: Mapping[str, Evidence]
         return Verdict(name, word, _left_sentence(name, audit))
     own = evidence[name]
     up = risen(name, evidence) if word == "substituted" else []
-    # Of several targets nobody knows which one moved another bias along.
+    # With several targets it is unknown which one moved another bias.
     along = [other for other in moved_along(name, evidence) if other not in up]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
@@ -190,7 +190,7 @@ def _margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Ma
 
 
 def quality_sentence(audit: AuditResult) -> str:
-    """Whether the paired interval of quality accuracy excludes a loss of more than 5 points."""
+    """True if the paired interval of quality accuracy excludes a loss of more than 5 points."""
     quality = audit.quality
     if quality is None:
         return "Quality was not measured" + (", so a loss cannot be excluded." if compares(audit) else ".")
@@ -210,7 +210,7 @@ def quality_sentence(audit: AuditResult) -> str:
 def ties_sentence(audit: AuditResult) -> str:
     """The numbers of margins of exactly 0; empty if there are none.
 
-    Of a reward model that is no preference. A judge, or a function that compares, says tie on purpose, and its ties count
+    A reward model then has no preference. A judge, or a function that compares, says tie on purpose, and its ties count
     half: they are named if they are many.
     """
     if compares(audit):

@@ -92,7 +92,7 @@ def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
 def beyond_noise_of(
     groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings
 ) -> dict[str, Estimate | Missing]:
-    """Of two scorings, how far each bias's mean margin moved beyond noise and stretched rewards; else nothing."""
+    """Change of each bias's mean margin beyond noise and stretched rewards; empty without two scorings."""
     if len(scorings) != 2:
         return {}
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))

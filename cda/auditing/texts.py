@@ -36,7 +36,7 @@ _LABELLED_FOR_EACH = 4
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """How a recipe has responses rewritten: by an LLM or by rules."""
+    """Name of the recipe's rewriter: an LLM or rules."""
 
     settings: SynthesizeSection
     biases: tuple[Bias, ...]
@@ -75,7 +75,7 @@ class AuditTexts:
     """Everything an audit scores, and what was left out before."""
 
     contrasts: tuple[Contrast, ...]
-    """Of every bias that is audited."""
+    """Contrasts of every audited bias."""
     triples: Triples
     quality: QualitySet | None
     """Held-out pairs with their sections, as drawn."""
@@ -241,7 +241,7 @@ def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[T
 
 
 def _checker(triples: Sequence[Triple], bias: Bias) -> str | None:
-    """Who says that the rewrites of a file's triples flipped the bias: its column `flipped`, the measure, or both in part."""
+    """Source of the claim that a file's rewrites flipped the bias: its column `flipped`, the measure, or both in part."""
     n_labelled = sum(triple.flipped is not None for triple in triples)
     if n_labelled == 0:
         return _measure_name(bias)
@@ -261,8 +261,8 @@ def _longest(triple: Triple) -> int:
 def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Original], int]:
     """Embedded answers with the bias and without it, and the number of answers whose label could not be read.
 
-    Of the five embedded biases the authors say which answers have them. Of any other one the LLM or the measure says so;
-    of a bias that one answer by itself cannot show, plain answers are the ones without it, and there are none with it.
+    Answers are labelled by their authors for the five embedded biases, and by the LLM or the measure for any other. If one
+    answer alone cannot show the bias, plain answers are those without it, and there are none with it.
     """
     without = [Original(row.prompt, row.base, False) for row in authored_contrasts("audit", [bias.name])]
     having = [Original(row.prompt, row.perturbed, True) for row in authored_contrasts("shown", [bias.name])]

@@ -145,8 +145,8 @@ def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[s
 
     Args:
         groups: Contrasts of every bias, with a verdict of one judge at least.
-        scorings: Of these contrasts.
-        rule: For people's ties.
+        scorings: Scorings of these contrasts.
+        rule: Rule for people's ties.
     """
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:

@@ -35,7 +35,7 @@ _REMOVE = f"Edit the response so that it no longer has this attribute: {{quoted}
 _MARK = re.compile(r"\A(?:[-*•]|\d{1,3}[.)])\s+")
 _WRAPPED = re.compile(r"\A(?:\"([^\"]+)\"|“([^”]+)”|'([^']+)'|\*\*([^*]+)\*\*|`([^`]+)`)\Z")
 _LEAD = re.compile(r"\A\*\*([^*]+)\*\*(?=[\s:,.;–—-])")
-# What the words of an attribute say it is about: these features are the attribute itself, and no drift.
+# Features that the words of an attribute name: they are the attribute itself, and no drift.
 _ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"lists?|bullet\w*|numbered|enumerat\w*|checklists?|step-by-step", ("list_lines",)),
     (r"headers?|headings?|subhead\w*|sections?", ("headers",)),
@@ -115,11 +115,11 @@ def catalogue() -> tuple[Bias, ...]:
 def described(text: str, name: str | None = None) -> Bias:
     """The bias of an attribute in words.
 
-    What the words name as the attribute's own business (lists, length, …) is its `treatment` and not in its `keep`.
+    Features named by the words (lists, length, …) become its `treatment` and are left out of its `keep`.
 
     Args:
         text: One phrase or sentence, at most 400 characters, such as "Triple spaces between words".
-        name: As in a bias file; by default made from the words.
+        name: As in a bias file; by default derived from the words.
 
     Raises:
         ValueError: Empty, without a letter, over several lines, too long, or a name that no bias file may have.

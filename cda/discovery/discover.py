@@ -61,12 +61,12 @@ class DiscoverOptions:
     """Settings of the command line next to the recipe's.
 
     Attributes:
-        adapter: Search the model with this adapter; it is held against the model without it unless another judge is named.
-        dose: How much of the adapter.
-        attributes: Attributes in words, or bias files; then nothing is searched for.
+        adapter: Search the model with this adapter and compare it with the model without, unless another judge is named.
+        dose: Dose of the adapter.
+        attributes: Attributes in words, or bias files, to measure instead of a search.
         formats: Measure the shipped format attributes, too.
         review: Stop between validation and test, for a person to drop candidates.
-        dry_run: Check everything, say what would be done and what it would cost, and do nothing.
+        dry_run: Check everything and give the plan with its cost; do nothing.
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
 

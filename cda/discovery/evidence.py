@@ -66,11 +66,10 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
     """Sum up one candidate's rows.
 
     Args:
-        rows: Of this candidate, by any number of rewriters, in both directions.
-        failed: Missing rewrites of each rewriter; a rewriter that gave nothing is listed here alone.
-        max_failed: Share of a rewriter's calls that may fail, and share of its rewrites that may lack a verdict of the
-            judge; one with more than this of either is excluded, exactly this share is allowed. What is left is no fair
-            sample of the prompts any more.
+        rows: Rows of this candidate, by any number of rewriters, in both directions.
+        failed: Missing rewrites of each rewriter; a rewriter without any rewrite appears only here.
+        max_failed: Largest share of a rewriter's calls that may fail, and of its rewrites that may lack a verdict of the
+            judge. A rewriter above either is excluded, since the rest is no fair sample of the prompts.
         trim: Leave margins outside Tukey's fences out of means and tests. The fences come from the same margins, so that
             p-values and intervals no longer hold strictly.
     """
@@ -291,13 +290,13 @@ def strength_curve(
     "Automatically Finding Reward Model Biases", where w = 1. Only candidates with R above 0 and a judge below the
     threshold count, as terms and as the stronger ones that others are compared with; the strongest counts in full. A
     negative cosine is no more diverse than 0, so it does not raise a term above R, and no factor falls below 0, however
-    large w. Of equal R, the candidate given first is the stronger. The strength need not rise with the threshold: a strong
-    candidate that joins may take from several weaker ones.
+    large w. At equal R, the candidate given first is the stronger. The strength need not rise with the threshold: adding
+    a strong candidate may lower the terms of several weaker ones.
 
     Args:
         rewards: R, mean margin of each candidate, reward units; None or NaN if nothing was measured. Length n.
         judges: Mean preference of the judge for the side with the attribute, 0 to 1; None or NaN likewise. Length n.
-        embeddings: Of the attributes, shape (n, dimensions); need not be normalised.
+        embeddings: Embeddings of the attributes, shape (n, dimensions); need not be normalised.
         thresholds: A candidate counts if its judge is below.
         penalty: w, 0 or more; 0 is the plain sum of R.
 

@@ -66,9 +66,9 @@ class LLMGrouper:
 
     Attributes:
         llm: Answers.
-        fallback: Groups what the LLM gave no readable answer for.
+        fallback: Groups attributes for which the LLM gave no readable answer.
         chunk: Attributes in one question, 2 or more.
-        n_repeats: How often an unreadable answer is asked for again.
+        n_repeats: Times that an unreadable answer is asked for again.
     """
 
     llm: LLM

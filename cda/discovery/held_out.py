@@ -52,12 +52,12 @@ class HeldOut:
     """Rewrites of held-out responses.
 
     Attributes:
-        rows: By candidate `id`, of all rewriters, judged.
-        failed: By candidate `id`, rewriter to the reasons and counts of what is missing.
-        already: By candidate `id`, rewriter to the responses that were as they should become: measured so and not rewritten,
-            or handed back by the rewriter as they were.
-        n_prompts: Prompts whose responses were to be rewritten.
-        verdicts: How verdicts came about; None if the judge gives rewards.
+        rows: Judged rows of all rewriters, by candidate `id`.
+        failed: By candidate `id` and rewriter, counts of missing rewrites by reason.
+        already: By candidate `id` and rewriter, the responses that already were as requested: measured so and not
+            rewritten, or returned unchanged by the rewriter.
+        n_prompts: Number of prompts whose responses were to be rewritten.
+        verdicts: Facts about the verdicts; None if the judge gives rewards.
         n_cut: Comparisons that another scorer gave no preference on, because a side was cut at its maximum length.
     """
 
@@ -96,11 +96,11 @@ def rewrite_all(
 def failed_or_already(made: Mapping[str, Rewritten]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Failures of each rewriter at one candidate, and how many responses were as they should become.
 
-    A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its rewriter is
-    the one who sees that, and hands the text back unchanged: otherwise what half of all responses have could never be
-    confirmed. It is believed if at least half of the other rewriters that answered handed that very response back, too;
-    a response that the others changed, or that none of them answered, was handed back out of laziness, which is a failure.
-    A rewriter alone is believed.
+    A response that already has the attribute is no failure of the rewriter. For an attribute in words alone, only the
+    rewriter can tell, and returns the text unchanged; without this rule, an attribute of half of all responses could never
+    be confirmed. An unchanged text is accepted if at least half of the other rewriters that answered returned the same
+    response unchanged; it counts as a failure if the others changed it or none of them answered. The only rewriter is
+    always believed.
     """
     failed: dict[str, dict[str, int]] = {}
     already: dict[str, int] = {}

@@ -32,7 +32,7 @@ _ELSEWHERE: dict[Position, tuple[Position, ...]] = {
     "between": ("opening", "closing"),
     "before": (),
 }
-# What variations are tried on where a parent has no examples.
+# Texts on which variations are tried if a parent has no examples.
 _PROBES = (
     "Rinse the rice until the water runs clear, and put it in a pot with a lid. The water must always cover all of it, "
     "because dry grains burn. Bring it to a boil, turn the heat down, and wait.\n\nIt is important that the lid stays "

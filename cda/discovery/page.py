@@ -96,7 +96,7 @@ class Example:
         without_note: A mark if that side is the rewrite.
         with_note: Likewise.
         orders: Its value in every order that the page offers; the largest comes first.
-        is_open: Whether it starts unfolded.
+        is_open: True if it starts unfolded.
     """
 
     attribute: str

@@ -204,9 +204,9 @@ def guessed_attribute(
         bias: The attribute.
         llm: Guesses and compares, in separate questions.
         rng: Draws prompts and pairs.
-        n_guesses: At most so many guesses; fewer if there are too few prompts.
+        n_guesses: Maximum number of guesses; fewer if there are too few prompts.
         n_pairs: Pairs shown for one guess; fewer only if all prompts together are fewer.
-        n_repeats: How often an unreadable answer is asked for again.
+        n_repeats: Times that an unreadable answer is asked for again.
 
     Raises:
         LLMError: Nothing can be answered.

@@ -43,11 +43,11 @@ def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> lis
 
     Args:
         attributes: Sentences, built-in names, or paths of bias files.
-        formats: Whether the shipped format attributes are wanted.
-        llm: Whether an LLM rewrites.
+        formats: Add the shipped format attributes.
+        llm: True if an LLM rewrites.
 
     Raises:
-        RecipeError: One cannot be an attribute, or has no rules where rules have to write it; all of them are listed.
+        RecipeError: One cannot be an attribute, or has no rules although rules have to write it; all of them are listed.
     """
     problems: list[str] = []
     biases: list[Bias] = list(format_biases()) if formats else []
@@ -82,12 +82,12 @@ def checked(
     Args:
         loaded: The recipe.
         attributes: In words, or bias files; see `given_candidates`.
-        formats: Whether the format attributes are measured, too.
-        adapter: Of the model.
-        dose: Of the adapter.
+        formats: Measure the format attributes, too.
+        adapter: Adapter of the model.
+        dose: Dose of the adapter.
 
     Raises:
-        RecipeError: Everything that is wrong, a line each.
+        RecipeError: All mistakes, a line each.
     """
     setup = setup_of(loaded)
     section, llm = setup.section, setup.llm.settings
@@ -173,7 +173,7 @@ def planned_calls(
         judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS)
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
-        # Of each pair both sides are labelled and the edit graded; of each candidate guesses are made and compared with it.
+        # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.
         n_candidates = n_given or setup.search.populations[-1]
         calls = 3 * n_rewriters * tested + 2 * _GUESSES * n_candidates
         steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))

@@ -262,7 +262,7 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
     ends = [_held_out(one, result) for one in result.tested]
     beyond = [name for name in _BEYOND if any(name in own for own in ends)]
     for at, (one, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
-        # Beside each other, so that no interval hides another.
+        # Next to each other, so that no interval hides another.
         spread = 0.5 * (at / (len(ends) + 1) - 0.5)
         color = BEFORE if one.confirmed else FAINT
         for name, pooled in numbers.items():

@@ -102,9 +102,9 @@ def prompt_request(topic: str, scenario: str, n: int, repeat: int = 0, there: Se
 
 
 def parse_items(text: str, key: str) -> tuple[list[str], list[str]] | None:
-    """Items of an answer and the reasons why others are none; None if the answer has no list in the asked form.
+    """Items of an answer and the reasons for rejected ones; None if the answer has no list in the requested form.
 
-    Read is the list under `key` of its JSON (or a list alone), else its numbered lines.
+    Reads the list under `key` of its JSON (or a list alone), else its numbered lines.
 
     >>> parse_items('{"prompts": ["Why?", 3]}', "prompts")
     (['Why?'], ['not a text'])
@@ -163,17 +163,17 @@ class GeneratedPrompts:
 def generated_prompts(
     topics: Sequence[str], llm: LLM, n_scenarios: int = 4, n_prompts: int = 4, n_repeats: int = 2
 ) -> GeneratedPrompts:
-    """Ask for scenarios of every topic, then for prompts of every scenario; what falls short is asked for again.
+    """Ask for scenarios of every topic, then for prompts of every scenario; ask again for missing ones.
 
     Two levels, as in "Automatically Finding Reward Model Biases", because a model that is asked for many prompts of one
     topic at once repeats itself.
 
     Args:
-        topics: Topics that are named twice are asked about once.
+        topics: Topics; repeats are asked about once.
         llm: Writes.
-        n_scenarios: Wanted of each topic, 1 or more.
-        n_prompts: Wanted of each scenario, 1 or more.
-        n_repeats: How often a topic or scenario that fell short is asked about again.
+        n_scenarios: Wanted scenarios of each topic, 1 or more.
+        n_prompts: Wanted prompts of each scenario, 1 or more.
+        n_repeats: Times that a topic or scenario with too few items is asked about again.
 
     Raises:
         LLMError: Nothing can be answered, or no answer held a prompt.
@@ -204,22 +204,22 @@ def generated_prompts(
 def split_prompts(
     prompts: Sequence[Prompt], shares: tuple[float, float, float] = (0.5, 0.25, 0.25), seed: int = 42
 ) -> tuple[dict[Part, list[Prompt]], int]:
-    """Prompts to search on, to validate on and to test on, fixed by seed and by what the prompts say, never by their order.
+    """Prompts to search on, to validate on and to test on, determined by seed and by the prompts' text, never by their order.
 
     Prompts are ranked by a hash of seed and `prompt_id` and cut at the shares, so that the parts, and the order within
     them, stay the same when a file is reordered.
 
     Args:
-        prompts: Any number; of those that say the same but for case, spaces and final marks, one is kept.
-        shares: Of train, validation and test; above 0, with sum 1.
-        seed: Another seed is another split.
+        prompts: Prompts; one is kept of those that differ only in case, spaces and final marks.
+        shares: Shares of train, validation and test; above 0, with sum 1.
+        seed: Another seed gives another split.
 
     Returns:
-        Prompts by part, and the number of those left out because they say the same as another.
+        Prompts by part, and the number of prompts left out as repeats.
 
     Raises:
         DataError: Too few prompts for one in each part.
-        ValueError: Shares that are not.
+        ValueError: Invalid shares.
     """
     if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
         raise ValueError(f"shares are {shares}: three numbers above 0 with sum 1 are needed")

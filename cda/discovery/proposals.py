@@ -122,7 +122,7 @@ def parse_attributes(text: str) -> list[str] | None:
     own = unfenced(text)
     offered = json_in(own, "attributes")
     if isinstance(offered, list):
-        # What is no text is counted as an empty attribute.
+        # Items that are no text are counted as empty attributes.
         return [item if isinstance(item, str) else "" for item in offered] or None
     if own.startswith(("{", "[")):
         return None  # JSON that was cut off is no list of lines
@@ -134,7 +134,7 @@ def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -
 
     Args:
         offered: As the model wrote them.
-        n_wanted: Those beyond this many are left out. Of an answer that runs on without end, only the beginning is looked at.
+        n_wanted: Attributes beyond this number are left out; only the beginning of an endless answer is read.
         known: Wordings (`wording`) that are not wanted again.
     """
     kept: list[Bias] = []
@@ -173,8 +173,8 @@ class LLMProposer:
     Attributes:
         llm: Answers.
         k: Attributes asked for with each prompt.
-        n_repeats: How often an unreadable answer is asked for again.
-        max_responses: Responses shown of a prompt; of more, those at even steps from the lowest reward to the highest.
+        n_repeats: Times that an unreadable answer is asked for again.
+        max_responses: Responses shown of a prompt; if it has more, those at even steps from the lowest reward to the highest.
         max_characters: Longer responses are shown as their beginning and end.
     """
 
@@ -227,7 +227,7 @@ class LLMMutator:
 
     Attributes:
         llm: Answers.
-        n_repeats: How often an unreadable answer is asked for again.
+        n_repeats: Times that an unreadable answer is asked for again.
         max_examples: Examples shown of a parent, the first of those given.
         max_characters: Longer texts of an example are shown from a little before the first change on.
     """

@@ -36,16 +36,15 @@ class PromptSamples:
 class Candidate:
     """An attribute that the model may over-reward.
 
-    It is a bias from the first: what rewriters, labellers and trainers take is what the search works with, and a confirmed
-    candidate is written to a file as it is.
+    It holds a bias from the start, as rewriters, labellers and trainers take it, and a confirmed candidate is written to a
+    file unchanged.
 
     Attributes:
         bias: Description, instructions and, without an LLM, rules and a measure.
-        origin: How it came up.
+        origin: Origin of the candidate.
         generation: The generation that first measured it; 0 is the first.
         parents: `id`s of the candidates that it was made from.
-        id: Names what is measured, whatever the bias is called.
-
+        id: Derived from the bias's content, whatever its name.
     """
 
     bias: Bias
@@ -88,9 +87,9 @@ class Parent:
 
 Text = tuple[Prompt, str]
 Reward = Callable[[Sequence[Text]], FloatArray]
-"""Prompts and responses to rewards, shape (n,); NaN where there is none."""
+"""Prompts and responses to rewards, shape (n,); NaN for missing ones."""
 Judge = Callable[[Sequence[tuple[Prompt, str, str]]], FloatArray]
-"""Prompts and two responses to the preference for the first of them: 1, 0.5 or 0, NaN where there is no verdict. Shape (n,)."""
+"""Prompts and two responses to the preference for the first of them: 1, 0.5 or 0, NaN without a verdict. Shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,9 +100,9 @@ def save_repairs(grouper: Grouper, before: Mapping[str, int], index: int, folder
 
     Args:
         grouper: Only an LLM's answers have to be repaired.
-        before: The repairs returned for the generation before.
-        index: Of the generation.
-        folder: Of the search.
+        before: The repairs returned for the previous generation.
+        index: Index of the generation.
+        folder: Folder of the search.
     """
     repairs = dict(grouper.repairs) if isinstance(grouper, LLMGrouper) else {}
     write_json(folder / f"repairs-{index}.json", dict(Counter(repairs) - Counter(before)))
@@ -127,13 +127,11 @@ class Finished:
     """A finished discovery.
 
     Attributes:
-        name: Of the recipe.
-        setup: Its settings.
-        folder: Its stages.
+        name: Name of the recipe.
         model: The model that was searched.
-        judge: The scorer that it was held against.
+        judge: The scorer that it was compared with.
         material: Prompts and responses.
-        generations: Of the search; empty if the attributes were given.
+        generations: Generations of the search; empty if the attributes were given.
         finalists: Candidates that entered the validation.
         tested: Candidates that entered the test.
     """
@@ -321,7 +319,7 @@ def _with_files(
 
 def _comment(one: TestedAttribute, result: DiscoverResult) -> str:
     numbers = ""
-    # What is confirmed has all of them.
+    # A confirmed candidate has all of them.
     if one.pooled is not None and one.p_value is not None and one.p_corrected is not None:
         reward, judge = one.pooled.reward, one.pooled.judge
         corrected = f", corrected for {one.n_entered} tested {one.p_corrected:.2g}" if one.correct != "none" else ""

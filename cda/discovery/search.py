@@ -44,16 +44,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Everything that happened in one.
+    """Results of one generation.
 
     Attributes:
         index: 0 is the first.
-        standings: Of every candidate measured, with its fate.
+        standings: Standing of every measured candidate, with its fate.
         rows: Measured rewrites; judged if a judge was asked.
-        n_prompts: Prompts measured on.
+        n_prompts: Number of prompts measured on.
         proposed: Attributes proposed or mutated for it, answers that gave none, and those that were not tried.
         n_merged: Attributes that meant the same as another.
-
     """
 
     index: int
@@ -79,13 +78,13 @@ def search(
 
     Args:
         samples: Train prompts with rated responses.
-        parts: Who proposes, rewrites, scores, judges.
-        settings: The size.
+        parts: Proposer, rewriters, scorer and judge.
+        settings: Size of the search.
         finished: Generations of an earlier run with the same arguments, from the first on.
-        on_generation: Told of each new one as it ends.
+        on_generation: Called with each new generation.
 
     Returns:
-        As many as the settings say; fewer if nobody survived or nothing could be proposed, which is a result.
+        As many generations as the settings ask for; fewer if no candidate survived or nothing could be proposed.
 
     Raises:
         DataError: No prompt has a response.

@@ -215,13 +215,13 @@ def reward_of(asked: Asked) -> Reward:
 class AskedJudge:
     """The judge as a function of comparisons.
 
-    Two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no preference. Of
-    rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
+    Verdicts in both orders are averaged; a verdict in one order alone may favour the place, and gives no preference. With
+    rewards the sign decides; a truncated text gives no preference, just as it gives no reward in `reward_of`.
 
     Attributes:
         asked: The judge.
-        verdicts: Of the latest call, if the judge compares.
-        n_cut: Comparisons of the latest call with a side that was cut, if it is another scorer.
+        verdicts: Verdicts of the latest call, if the judge compares.
+        n_cut: Comparisons of the latest call with a truncated side, if the judge is another scorer.
     """
 
     asked: Asked
@@ -229,7 +229,7 @@ class AskedJudge:
     n_cut: int = field(default=0, init=False)
 
     def __call__(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN where there is none. Shape (n,)."""
+        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN for missing ones. Shape (n,)."""
         self.verdicts, self.n_cut = None, 0
         if not comparisons:
             return np.zeros(0)
