@@ -18,7 +18,7 @@ from known_groups import GROUPS
 from rate_embedded import COUNTS
 
 from cda.biases import Bias, load_bias
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.grouping import LLMGrouper, group_request
 from cda.discovery.proposals import LLMProposer
 from cda.discovery.records import PromptSamples, Rated
@@ -26,7 +26,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pai
 from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id
 from cda.rewriting.fidelity import not_flipped
-from cda.rewriting.labels import asked_labels, label_pairs, pair_request, response_request
+from cda.rewriting.labels import asked_labels, label_pairs, label_request, pair_request
 from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
 from cda.scorers.judge import LLMJudge
 
@@ -219,7 +219,7 @@ def _rewrites(server: AnswerServer, llm: LLM, bias: Bias, limit: Limit) -> list[
         if written.text is not None:
             by_measure = not_flipped(request, written.text, bias) is None
             if written.text in read:
-                ids = (*ids, request_id(response_request(bias, request.prompt, written.text)))
+                ids = (*ids, request_id(label_request(bias, request.prompt, written.text)))
                 label = read[written.text]
                 by_reader = None if label is None else label == (request.direction == "add")
         found.append(
@@ -302,7 +302,7 @@ def _groupings(llm: LLM, limit: Limit) -> list[Grouped]:
     for number, groups in enumerate(GROUPS[:limit], 1):
         listed = [(text, place) for place, group in enumerate(groups) for text in group]
         order = np.random.default_rng([SEED, number]).permutation(len(listed))
-        biases = [described(listed[place][0]) for place in order]
+        biases = [attribute_bias(listed[place][0]) for place in order]
         of = [listed[place][1] for place in order]
         known = [[place for place, group in enumerate(of) if group == one] for one in range(len(groups))]
         grouper = LLMGrouper(llm, _Apart(), n_repeats=0)

@@ -28,7 +28,7 @@ from cda.records import Pair, prompt_id
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import text_id
 from cda.scorers.engine import score_texts
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 CORRELATION, POINTS = 0.99, 0.03
 ACCURACY, SKEW = 0.75, (0.75, 0.95)
@@ -57,7 +57,7 @@ def shares(values: NDArray[np.float64]) -> dict[str, Any]:
     for name in (*EMBEDDED_BIASES, "quality"):
         rows = [row for row, group in enumerate(GROUPS) if group == name]
         ids = [prompt_id(PAIRS[row].prompt) for row in rows]
-        found[name] = share(values[rows] > 0, ids).model_dump()
+        found[name] = wilson_share(values[rows] > 0, ids).model_dump()
     return found
 
 

@@ -60,7 +60,7 @@ from cda.records import Contrast, prompt_id, prompt_text
 from cda.results.effects import Overlap
 from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured
 from cda.stats.identification import overlap_of
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
@@ -288,7 +288,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": share(passed, ids).model_dump(),
+            "passed": wilson_share(passed, ids).model_dump(),
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }

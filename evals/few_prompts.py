@@ -11,7 +11,7 @@ from outcome import Check, finish
 
 from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.proportions import paired_change, share, wilson
+from cda.stats.proportions import paired_change, wilson, wilson_share
 
 CLAIM = (
     "the interval of a share holds the truth as often as it says from 2 prompts on, on average over how alike the rows of a "
@@ -127,7 +127,7 @@ def _rates(p: float, alike: float, n: int, random: np.random.Generator) -> np.nd
 
 
 def _ours(hits: np.ndarray, ids: list[str]) -> tuple[float, float]:
-    found: Estimate = share(hits, ids)
+    found: Estimate = wilson_share(hits, ids)
     return found.low, found.high
 
 

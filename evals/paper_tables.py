@@ -32,7 +32,7 @@ from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.people import against_people, mean_against_people, panel_margins
 from cda.stats.preference import chosen_correlation, contingency
-from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
+from cda.stats.proportions import exact_change_test, paired_change, unpaired_change, wilson_share
 from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
@@ -60,7 +60,7 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
         "labels": {
             name: {
-                "human_skew": to_jsonable_python(share(people.target[people.used], _ids(ids, people.used))),
+                "human_skew": to_jsonable_python(wilson_share(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),

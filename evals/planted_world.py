@@ -14,7 +14,7 @@ from scipy import special
 from cda.biases import Bias
 from cda.discovery.attribute import catalogue
 from cda.discovery.grouping import PresenceGrouper
-from cda.discovery.held_out import HeldOut, rewrite_all
+from cda.discovery.held_out import HeldOutRewrites, rewrite_all
 from cda.discovery.mined import MinedProposer
 from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
 from cda.discovery.mutations import RuleMutator
@@ -164,7 +164,7 @@ def held_out(
     world: World,
     directions: Sequence[Direction],
     seed: int,
-) -> HeldOut:
+) -> HeldOutRewrites:
     """One response of every prompt, rewritten by all three rule rewriters."""
     originals = draw_originals(samples, len(samples), np.random.default_rng([seed, 10**6]))
     rewriters = [RuleRewriter(seed + n, share) for n, share in enumerate(RULE_SHARES)]

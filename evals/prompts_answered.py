@@ -43,7 +43,7 @@ from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Prompt, content_id
 from cda.results.base import Estimate
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 KEPT = ROOT / "evals" / "answers" / "prompts.jsonl"
 SHEET = 20
@@ -182,7 +182,7 @@ class Cell:
 
     @property
     def estimate(self) -> Estimate | None:
-        return share(self.hits, prompt_ids(self.prompts)) if self.hits else None
+        return wilson_share(self.hits, prompt_ids(self.prompts)) if self.hits else None
 
     def __str__(self) -> str:
         found = self.estimate

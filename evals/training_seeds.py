@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 from scipy import stats
 
 from cda.stats.means import change_over_seeds, share_over_seeds
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 SEED, N_AUDITS = 20261123, 2000
 LEAST, ON_AVERAGE, SINGLE_BELOW = 0.93, 0.95, 0.75
@@ -66,7 +66,7 @@ def coverage(world: World, rng: np.random.Generator, n_audits: int) -> dict[str,
         found = {
             "share": (share_over_seeds(hits, ids), after),
             "change": (change_over_seeds(first, hits, ids), change),
-            "one training": (share(hits[0], ids), after),
+            "one training": (wilson_share(hits[0], ids), after),
         }
         for name, (estimate, true) in found.items():
             held[name] += estimate.low <= true <= estimate.high

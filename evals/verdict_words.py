@@ -32,7 +32,7 @@ from scipy import stats
 
 from cda.auditing.groups import Group, estimated
 from cda.auditing.report_verdict import verdicts
-from cda.auditing.result import adjust_for_all_tests, measure_of, measured_change, skews
+from cda.auditing.result import adjust_for_all_tests, measured_change, share_measure, skews
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
@@ -146,7 +146,7 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
         "schema_version": 2, "recipe": "simulated", "scorings": ("before", "after"), "aim": world.aim, "dose_applied": 1.0,
         "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}),
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
-        "quality": Quality(**dict(measure_of(pairs, PAIR_IDS)), unread=0), "triple_skew": {}, "unseen_phrases": {}, "panel": {},
+        "quality": Quality(**dict(share_measure(pairs, PAIR_IDS)), unread=0), "triple_skew": {}, "unseen_phrases": {}, "panel": {},
         "beyond_noise": {
             group.bias.name: estimated(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
             for group in groups

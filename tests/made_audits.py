@@ -214,7 +214,7 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
     margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
-    return result_room.measure_of(margins, [str(row) for row in range(n)])
+    return result_room.share_measure(margins, [str(row) for row in range(n)])
 
 
 def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:

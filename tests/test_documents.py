@@ -14,7 +14,7 @@ from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 
-from cda.biases.load import Bias, Instructions, Measure, Offline, Swap, Tolerance, load_bias
+from cda.biases.load import Bias, BiasMeasure, Instructions, Offline, Swap, Tolerance, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES
 from cda.records import RewriteRequest, user_prompt
@@ -96,11 +96,11 @@ def test_results_joined_by_hand_say_so_in_the_table(made: dict[tuple[Path, str],
         assert "Put together by hand" in rows[name]
 
 
-@pytest.mark.parametrize("model", [Bias, Instructions, Measure, Tolerance, Offline, Swap])
+@pytest.mark.parametrize("model", [Bias, Instructions, BiasMeasure, Tolerance, Offline, Swap])
 def test_every_field_of_a_bias_file_is_explained(model: type[BaseModel]) -> None:
     explained = set(re.findall(r"^\| `([a-z_.]+)`", BIASES.read_text(encoding="utf-8"), re.MULTILINE))
     prefix = {
-        Bias: "", Instructions: "instructions.", Measure: "measure.", Tolerance: "limits.", Offline: "offline.", Swap: "swap.",
+        Bias: "", Instructions: "instructions.", BiasMeasure: "measure.", Tolerance: "limits.", Offline: "offline.", Swap: "swap.",
     }[model]  # fmt: skip
     assert {f"{prefix}{name}" for name in model.model_fields} <= explained
 

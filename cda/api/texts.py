@@ -26,10 +26,10 @@ from cda.rewriting.labels import (
     ResponseLabel,
     exhibits,
     label_pairs,
+    label_request,
     label_responses,
     measure_of,
     pair_request,
-    response_request,
 )
 from cda.rewriting.rewriter import rewrite_request
 
@@ -199,7 +199,7 @@ def _response_labels(
             )
         texts = zip(responses, references, strict=True)
         return [ResponseLabel(exhibits(response, bias, reference)) for response, reference in texts]
-    requests = [response_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)]
+    requests = [label_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)]
     _confirm_labels(requests, bias, told, loaded)
     return label_responses(prompts, responses, bias, llm_access(loaded).client(), recipe.label.ask_again, told)
 

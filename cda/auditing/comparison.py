@@ -16,7 +16,7 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.report.numbers import clipped, count, inert, points, visible
-from cda.report.page import Headline, Page, Section, render_page
+from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
 from cda.report.tables import Table, plain_table
 from cda.resources.artifacts import of_this_version
@@ -199,10 +199,10 @@ def render_comparison(audits: Mapping[str, AuditResult]) -> str:
         f"{name}: {quality_sentence(audit).removeprefix('Quality: ')}" for name, audit in audits.items()
     )
     sections = (
-        Section("matrix", "What each training did to every bias", (_MEANING,), (skew,), plots),
-        Section("quality", "Quality", quality_words, (quality,)),
-        Section("runs", "The runs", (), (_runs_table(audits, folders),)),
-        Section("limits", "What limits these numbers", facts=tuple(_limits(audits))),
+        ReportSection("matrix", "What each training did to every bias", (_MEANING,), (skew,), plots),
+        ReportSection("quality", "Quality", quality_words, (quality,)),
+        ReportSection("runs", "The runs", (), (_runs_table(audits, folders),)),
+        ReportSection("limits", "What limits these numbers", facts=tuple(_limits(audits))),
     )
     headlines = [
         Headline(f"{name}, {verdict.bias}: {verdict.word}.", verdict.reason, verdict_kind(verdict.word))

@@ -28,7 +28,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportedTraining:
     """One training in an export.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part:
     form: str | None = None
 
 
-def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
+def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
     """README.md of an export.
 
     Args:
@@ -75,7 +75,7 @@ def _front_matter(base: str, merged: str | None) -> list[str]:
     return [*lines, "- reward-model", "- debiasing", *([] if merged else ["- lora"]), "---"]
 
 
-def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
+def _what(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> list[str]:
     kind = f"A merged model, with {merged} weights" if merged else "A LoRA adapter with its score head"
     named = "the embedded model of the cda package" if base == EMBEDDED else _source(base)
     lines = [
@@ -91,7 +91,7 @@ def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     return lines
 
 
-def _part(part: Part, merged: str | None) -> list[str]:
+def _part(part: ExportedTraining, merged: str | None) -> list[str]:
     lines = [
         f"Dose {_dose(part.dose)}: the share of the trained update that is applied (0 the base, 1 as trained).",
         "",
@@ -119,7 +119,7 @@ def _part(part: Part, merged: str | None) -> list[str]:
     return [*lines, "", "### Limits", "", *_limits(part.audit, merged)]
 
 
-def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
+def _audit(part: ExportedTraining, audit: AuditResult, merged: str | None) -> list[str]:
     """Verdicts and tables; first, how the audited model differs from the exported one."""
     lines = []
     if part.dose != applied(audit):
@@ -161,7 +161,7 @@ def _limits(audit: AuditResult, merged: str | None) -> list[str]:
     return [f"- {escaped(note)}" for note in notes]
 
 
-def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
+def _loading(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> list[str]:
     """A program that scores one response; it takes the form of the text from the audit, or from the training."""
     scored = [part.audit.model for part in parts if part.audit is not None]
     models = [model for model in scored if isinstance(model, RewardModelFacts)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import Scorings, estimated, per_scoring, read_margins, rng, ties_of, unit_of
-from cda.auditing.result import measure_of
+from cda.auditing.result import share_measure
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
@@ -222,7 +222,7 @@ def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings
         margins, ids, _ = read_margins(scorings, compared)
         skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
         if ids:
-            skew = measure_of(margins, ids, ties_of(unit_of(scorings)))
+            skew = share_measure(margins, ids, ties_of(unit_of(scorings)))
         skews[name] = TripleSkew(n=len(ids), unread=len(compared) - len(ids), skew=skew)
     return skews
 

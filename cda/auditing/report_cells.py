@@ -175,7 +175,7 @@ def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect
     return () if isinstance(part, Missing) else part.effects
 
 
-def unit_of(rate: BiasRate) -> str:
+def effect_unit(rate: BiasRate) -> str:
     """Unit of one bias's effects, in brackets; empty without any effect."""
     effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
     return f" ({effects[0].estimate.unit})" if effects else ""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, distance, inert, percent, points, share
-from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, errors, frame, legend, slugs
+from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
 from cda.report.tables import Row, Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
@@ -211,7 +211,7 @@ def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], a
     axes.set_xticks(ticks, [_TICKS.get(dose, f"{dose:g}") for dose in ticks])
     axes.set_xticks(doses, minor=True)
     axes.set_ylim(-2, 104)
-    frame(axes, "dose of the adapter (λ)", "y")
+    draw_frame(axes, "dose of the adapter (λ)", "y")
     axes.set_ylabel("% (gap: points)")
     legend(axes, drawn)
 

@@ -40,8 +40,8 @@ from cda.auditing.report_verdict import (
 )
 from cda.report.differences import word_differences
 from cda.report.numbers import clipped, percent, share, visible
-from cda.report.page import drawn, rendered
-from cda.report.plots import save
+from cda.report.page import render, rendered
+from cda.report.plots import save_plot
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
 
@@ -89,8 +89,8 @@ def notebook_html(audit: AuditResult) -> str:
     """One <div> without script or style; the figure stands in it as an image."""
     plot = skew_plot(audit)
     with TemporaryDirectory() as folder:
-        figure = b64encode(save(plot, Path(folder), "svg").read_bytes()).decode()
-    return drawn(
+        figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
+    return render(
         "notebook.html.j2",
         verdicts=verdicts(audit),
         quality=quality_sentence(audit),

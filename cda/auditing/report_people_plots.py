@@ -21,8 +21,8 @@ from cda.report.plots import (
     Plot,
     Row,
     Scale,
+    draw_frame,
     errors,
-    frame,
     legend,
     named,
     rows_plot,
@@ -170,7 +170,7 @@ def _draw_correlations(
     axes.set_yticks([-1, -0.5, 0, 0.5, 1])
     key = [f"{at} {named(name, 14)}" for at, name in enumerate(people, 1)]
     lines = [] if few else ["   ".join(key[start : start + 3]) for start in range(0, len(key), 3)]
-    frame(axes, "\n".join(["r by people", *lines]), "both")
+    draw_frame(axes, "\n".join(["r by people", *lines]), "both")
     axes.set_ylabel("r by the model" + (", in training data" if drawn[-1][0] is _TRAINED and len(drawn) > 1 else ""))
     if len(drawn) > 1:
         legend(axes, len(drawn))

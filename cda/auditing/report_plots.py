@@ -24,8 +24,8 @@ from cda.report.plots import (
     Plot,
     Row,
     Scale,
+    draw_frame,
     draw_rows,
-    frame,
     legend,
     named,
     rows_height,
@@ -204,7 +204,7 @@ def _draw_ridges(rows: Ridges, edges: Sequence[float], scorings: Sequence[str], 
     axes.set_ylim(-0.1, len(rows))
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
     axes.spines["left"].set_visible(False)
-    frame(axes, "reward", "x")
+    draw_frame(axes, "reward", "x")
     if len(scorings) > 1:
         for when in scorings:
             axes.add_line(Line2D([], [], color=SCORINGS[when].color, label=when))

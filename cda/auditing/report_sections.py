@@ -18,7 +18,7 @@ from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
-from cda.report.page import Section
+from cda.report.page import ReportSection
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
@@ -69,11 +69,11 @@ _DRIFT = (
 )
 
 
-def sections(audit: AuditResult) -> list[Section]:
+def sections(audit: AuditResult) -> list[ReportSection]:
     """All sections, in reading order."""
     quality = (quality_sentence(audit), *tables.section_sentences(audit))
     found = [
-        Section("paper", "The paper's outcome", (_PAPER, *outcome.paper_sentences(audit)),
+        ReportSection("paper", "The paper's outcome", (_PAPER, *outcome.paper_sentences(audit)),
                 tuple(outcome.paper_tables(audit))) if audit.paper else None,
         _votes(audit),
         _section("dose", "How much of it to apply", (_DOSE, *dose_sentences(audit.dose)), dose_tables(audit.dose))
@@ -85,26 +85,26 @@ def sections(audit: AuditResult) -> list[Section]:
         if audit.quality else None,
         _section("unseen", "Phrases that training never showed", (_UNSEEN,), (tables.unseen_table(audit),)),
         _training(audit), _analysis(audit),
-        Section("examples", "Examples", how_chosen(audit)) if audit.examples else None,
+        ReportSection("examples", "Examples", how_chosen(audit)) if audit.examples else None,
         _section("drift", "What else differs between the sides", (_DRIFT,), effects.drift_tables(audit)),
-        Section("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
+        ReportSection("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
                 (data.exclusion_table(audit),)),
-        Section("scoring", "How it was scored", facts=tuple(provenance(audit))),
+        ReportSection("scoring", "How it was scored", facts=tuple(provenance(audit))),
         _cost(audit),
-        Section("meaning", "What the numbers mean", ("Every interval is a 95% interval.",), (method_table(audit),),
+        ReportSection("meaning", "What the numbers mean", ("Every interval is a 95% interval.",), (method_table(audit),),
                 entries=tuple(glossary(audit))),
     ]  # fmt: skip
     plots = section_plots(audit)
     return [replace(section, plots=plots.get(section.id, ())) for section in found if section is not None]
 
 
-def _section(id: str, title: str, paragraphs: Iterable[str], found: Iterable[Table | None]) -> Section | None:
+def _section(id: str, title: str, paragraphs: Iterable[str], found: Iterable[Table | None]) -> ReportSection | None:
     """A section of the tables that exist; None without any."""
     known = tuple(table for table in found if table is not None)
-    return Section(id, title, tuple(paragraphs), known) if known else None
+    return ReportSection(id, title, tuple(paragraphs), known) if known else None
 
 
-def _votes(audit: AuditResult) -> Section | None:
+def _votes(audit: AuditResult) -> ReportSection | None:
     text = (
         "People voted on these contrasts. Human skew is how often their majorities prefer the side with the bias; the gap is "
         "how far the model's skew is from that, and skew − human skew says in which direction: above 0 the model wants "
@@ -116,7 +116,7 @@ def _votes(audit: AuditResult) -> Section | None:
     return _section("votes", "Beside people", (text, *rules), (*found, *tables.preference_tables(audit)))
 
 
-def _biases(audit: AuditResult) -> Section | None:
+def _biases(audit: AuditResult) -> ReportSection | None:
     found = [tables.skew_table(audit), tables.margin_table(audit), tables.direction_table(audit),
              tables.triple_skew_table(audit)]  # fmt: skip
     paragraphs = [
@@ -128,7 +128,7 @@ def _biases(audit: AuditResult) -> Section | None:
     return _section("biases", "Every bias", paragraphs, (*found, judges))
 
 
-def _effects(audit: AuditResult) -> Section:
+def _effects(audit: AuditResult) -> ReportSection:
     text = (
         "Each contrast is a direct one: two texts, of which one has the bias, and whatever else differs between them. Pairs "
         "are alike where words, layout, tone, facts and readability differ little; their mean margin is the one to read. "
@@ -152,19 +152,19 @@ def _effects(audit: AuditResult) -> Section:
                 f"{audit.n_tests} tests of this audit."
             )
     paragraphs = (text, *effects.identification_sentences(audit))
-    return Section("effects", "Effects of the bias", paragraphs, (effects.effects_table(audit),))
+    return ReportSection("effects", "Effects of the bias", paragraphs, (effects.effects_table(audit),))
 
 
-def _rate(audit: AuditResult) -> Section | None:
+def _rate(audit: AuditResult) -> ReportSection | None:
     last = [rate.measured.last for rate in audit.rate.values() if not isinstance(rate.measured, Missing)]
     judged = any(effect.estimate.unit == "preference" for scored in last for effect in effects_in(scored.overall))
     paragraphs = (_RATE + _JUDGED_RATE * judged, *effects.rate_sentences(audit))
     if not audit.rate:
         return None
-    return Section("rate", "Causal effects (RATE)", paragraphs, tuple(effects.rate_tables(audit)))
+    return ReportSection("rate", "Causal effects (RATE)", paragraphs, tuple(effects.rate_tables(audit)))
 
 
-def _training(audit: AuditResult) -> Section | None:
+def _training(audit: AuditResult) -> ReportSection | None:
     paragraphs = []
     if label := audit.stages.label:
         pairs = label.pairs
@@ -176,7 +176,7 @@ def _training(audit: AuditResult) -> Section | None:
     return _section("training", "What training saw", paragraphs, found)
 
 
-def _analysis(audit: AuditResult) -> Section | None:
+def _analysis(audit: AuditResult) -> ReportSection | None:
     of = "the training data" if compares(audit) else "the labelled pairs"
     labelled = any(analysis.labels for analysis in audit.analysis.values())
     where = f"in {of}, by people, by the model" if labelled else "by people, by the model"
@@ -185,10 +185,10 @@ def _analysis(audit: AuditResult) -> Section | None:
     return _section("data", "What the data favour", (text,), (*data.contingency_tables(audit), *found))
 
 
-def _cost(audit: AuditResult) -> Section | None:
+def _cost(audit: AuditResult) -> ReportSection | None:
     """Everything about this run that another run of the same recipe need not share: time, money, machine."""
     if audit.run is None:
         return None
     stages = audit.run.stages
     found = tuple(table for table in (llm_table(stages), time_table(stages)) if table is not None)
-    return Section("cost", "What the run took", cost_sentences(stages), found, facts=place_facts(audit.run))
+    return ReportSection("cost", "What the run took", cost_sentences(stages), found, facts=place_facts(audit.run))

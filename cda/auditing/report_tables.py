@@ -11,6 +11,7 @@ from cda.auditing.report_cells import (
     blank_of_plain,
     contrasts_flipped,
     direction_rows,
+    effect_unit,
     estimates,
     flipped_cell,
     gap_cells,
@@ -26,7 +27,6 @@ from cda.auditing.report_cells import (
     skew_cells,
     tested_cells,
     triple_cells,
-    unit_of,
 )
 from cda.auditing.report_evidence import compares, targets, voted_names
 from cda.data.release import SOURCE
@@ -65,7 +65,7 @@ def main_table(audit: AuditResult) -> Table:
         if name in audit.triple_skew:
             rows.append((f"{name} skew (triples)", *triple_cells(name, audit)))
         if name in audit.rate:
-            rows.append((f"{name} RATE ATE{unit_of(audit.rate[name])}", *rate_cells(name, audit)))
+            rows.append((f"{name} RATE ATE{effect_unit(audit.rate[name])}", *rate_cells(name, audit)))
     if audit.quality is not None:
         rows.append(("quality accuracy", *quality_cells(audit)))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))

@@ -11,6 +11,7 @@ from cda.auditing.report_cells import (
     NOT_MEASURED,
     average_cells,
     direction_rows,
+    effect_unit,
     estimates,
     gap_cells,
     missed_cells,
@@ -18,7 +19,6 @@ from cda.auditing.report_cells import (
     rate_cells,
     skew_cells,
     triple_cells,
-    unit_of,
 )
 from cda.auditing.report_dose import dose_line
 from cda.auditing.report_effects import missing_rate_sentence, rewritten_line
@@ -36,7 +36,7 @@ from cda.auditing.report_verdict import (
     verdicts,
 )
 from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, width
-from cda.report.page import Section
+from cda.report.page import ReportSection
 from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 
@@ -68,7 +68,7 @@ def render_markdown(audit: AuditResult) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
-def _markdown_section(section: Section, audit: AuditResult) -> list[str]:
+def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
     lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
     lines += [line for table in section.tables for line in markdown_table(table)]
     lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
@@ -208,7 +208,7 @@ def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
     if name in audit.triple_skew:
         rows["triples"] = [(f"{label} skew (triples)", *triple_cells(name, audit))]
     if name in audit.rate:
-        what = f"{_RATE}{unit_of(audit.rate[name])}"
+        what = f"{_RATE}{effect_unit(audit.rate[name])}"
         rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *rate_cells(name, audit))]
     return rows
 

@@ -35,7 +35,7 @@ from cda.results.effects import BiasEffects
 from cda.results.rate import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases, VotedBias
 from cda.scorers.compared import Rewards
-from cda.stats.accuracy import Ranked, measure, with_holm
+from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.preference import Change, ModelTies, beyond_noise, positive_share, positive_share_change
 
@@ -73,12 +73,12 @@ def plain_skew(group: Group) -> PlainSkew:
     directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
     rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
     by_direction = {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
-    return PlainSkew(**dict(measure_of(group.margins, group.prompt_ids, group.ties)), by_direction=by_direction)
+    return PlainSkew(**dict(share_measure(group.margins, group.prompt_ids, group.ties)), by_direction=by_direction)
 
 
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    return measure_of(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
 
 
 def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
@@ -86,7 +86,7 @@ def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return None
-    return Quality(**dict(measure_of(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
+    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
 
 
 def beyond_noise_of(
@@ -152,7 +152,9 @@ def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int
         ]
         for label, values in margins.items()
     }
-    (result,) = with_holm([measure(ranked, "pair", quality.weights, seed, ties_of(unit_of(scorings)) == "half")])
+    (result,) = with_holm(
+        [measure_accuracy(ranked, "pair", quality.weights, seed, ties_of(unit_of(scorings)) == "half")]
+    )
     return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
@@ -311,7 +313,7 @@ def _json_number(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
+def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
     """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()

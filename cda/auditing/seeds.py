@@ -22,7 +22,7 @@ from cda.results.rate import BiasRate
 from cda.results.skew import OverSeeds, Plain, Seeds
 from cda.scorers.compared import Comparison
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 
 def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
@@ -119,7 +119,7 @@ def _shares(
     def shares() -> OverSeeds:
         every = over_seeds(after, ids)
         return OverSeeds(
-            before=share(before, ids),
+            before=wilson_share(before, ids),
             after=share_over_seeds(after, ids),
             change=change_over_seeds(before, after, ids),
             sd=every.sd,

@@ -30,7 +30,7 @@ from cda.scorers.compared import Preferences
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.stats.preference import positive_share, preference_table
-from cda.stats.proportions import exact_change_test, share
+from cda.stats.proportions import exact_change_test, wilson_share
 from cda.stats.votes import Majority, agreement, noise_ceiling
 
 _ONE_SIDED = Missing(reason="all majorities are for one side")
@@ -175,7 +175,7 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
     def skew() -> Estimate:
         if is_mean:
-            return share(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
+            return wilson_share(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
         return positive_share(margins[there], ids, group.ties)
 
     def miscalibration(majority: Majority) -> Estimate:

@@ -27,7 +27,7 @@ from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.plots import save as save_plot
+from cda.report.plots import save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer

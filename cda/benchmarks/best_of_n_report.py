@@ -10,7 +10,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import MINUS, clipped, inert, p_value, percent, share
-from cda.report.page import Entry, Headline, Page, Section, plots_of, render_page
+from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import (
     COLUMN_INCHES,
     FAINT,
@@ -227,18 +227,18 @@ def _headlines(result: BestOfResult) -> Iterator[Headline]:
         yield Headline(f"{_title(curve)}:", f"{text}; {last.n_prompts} prompts.")
 
 
-def _sections(result: BestOfResult) -> Iterator[Section]:
+def _sections(result: BestOfResult) -> Iterator[ReportSection]:
     largest, slopes, *curves = best_of_n_tables(result)
     texts = (_TEXT, _TWO) if len(result.scorings) == 2 else (_TEXT,)
-    yield Section("curves", "As n grows", texts, (largest,), tuple(_curve_plots(result)))
+    yield ReportSection("curves", "As n grows", texts, (largest,), tuple(_curve_plots(result)))
     plot = _slope_plot(result)
-    yield Section("slopes", "What each doubling adds", (), (slopes,), () if plot is None else (plot,))
+    yield ReportSection("slopes", "What each doubling adds", (), (slopes,), () if plot is None else (plot,))
     by_n = ("All prompts that reach an n, so that two n may differ by their prompts.",)
-    yield Section("by-n", "Every n", by_n, tuple(curves))
+    yield ReportSection("by-n", "Every n", by_n, tuple(curves))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     facts = (*((_title(curve), curve.definition) for curve in result.curves), ("versions", packages))
-    yield Section("scoring", "How it was made", tuple(best_of_n_sentences(result)), facts=facts)
-    yield Section("meaning", "What the numbers mean", entries=_TERMS)
+    yield ReportSection("scoring", "How it was made", tuple(best_of_n_sentences(result)), facts=facts)
+    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
 
 
 def overview_plot(result: BestOfResult) -> Plot:

@@ -47,7 +47,7 @@ from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQ
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.accuracy import Ranked, Rule, measure, with_holm
+from cda.stats.accuracy import Ranked, Rule, measure_accuracy, with_holm
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
@@ -236,7 +236,7 @@ def _measured(
             label: [_ranked(item, own) for item, own, why in zip(each.items, by_item, unread, strict=True) if not why]
             for label, by_item in margins.items()
         }
-        accuracies = measure(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
+        accuracies = measure_accuracy(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
         results.append(set_quality(each, accuracies, [why for why in unread if why]))
         for at, item in enumerate(each.items):
             own = {label: by_item[at] for label, by_item in margins.items()}

@@ -15,16 +15,16 @@ from cda.report.accuracy import (
     accuracy,
     flag,
     holm_cell,
-    how_scored,
+    model_label,
     n_of,
+    scoring_sentences,
     set_notes,
     set_tables,
     tenth_points,
     tenths,
-    with_adapter,
 )
 from cda.report.numbers import clipped, count, few_prompts, inert, share
-from cda.report.page import Entry, Headline, Page, Section, plots_of, render_page
+from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import (
     AFTER,
     BEFORE,
@@ -38,9 +38,9 @@ from cda.report.plots import (
     key,
     lane_shifts,
     lanes,
+    name_rows,
     named,
     percent_axis,
-    rows,
 )
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate
@@ -65,7 +65,7 @@ def quality_summary(result: QualityResult) -> str:
         notes = [*set_notes(each, result.scorings[0].unit), few_prompts(n_prompts)]
         table = [clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines()]
         parts.append([*table, *_wrapped(notes)])
-    parts.append(_wrapped([*how_scored(result), *([FLAGS] if len(result.labels) > 1 else [])]))
+    parts.append(_wrapped([*scoring_sentences(result), *([FLAGS] if len(result.labels) > 1 else [])]))
     return "\n\n".join("\n".join(lines) for lines in parts)
 
 
@@ -75,7 +75,7 @@ def _wrapped(texts: Sequence[str]) -> list[str]:
 
 def quality_markdown(result: QualityResult) -> str:
     """The whole result as a Markdown page: sections, subsets, RM-Bench's matrix, rows left out."""
-    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in how_scored(result)), ""]
+    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in scoring_sentences(result)), ""]
     if len(result.labels) > 1:
         lines += [escaped(FLAGS), ""]
     for each in result.sets:
@@ -237,7 +237,7 @@ def _draw_change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None
         _error(axes, row, 100 * shift.estimate.value, 100 * shift.standard_error, color)
         filled = shift.excludes_0 or not shift.fell
         across(axes, row, shift.estimate, color, "v" if shift.fell else "s", filled, factor=100)
-    rows(axes, [_marked(name, shift) for name, shift in moved])
+    name_rows(axes, [_marked(name, shift) for name, shift in moved])
     axes.grid(axis="x", color=LINE)
     axes.set_xlabel("change in points")
     fell = [shift for _, shift in moved if shift.fell]
@@ -293,7 +293,7 @@ _CHANGE_TERMS = (
 
 def quality_page(result: QualityResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
-    models = " and ".join(dict.fromkeys(map(with_adapter, result.scorings)))
+    models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
     subtitle = f"Accuracy on {', '.join(each.name for each in result.sets)}."
     return render_page(
         Page(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
@@ -339,18 +339,20 @@ def _kind(each: SetQuality) -> Literal["good", "bad", "none"]:
     return "good" if all(shift.rules_out_fall for shift in shifts) else "none"
 
 
-def _sections(result: QualityResult) -> Iterator[Section]:
+def _sections(result: QualityResult) -> Iterator[ReportSection]:
     two = len(result.labels) > 1
     for place, each in enumerate(result.sets, 1):
         rule = f"Read as {FORMATS[each.format]}. {MEANINGS[each.format]}"
         notes = (rule, *set_notes(each, result.scorings[0].unit))
-        yield Section(f"set-{place}", each.name, notes, tuple(set_tables(each)), tuple(quality_plots(each, place)))
+        yield ReportSection(
+            f"set-{place}", each.name, notes, tuple(set_tables(each)), tuple(quality_plots(each, place))
+        )
     facts = (
         ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),
         *((("tests", f"{result.n_tests} sections; Holm's p allows for all of them"),) if two else ()),
         ("seed", str(result.seed)),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     )
-    yield Section("scoring", "How it was scored", tuple(how_scored(result)), facts=facts)
+    yield ReportSection("scoring", "How it was scored", tuple(scoring_sentences(result)), facts=facts)
     terms = (*_TERMS, *_CHANGE_TERMS) if two else _TERMS
-    yield Section("meaning", "What the numbers mean", (FLAGS,) if two else (), entries=terms)
+    yield ReportSection("meaning", "What the numbers mean", (FLAGS,) if two else (), entries=terms)

@@ -35,11 +35,11 @@ def _of_a_file(name: str) -> str:
 Feature = Annotated[str, AfterValidator(_known)]
 
 
-class _Strict(BaseModel):
+class _BiasPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Measure(_Strict):
+class BiasMeasure(_BiasPart):
     """The measurable feature that stands for the bias, and from where on a response exhibits it."""
 
     feature: Feature
@@ -49,13 +49,13 @@ class Measure(_Strict):
     """Compare the ratio to the other side of the pair instead of the value itself (length)."""
 
     @model_validator(mode="after")
-    def _one_threshold(self) -> Measure:
+    def _one_threshold(self) -> BiasMeasure:
         if (self.present_above is None) == (self.present_below is None):
             raise ValueError("give exactly one of present_above, present_below")
         return self
 
 
-class Tolerance(_Strict):
+class Tolerance(_BiasPart):
     """Limit of the change of one feature by a rewrite: within `ratio` or within `difference`."""
 
     ratio: Annotated[float, Field(ge=1)] | None = None
@@ -70,14 +70,14 @@ class Tolerance(_Strict):
         return self
 
 
-class Instructions(_Strict):
+class Instructions(_BiasPart):
     """A rewriter's instructions, in each direction."""
 
     add: Text
     remove: Text
 
 
-class Swap(_Strict):
+class Swap(_BiasPart):
     """One replacement of the offline rewriter: a regular expression and what to put there."""
 
     find: Text
@@ -111,7 +111,7 @@ class Swap(_Strict):
         return [self.put] if isinstance(self.put, str) else self.put
 
 
-class Offline(_Strict):
+class Offline(_BiasPart):
     """Rules that stand in for an LLM rewriter when there is none. Every part is optional."""
 
     words: dict[str, str] = {}
@@ -152,7 +152,7 @@ class Offline(_Strict):
         return (*self.open_with, *self.weave, *self.close_with)
 
 
-class Bias(_Strict):
+class Bias(_BiasPart):
     """A bias, as its file describes it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$"), AfterValidator(_of_a_file)]
@@ -168,7 +168,7 @@ class Bias(_Strict):
     """Things that must stay the same in a rewrite."""
     limits: dict[Feature, Tolerance | None] = {}
     """Replaces the fidelity gate's own limits for rewrites of this bias, by feature; null lifts one."""
-    measure: Measure | None = None
+    measure: BiasMeasure | None = None
     markers: list[str] = []
     """Phrases counted by the feature `markers_per_100_words`."""
     pattern: Text | None = None

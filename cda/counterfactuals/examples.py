@@ -78,7 +78,7 @@ def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row]
     return kept, Exclusions(len(rows), count_reasons([IN_AUDIT] * (len(rows) - len(kept))))
 
 
-def split_prompts(
+def assign_splits(
     contrasts: Sequence[Contrast], known: Mapping[str, Split], validation_share: float, rng: np.random.Generator
 ) -> dict[str, Split]:
     """Side of every contrast's prompt: one that has a side keeps it, of the others a share is drawn for validation.

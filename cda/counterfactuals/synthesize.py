@@ -12,9 +12,9 @@ from cda.biases import Bias
 from cda.counterfactuals import label
 from cda.counterfactuals.examples import (
     IN_AUDIT,
+    assign_splits,
     contrast_examples,
     counterfactual_examples,
-    split_prompts,
     teachable,
     unchanged_examples,
 )
@@ -201,7 +201,7 @@ def _contrasts(
     for contrast in kept:
         by_bias.setdefault(contrast.bias, []).append(contrast)
     used = [one for contrasts in by_bias.values() for one in drawn(contrasts, data.max_contrasts, recipe.seed)]
-    splits = split_prompts(
+    splits = assign_splits(
         used,
         {prompt_id(row.pair.prompt): row.split for row in rows},
         data.validation_share,

@@ -87,7 +87,7 @@ def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
     return list(found.values())
 
 
-def joined(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
+def merged_groups(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
     """A coarser partition: the groups whose own places stand together in `together`; ascending."""
     return sorted(sorted(place for group in one for place in groups[group]) for one in together)
 
@@ -112,7 +112,7 @@ def catalogue() -> tuple[Bias, ...]:
     return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))
 
 
-def described(text: str, name: str | None = None) -> Bias:
+def attribute_bias(text: str, name: str | None = None) -> Bias:
     """The bias of an attribute in words.
 
     Features named by the words (lists, length, …) become its `treatment` and are left out of its `keep`.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cda.discovery.held_out import (
     REVIEW,
-    HeldOut,
+    HeldOutRewrites,
     read_result,
     reviewed,
     rewrite_all,
@@ -38,7 +38,7 @@ from cda.discovery.history import (
     search_stage,
 )
 from cda.discovery.material import Material, make_material, read_material
-from cda.discovery.plan import AT_MOST, checked, plan, planned_calls
+from cda.discovery.plan import AT_MOST, checked, plan_text, planned_calls
 from cda.discovery.records import Candidate, PromptSamples
 from cda.discovery.result import STAGES, Finished, discover_result, save_repairs, write_result
 from cda.discovery.search import Generation, Parts, draw_originals, search
@@ -100,7 +100,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
     given, model, judge = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
     folder, setup = RunFolder(loaded.recipe.run_path), setup_of(loaded)
     if options.dry_run:
-        return Discovered(plan(setup, folder, model, judge, given))
+        return Discovered(plan_text(setup, folder, model, judge, given))
     with folder.lock():
         calls = planned_calls(setup, folder, model, judge, len(given))
         if calls:
@@ -110,12 +110,12 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         loaded = replace(loaded, confirmed=True)
         model = replace(model, loaded=loaded)
         judge = replace(judge, loaded=replace(judge.loaded, confirmed=True))
-        run = _Run(loaded, setup_of(loaded), folder, model, judge, options.figures)
+        run = _DiscoveryRun(loaded, setup_of(loaded), folder, model, judge, options.figures)
         return run.given(given) if given else run.searched(options.review)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _DiscoveryRun:
     """One discovery in its folder."""
 
     loaded: LoadedRecipe
@@ -245,7 +245,7 @@ class _Run:
 
     def _rewritten(
         self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples], n: int | None, stream: Stream
-    ) -> HeldOut:
+    ) -> HeldOutRewrites:
         """Rewrites of responses to n of the prompts, or to all, drawn with the seed."""
         setup, rng = self.setup, generator(self.setup.seed, stream)
         originals = draw_originals(samples, len(samples) if n is None else n, rng, setup.responses_each)

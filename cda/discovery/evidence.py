@@ -17,7 +17,7 @@ from cda.results.discover import Measured, RunStrength, StrengthTerm
 from cda.results.evidence import ByRewriter, Confirmation, ConfirmSettings, Strength, Validation
 from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
-from cda.stats.proportions import share, wilson
+from cda.stats.proportions import wilson, wilson_share
 
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
@@ -31,7 +31,7 @@ _DEFAULTS = ConfirmSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CandidateEvidence:
     """All there is on one candidate.
 
     Attributes:
@@ -62,7 +62,7 @@ class Evidence:
         )
 
 
-def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim: bool = False) -> Evidence:
+def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim: bool = False) -> CandidateEvidence:
     """Sum up one candidate's rows.
 
     Args:
@@ -82,7 +82,7 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
     counted = {one.rewriter for one in rewriters if one.excluded is None}
     pool = [row for row in rows if row.rewriter in counted]
     untested = _too_little(_in_bounds(pool, trim)) if counted else "no rewriter is left"
-    return Evidence(rewriters, None if untested else strength(pool, trim), untested)
+    return CandidateEvidence(rewriters, None if untested else strength(pool, trim), untested)
 
 
 def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
@@ -96,14 +96,14 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
     preferences = [row.preference for row in judged if row.preference is not None]
     verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
     wins = [float(row.margin > 0) for row in rows]
-    win_rate = share(wins, _prompts(rows))
+    win_rate = wilson_share(wins, _prompts(rows))
     low, high = wilson(sum(wins), len(wins))
     trimmable = len(set(_prompts(_in_bounds(rows, True)))) >= 2
     return Strength(
         reward=reward.estimate,
         p_reward=reward.p_value,
         standard_error=reward.standard_error,
-        judge=share(preferences, _prompts(judged)),
+        judge=wilson_share(preferences, _prompts(judged)),
         p_judge=verdict.p_value,
         n_unjudged=len(rows) - len(judged),
         win_rate=win_rate,
@@ -249,7 +249,9 @@ def confirm(
     return confirmations
 
 
-def _evidence(rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failures] | None) -> dict[str, Evidence]:
+def _evidence(
+    rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failures] | None
+) -> dict[str, CandidateEvidence]:
     failures = failed or {}
     if unknown := sorted(set(failures) - set(rows)):
         raise DataError(f"failed rewrites of {unknown[0]!r}, which did not enter: give it with no rows")
@@ -261,7 +263,7 @@ def _evidence(rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failur
     }
 
 
-def _untested(found: Evidence, r: int) -> str | None:
+def _untested(found: CandidateEvidence, r: int) -> str | None:
     """Reason why a candidate cannot be tested, with what became of its rewriters."""
     k = len(found.usable)
     if k >= r:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import joined, same_wording
+from cda.discovery.attribute import merged_groups, same_wording
 from cda.discovery.mined_rules import phrasing_of
 from cda.discovery.proposals import json_in, unfenced
 from cda.discovery.records import Grouper
@@ -99,7 +99,7 @@ class LLMGrouper:
             n_chunks = -(-len(groups) // self.chunk)
             # Neighbours were proposed together; taken at even steps, groups that stood apart meet, differently in each round.
             chunks = [list(range(start, len(groups), n_chunks)) for start in range(n_chunks)]
-            groups = joined(groups, self._asked(chunks, [biases[group[0]] for group in groups]))
+            groups = merged_groups(groups, self._asked(chunks, [biases[group[0]] for group in groups]))
             if n_chunks == 1:
                 return groups
         self._repairs["attributes that were not compared with all others"] += len(groups)
@@ -217,7 +217,7 @@ class EmbeddedGrouper:
         alike: dict[int, list[int]] = {}
         for place, cluster in enumerate(fcluster(tree, 1.0 - self.min_cosine, criterion="distance").tolist()):
             alike.setdefault(cluster, []).append(place)
-        return joined(worded, alike.values())
+        return merged_groups(worded, alike.values())
 
 
 def cosines(embeddings: FloatArray, n: int) -> FloatArray:

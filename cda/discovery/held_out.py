@@ -12,7 +12,7 @@ import yaml
 
 from cda.discovery.evidence import confirm, validate
 from cda.discovery.history import measured_of, measured_row
-from cda.discovery.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
+from cda.discovery.measure import ALREADY, UNCHANGED, CandidateRewrites, Original, judged, measure_candidates
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate, Judge, Reward
 from cda.discovery.setup import AskedJudge, Setup
@@ -48,7 +48,7 @@ _HEAD = """\
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOutRewrites:
     """Rewrites of held-out responses.
 
     Attributes:
@@ -76,14 +76,16 @@ def rewrite_all(
     reward: Reward,
     judge: Judge,
     directions: Sequence[Direction],
-) -> HeldOut:
+) -> HeldOutRewrites:
     """Every response, for every candidate, by every rewriter; both scorers are asked about all of it."""
-    made = {rewriter.name: measured(candidates, originals, rewriter, reward, directions) for rewriter in rewriters}
+    made = {
+        rewriter.name: measure_candidates(candidates, originals, rewriter, reward, directions) for rewriter in rewriters
+    }
     names = [candidate.id for candidate in candidates]
     rows = {name: [row for by_candidate in made.values() for row in by_candidate[name].rows] for name in names}
     apart = {name: failed_or_already({who: own[name] for who, own in made.items()}) for name in names}
     verdicts = iter(judged([row for own in rows.values() for row in own], judge))
-    return HeldOut(
+    return HeldOutRewrites(
         {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
         {name: failed for name, (failed, _) in apart.items()},
         {name: already for name, (_, already) in apart.items()},
@@ -93,7 +95,7 @@ def rewrite_all(
     )
 
 
-def failed_or_already(made: Mapping[str, Rewritten]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+def failed_or_already(made: Mapping[str, CandidateRewrites]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Failures of each rewriter at one candidate, and how many responses were as they should become.
 
     A response that already has the attribute is no failure of the rewriter. For an attribute in words alone, only the
@@ -119,7 +121,7 @@ def failed_or_already(made: Mapping[str, Rewritten]) -> tuple[dict[str, dict[str
     return failed, already
 
 
-def save_validation(held_out: HeldOut, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
+def save_validation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
     """Test on the validation prompts, write the result, and say who passed."""
     results = validate(held_out.rows, settings, held_out.failed)
     _save(held_out, ValidationResult, tuple(results), folder)
@@ -128,7 +130,7 @@ def save_validation(held_out: HeldOut, settings: ConfirmSettings, folder: Path) 
     return {"candidates": len(results), "passed": n_passed}
 
 
-def save_confirmation(held_out: HeldOut, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
+def save_confirmation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
     """Test on the test prompts, write the result, and say what is confirmed."""
     results = confirm(held_out.rows, settings, held_out.failed)
     _save(held_out, ConfirmationResult, tuple(results), folder)
@@ -137,7 +139,9 @@ def save_confirmation(held_out: HeldOut, settings: ConfirmSettings, folder: Path
     return {"candidates": len(results), "confirmed": n_confirmed}
 
 
-def _save(held_out: HeldOut, kind: type[R], results: tuple[Validation | Confirmation, ...], folder: Path) -> None:
+def _save(
+    held_out: HeldOutRewrites, kind: type[R], results: tuple[Validation | Confirmation, ...], folder: Path
+) -> None:
     write_jsonl(folder / ROWS, (measured_row(row) for own in held_out.rows.values() for row in own))
     content = {
         "results": results,

@@ -25,7 +25,7 @@ UNCHANGED = "unchanged"
 
 
 @dataclass(slots=True)
-class Rewritten:
+class CandidateRewrites:
     """A rewriter's rewrites of responses for one candidate.
 
     Attributes:
@@ -46,13 +46,13 @@ class Rewritten:
         return count_reasons(self.reasons)
 
 
-def measured(
+def measure_candidates(
     candidates: Sequence[Candidate],
     originals: Sequence[Original],
     rewriter: Rewriter,
     reward: Reward,
     directions: Sequence[Direction] = ("add",),
-) -> dict[str, Rewritten]:
+) -> dict[str, CandidateRewrites]:
     """Rewrite every response for every candidate, and take the difference of the two rewards.
 
     Args:
@@ -66,7 +66,7 @@ def measured(
     Returns:
         By candidate `id`.
     """
-    by_candidate = {candidate.id: Rewritten() for candidate in candidates}
+    by_candidate = {candidate.id: CandidateRewrites() for candidate in candidates}
     asked: list[tuple[Candidate, RewriteRequest]] = []
     for candidate in candidates:
         for direction in directions:

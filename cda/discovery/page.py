@@ -40,7 +40,7 @@ from cda.discovery.tables import (
 from cda.report.costs import llm_table
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import clipped, count, p_value, reward, share, signed
-from cda.report.page import Headline, Page, Section, plots_of, rendered
+from cda.report.page import Headline, Page, ReportSection, plots_of, rendered
 from cda.report.plots import Plot
 from cda.report.tables import Table
 from cda.results.discover import DiscoverResult, Measured, TestedAttribute
@@ -83,7 +83,7 @@ _LINEAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleRewrite:
     """A rewrite as the page shows it.
 
     Attributes:
@@ -180,60 +180,62 @@ def _p(p: float | None) -> str:
     return "not tested" if p is None else p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
-def _sections(result: DiscoverResult) -> Iterator[Section]:
+def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
     """The sections that have anything to show."""
     if result.tested:
         table = tested_table(result, None)
         rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
         text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
-        yield Section("tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result)))
+        yield ReportSection(
+            "tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result))
+        )
     if limits := tuple(warnings(result)):
-        yield Section("limits", "What limits these numbers", limits)
+        yield ReportSection("limits", "What limits these numbers", limits)
     pairs = (numbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
     by_rewriter, *others = pairs
     if tables := _filled(by_rewriter, agreement_table(result), *others):
         text = _REWRITERS.format(r=rewriters_needed(result))
         plots = (*rewriter_plots(result), *agreement_plots(result))
         texts = (text, _ONE_ENGINE) if result.by_rules else (text,)
-        yield Section("rewriters", "Rewriter by rewriter", texts, tables, plots)
+        yield ReportSection("rewriters", "Rewriter by rewriter", texts, tables, plots)
     if any(one.examples and (one.confirmed or result.given) for one in result.tested):
-        yield Section("examples", "Examples", (_EXAMPLES,))
+        yield ReportSection("examples", "Examples", (_EXAMPLES,))
     lineage, plot = tuple(lineage_tables(result)), family_plot(result)
     if lineage and plot is not None:
-        yield Section("lineage", "Where they came from", (_LINEAGE,), lineage, (plot,))
+        yield ReportSection("lineage", "Where they came from", (_LINEAGE,), lineage, (plot,))
     if tables := _filled(generation_table(result)):
-        yield Section("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
+        yield ReportSection("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
     if tables := _filled(numbered(validation_table(result), result)):
         text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
-        yield Section("validation", "Validation", (text,), tables)
+        yield ReportSection("validation", "Validation", (text,), tables)
     if tables := _filled(strength_steps(result)):
-        yield Section("strength", "Strength of the run", (_STRENGTH,), tables, _some(strength_plot(result)))
+        yield ReportSection("strength", "Strength of the run", (_STRENGTH,), tables, _some(strength_plot(result)))
     if topics := tuple(topic_tables(result)):
         text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
-        yield Section("topics", "By topic", (text,), topics)
+        yield ReportSection("topics", "By topic", (text,), topics)
     text = "Everything that did not reach a number, by step and reason."
-    yield Section("excluded", "What was left out", (text,), (excluded_table(result),))
+    yield ReportSection("excluded", "What was left out", (text,), (excluded_table(result),))
     asked = llm_table(result.stages)
-    yield Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
-    yield Section("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
+    yield ReportSection("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
+    yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
     text = "Every interval is a 95% interval, clustered by prompt."
-    yield Section("meaning", "What the numbers mean", (text,), entries=terms(result))
+    yield ReportSection("meaning", "What the numbers mean", (text,), entries=terms(result))
 
 
-def _examples(result: DiscoverResult) -> list[Example]:
+def _examples(result: DiscoverResult) -> list[ExampleRewrite]:
     """In the order of the table, those of one attribute as the discovery ranked them."""
     shown = [(at, one) for at, one in enumerate(result.tested, 1) if one.confirmed or result.given]
     rows = [(at, one.attribute, row) for at, one in shown for row in one.examples]
     return [_example(at, attribute, row, place) for place, (at, attribute, row) in enumerate(rows)]
 
 
-def _example(at: int, attribute: str, row: Measured, place: int) -> Example:
+def _example(at: int, attribute: str, row: Measured, place: int) -> ExampleRewrite:
     without, with_it = word_differences(row.without_attribute, row.with_attribute)
     preference = row.preference
     judge = "no verdict of the judge"
     if preference is not None:
         judge = _VERDICTS.get(float(preference), f"judge {preference:g} for the side with it")
-    return Example(
+    return ExampleRewrite(
         attribute=str(at),
         title=f"{at}. {clipped(attribute, _LONG)}",
         said=f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}",

@@ -22,7 +22,7 @@ from cda.results.evidence import Distance, Fidelity, PairQuality, QuantilePair, 
 from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.drift import feature_drift, measured
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 _N_DRAWS = 10_000
 _MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have no correlation
@@ -243,7 +243,7 @@ def _fidelity(pairs: Sequence[tuple[str, bool | None, bool | None]]) -> Fidelity
     """From prompt, label of the side with and label of the side without."""
 
     def hit_share(hits: Sequence[tuple[str, bool]]) -> Estimate | None:
-        return share([hit for _, hit in hits], [prompt for prompt, _ in hits]) if hits else None
+        return wilson_share([hit for _, hit in hits], [prompt for prompt, _ in hits]) if hits else None
 
     present = [(prompt, label) for prompt, label, _ in pairs if label is not None]
     absent = [(prompt, not label) for prompt, _, label in pairs if label is not None]

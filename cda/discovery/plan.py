@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cda.biases import Bias, builtin_names, load_bias
 from cda.data.load import looks_like_path
-from cda.discovery.attribute import described, distinct_names, format_biases, trouble_with
+from cda.discovery.attribute import attribute_bias, distinct_names, format_biases, trouble_with
 from cda.discovery.history import material_stage
 from cda.discovery.material import NARROW, material_counts, parts_at_most, planned_material, prompts_in, responses_in
 from cda.discovery.prompts import load_topics
@@ -58,7 +58,7 @@ def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> lis
             elif reason := trouble_with(text):
                 problems.append(f"--attribute {text[:80]!r}: {reason}; one sentence is needed")
             else:
-                biases.append(described(text))
+                biases.append(attribute_bias(text))
         except RecipeError as error:
             problems += error.problems
     if not llm:
@@ -180,7 +180,7 @@ def planned_calls(
     return steps
 
 
-def plan(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[Candidate]) -> str:
+def plan_text(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[Candidate]) -> str:
     """Work and cost of a discovery, in a few lines."""
     settings, names = setup.search, ", ".join(rewriter.name for rewriter in setup.rewriters())
     against = f"{model.subject.name} against {judge.subject.name}"

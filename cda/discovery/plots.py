@@ -8,7 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import decimals, percent, reward, share, signed
-from cda.report.plots import AFTER, BEFORE, FAINT, KINDS, LINE, Plot, across, key, named, percent_axis, rows, upright
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    FAINT,
+    KINDS,
+    LINE,
+    Plot,
+    across,
+    key,
+    name_rows,
+    named,
+    percent_axis,
+    upright,
+)
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, RunStrength, StandingRecord, StrengthCurve, TestedAttribute
 from cda.results.evidence import RewriterAgreement, Strength
@@ -121,7 +134,7 @@ def _by_rewriter(what: str, drawn: Sequence[tuple[int, TestedAttribute]], names:
                 color, shape = KINDS[place % len(KINDS)]
                 shift = 0.7 * ((place + 0.5) / len(names) - 0.5)
                 across(axes, row + shift, getattr(each.strength, what), color, shape, not each.excluded)
-    rows(axes, [f"{at}. {named(one.attribute, _NAME)}" for at, one in drawn])
+    name_rows(axes, [f"{at}. {named(one.attribute, _NAME)}" for at, one in drawn])
     axes.set_xlabel(_JUDGE if what == "judge" else _REWARD)
     if what == "judge":
         percent_axis(axes)

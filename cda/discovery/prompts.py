@@ -128,7 +128,7 @@ def parse_items(text: str, key: str) -> tuple[list[str], list[str]] | None:
     return (items, ["a line without a number"] * (len(lines) - len(items))) if items else None
 
 
-def why_not(item: str) -> str | None:
+def why_unusable(item: str) -> str | None:
     """Reason why an item is of no use; None if it can be used."""
     if not any(character.isalnum() for character in item):
         return "no words"
@@ -280,7 +280,7 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
         if len(kept) == n_wanted:
             break
         key = _key(item)
-        flaw = "duplicate" if key in seen else why_not(item)
+        flaw = "duplicate" if key in seen else why_unusable(item)
         if flaw is None:
             seen.add(key)
             kept.append(item)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.attribute import described, trouble_with, wording
+from cda.discovery.attribute import attribute_bias, trouble_with, wording
 from cda.discovery.records import Parent, PromptSamples, Proposals, Rated, Standing
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.llm.reading import Answer, ask, formed
@@ -146,7 +146,7 @@ def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -
         elif trouble := trouble_with(text):
             reasons.append(f"attribute: {trouble}")
         else:
-            bias = described(text)
+            bias = attribute_bias(text)
             key = wording(bias.description)
             if key in known:
                 reasons.append("attribute as it was before")

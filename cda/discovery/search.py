@@ -14,7 +14,7 @@ import numpy as np
 
 from cda.biases import builtin_names
 from cda.discovery.attribute import distinct_names
-from cda.discovery.measure import Original, judged, measured, standing
+from cda.discovery.measure import Original, judged, measure_candidates, standing
 from cda.discovery.records import Candidate, Grouper, Judge, Mutator, Parent, PromptSamples, Proposer, Reward, Standing
 from cda.errors import DataError
 from cda.records import Exclusions
@@ -225,7 +225,7 @@ def _generation(
 ) -> Generation:
     index = len(earlier)
     originals = draw_originals(samples, settings.prompts[index], rng)
-    rewritten = measured(population, originals, parts.rewriter, parts.reward, settings.directions)
+    rewritten = measure_candidates(population, originals, parts.rewriter, parts.reward, settings.directions)
     target = settings.populations[index + 1]
     unjudged = [standing(one, rewritten[one.id].rows, rewritten[one.id].failed) for one in population]
     cut = cut_by_reward(unjudged, settings.reward_cut, target, math.ceil(_MIN_SHARE * len(originals)))

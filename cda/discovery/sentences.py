@@ -16,7 +16,7 @@ _SHORT = 60
 _MOSTLY = 0.5
 
 
-def sentences(result: DiscoverResult) -> list[str]:
+def discovery_sentences(result: DiscoverResult) -> list[str]:
     """Outcome, method, warnings and cost."""
     return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from cda.discovery.sentences import attribute_of, correction, model_name, sentences
+from cda.discovery.sentences import attribute_of, correction, discovery_sentences, model_name
 from cda.report.costs import llm_table
 from cda.report.numbers import MINUS, clipped, count, decimals, inert, p_value, reward, share, signed
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
@@ -87,7 +87,7 @@ def pooled_cells(pooled: Strength | None) -> tuple[str, str, str]:
 def discover_text(result: DiscoverResult) -> str:
     """For a terminal: results, what was not found, and how it came about."""
     table = tested_table(result, _TERMINAL_WIDTH)
-    lines = "\n".join(inert(line) for line in sentences(result))
+    lines = "\n".join(inert(line) for line in discovery_sentences(result))
     return f"{plain_table(table)}\n\n{lines}" if table.rows else lines
 
 
@@ -95,7 +95,7 @@ def discover_markdown(result: DiscoverResult) -> str:
     """A Markdown document with everything: results by rewriter and topic, validation, generations, pairs, strength."""
     title = "Attributes measured" if result.given else "Biases discovered"
     lines = [f"# {title} in {escaped(model_name(result.model))}", ""]
-    lines += [line for sentence in sentences(result) for line in (_paragraph(sentence), "")]
+    lines += [line for sentence in discovery_sentences(result) for line in (_paragraph(sentence), "")]
     tables = [
         tested_table(result, None),
         rewriter_table(result),

@@ -25,7 +25,7 @@ from cda.dosing.resampled import Measures, Resampled, draw_prompts, resampled_ch
 from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
 from cda.stats.people import absolute, against_people, bounded_by_skew, mean_against_people
-from cda.stats.proportions import paired_change, share
+from cda.stats.proportions import paired_change, wilson_share
 from cda.stats.votes import Majority
 
 METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
@@ -76,7 +76,7 @@ def cross_validated_dose(
     curve = replace(curve, margins=curve.margins[:, own], biases=())
     quality = None
     if held.quality_margins is not None:
-        accuracy = share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
+        accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = _covering(accuracy, drawn.dose.quality)
     chosen = held_out_people(held.margins, held.margins > 0, held, drawn.dose, people, ids)
     base, plain = (

@@ -65,7 +65,7 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
     if not may_have_votes(recipe.audit) and not recipe.aims_at_ties:
         return False
     try:
-        check(loaded)
+        check_counts(loaded)
     except DataError as error:
         if recipe.aims_at_ties:
             say(f"\ndose\n  left out: {error}")
@@ -78,7 +78,7 @@ def may_have_votes(audit: AuditSection) -> bool:
     return audit.contrasts != EMBEDDED or audit.votes is not None or audit.release is not None
 
 
-def check(loaded: LoadedRecipe) -> None:
+def check_counts(loaded: LoadedRecipe) -> None:
     """Count votes and quality pairs before anything is spent.
 
     Raises:

@@ -55,10 +55,10 @@ def read_model(path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(read_yaml_mapping(path))
     except ValidationError as error:
-        raise RecipeError(describe(error, model, str(path))) from None
+        raise RecipeError(describe_errors(error, model, str(path))) from None
 
 
-def describe(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
+def describe_errors(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
     """One line for each mistake in a validated mapping."""
     lines: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):

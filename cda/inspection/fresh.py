@@ -13,7 +13,7 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError, RecipeError
-from cda.inspection.sources import FRESH, UNGATED, Material, Seen
+from cda.inspection.sources import FRESH, UNGATED, Seen, SourcedRewrites
 from cda.inspection.targets import InspectOptions, recipe_of
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
@@ -26,8 +26,8 @@ from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.resources.spending import Planned
-from cda.rewriting.labels import pair_request, response_request
-from cda.rewriting.rewriter import Gated, Labeller, Resampling, Rewriter, rewrite_request
+from cda.rewriting.labels import label_request, pair_request
+from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.scorers.judge import judge_request, token_request
 from cda.stats.streams import drawn
 
@@ -54,11 +54,11 @@ class _Watched:
         return outcomes
 
     def resampled(self, sample: int) -> Rewriter:
-        again = self.rewriter.resampled(sample) if isinstance(self.rewriter, Resampling) else self.rewriter
+        again = self.rewriter.resampled(sample) if isinstance(self.rewriter, ResamplingRewriter) else self.rewriter
         return _Watched(again, self.written)
 
 
-def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | None = None) -> Material:
+def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | None = None) -> SourcedRewrites:
     """Rewrite n answers of each kind for each bias with the recipe's rewriter, in both directions.
 
     Embedded answers are without the bias or, if there are texts of it, with it. If there are none, and with answers of a
@@ -95,7 +95,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     if not gate.on:
         notes.append(UNGATED)
     where = "embedded answers" if responses is None else shown_path(responses)
-    material = Material(
+    material = SourcedRewrites(
         where, {bias.name: bias for bias in loaded.biases}, [by.name], notes=notes, words_within=gate.words_within,
         with_failed=True,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
     if bias.label_by == "ask" and (by == "auto" or recipe.llm.used_for(by)):  # once an LLM is set
         of_pair = pair_request(bias, pair, "chosen", told=prompts.label)
         yield f"{bias.name}: labels of a pair (label.prompt={label_name})", of_pair
-        of_response = response_request(bias, pair.prompt, pair.rejected, told=prompts.label)
+        of_response = label_request(bias, pair.prompt, pair.rejected, told=prompts.label)
         yield f"{bias.name}: label of one response, as the gate asks (label.prompt={label_name})", of_response
     directions: tuple[Direction, ...] = () if recipe.synthesize.by == "rules" else ("add", "remove")
     for direction in directions:

@@ -14,17 +14,17 @@ from cda.inspection.fresh import fresh_rewrites
 from cda.inspection.numbers import (
     Looked,
     comparisons_of,
-    distance,
     looked_at,
+    off_target_distance,
     shown,
     spread_of,
-    summary,
+    summarize_rewrites,
     with_rewards,
 )
 from cda.inspection.page import render_inspection
-from cda.inspection.sources import TRAINING, Material, Seen
+from cda.inspection.sources import TRAINING, Seen, SourcedRewrites
 from cda.inspection.tables import inspection_text
-from cda.inspection.targets import InspectOptions, Target, check_options, resolved
+from cda.inspection.targets import InspectionTarget, InspectOptions, check_options, resolved
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -65,7 +65,9 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     return text
 
 
-def _inspection(target: str, material: Material, goal: Target, options: InspectOptions) -> InspectResult:
+def _inspection(
+    target: str, material: SourcedRewrites, goal: InspectionTarget, options: InspectOptions
+) -> InspectResult:
     biases = list(material.biases.values())
     groups: dict[Group, list[Seen]] = {}
     for bias in biases:
@@ -96,7 +98,9 @@ def _inspection(target: str, material: Material, goal: Target, options: InspectO
         # A run's failure counts have no direction; training pairs are made in one.
         lost = [one for of, one in material.lost if of == name and (direction == "add" or one.source != TRAINING)]
         summaries.append(
-            summary(looked, lost, bias, unit, options.seed, with_failed=material.with_failed, available=available)
+            summarize_rewrites(
+                looked, lost, bias, unit, options.seed, with_failed=material.with_failed, available=available
+            )
         )
         examples += [shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
     if any(one.n_prompts < _MANY_PROMPTS for one in summaries):
@@ -133,7 +137,7 @@ def _hint(options: InspectOptions) -> Iterator[None]:
         raise RunError(f"{error}\n--model none shows the rewrites without rewards") from None
 
 
-def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: Material, options: InspectOptions) -> None:
+def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: SourcedRewrites, options: InspectOptions) -> None:
     everything = [row for own in rows.values() for row in own]
     if options.worst == "reward" and all(row.seen.difference is None for row in everything):
         raise RunError("--worst reward: there are no rewards here; name a model with --model TARGET")
@@ -153,4 +157,4 @@ def _chosen(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread:
         return sorted(rows, key=lambda row: -abs(row.seen.difference or 0.0))[: options.n]
     if options.worst == "failed":
         return [row for row in rows if row.seen.failed or row.rejected][: options.n]
-    return sorted(rows, key=lambda row: -distance(row, spread, bias.treatment))[: options.n]
+    return sorted(rows, key=lambda row: -off_target_distance(row, spread, bias.treatment))[: options.n]

@@ -23,7 +23,7 @@ from cda.rewriting.fidelity import ENFORCED, violations
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 from cda.stats.streams import Stream, generator
 
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
@@ -113,7 +113,7 @@ def _limits(bias: Bias) -> dict[str, Limit]:
 
 
 def shown(row: Looked, bias: Bias, spread: Mapping[str, float]) -> RewriteShown:
-    """A rewrite as it is shown; `spread` as for `distance`."""
+    """A rewrite as it is shown; `spread` as for `off_target_distance`."""
     seen = row.seen
     return RewriteShown(
         bias=seen.bias,
@@ -129,7 +129,7 @@ def shown(row: Looked, bias: Bias, spread: Mapping[str, float]) -> RewriteShown:
         rewards=seen.rewards,
         difference=seen.difference,
         drift=tuple(_changes(row, bias)),
-        distance=distance(row, spread, bias.treatment),
+        distance=off_target_distance(row, spread, bias.treatment),
     )
 
 
@@ -150,13 +150,13 @@ def spread_of(rows: Sequence[Looked]) -> dict[str, float]:
     return {name: float(np.std([by_name[name][0] for by_name in features])) or 1.0 for name in names}
 
 
-def distance(row: Looked, spread: Mapping[str, float], treatment: Sequence[str]) -> float:
+def off_target_distance(row: Looked, spread: Mapping[str, float], treatment: Sequence[str]) -> float:
     """Distance of a rewrite from its original in all that is not the bias itself, in standard deviations of originals."""
     steps = [(after - before) / spread[name] for name, (before, after) in row.features.items() if name not in treatment]
     return float(np.linalg.norm(steps))
 
 
-def summary(
+def summarize_rewrites(
     rows: Sequence[Looked],
     lost: Sequence[LostRewrites],
     bias: Bias,
@@ -223,7 +223,7 @@ def _phrases(rows: Sequence[Looked]) -> Iterator[PhraseAdded]:
 
 
 def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> Estimate | Missing:
-    return _estimated(lambda: share(hits, _prompts(rows))) if rows else Missing(reason="none")
+    return _estimated(lambda: wilson_share(hits, _prompts(rows))) if rows else Missing(reason="none")
 
 
 def _estimated(make: Callable[[], T]) -> T | Missing:

@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.inspection.tables import (
-    drift_tables,
     failed_cell,
     feature_sentence,
-    flipped_cell,
+    flipped_share_cell,
     gate_sentence,
     label_sentence,
     name_of,
@@ -20,11 +19,12 @@ from cda.inspection.tables import (
     reason_table,
     reward_cell,
     reward_sentence,
-    summary_table,
+    rewrite_drift_tables,
+    rewrites_table,
 )
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import reward, signed
-from cda.report.page import Headline, Page, Section, rendered
+from cda.report.page import Headline, Page, ReportSection, rendered
 from cda.report.plots import AFTER, BEFORE, LINE, Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
 from cda.results.base import Estimate, Missing
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
@@ -95,27 +95,27 @@ def render_inspection(inspection: InspectResult) -> str:
 
 
 def _headline(group: RewriteSummary) -> Headline:
-    words = [f"flipped {flipped_cell(group)}", f"failed {failed_cell(group)}"]
+    words = [f"flipped {flipped_share_cell(group)}", f"failed {failed_cell(group)}"]
     if not isinstance(group.reward, Missing):
         words.append(f"reward {reward_cell(group)}, rewrite − original")
     return Headline(f"{name_of(group)}:", "; ".join(words) + ".")
 
 
-def _sections(inspection: InspectResult) -> Iterator[Section]:
-    reasons, drift, phrases = reason_table(inspection), drift_tables(inspection), phrase_tables(inspection)
-    tables = (summary_table(inspection), *(() if reasons is None else (reasons,)))
-    yield Section("numbers", "All rewrites", (_NUMBERS, *inspection.notes), tables)
-    yield Section("examples", "One by one", (order_sentence(inspection),))
+def _sections(inspection: InspectResult) -> Iterator[ReportSection]:
+    reasons, drift, phrases = reason_table(inspection), rewrite_drift_tables(inspection), phrase_tables(inspection)
+    tables = (rewrites_table(inspection), *(() if reasons is None else (reasons,)))
+    yield ReportSection("numbers", "All rewrites", (_NUMBERS, *inspection.notes), tables)
+    yield ReportSection("examples", "One by one", (order_sentence(inspection),))
     if phrases:
-        yield Section("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases))
+        yield ReportSection("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases))
     if drift:
-        yield Section("drift", "What else changes", (_DRIFT,), tuple(drift), tuple(_plots(inspection)))
+        yield ReportSection("drift", "What else changes", (_DRIFT,), tuple(drift), tuple(_plots(inspection)))
     facts = tuple(
         (f"{bias.name}, {words}", text)
         for bias in inspection.biases
         for words, text in (("what it is", bias.description), ("to add it", bias.add), ("to remove it", bias.remove))
     )
-    yield Section("instructions", "What was asked for", facts=facts)
+    yield ReportSection("instructions", "What was asked for", facts=facts)
 
 
 def _plots(inspection: InspectResult) -> Iterator[Plot]:

@@ -63,7 +63,7 @@ class Seen:
 
 
 @dataclass
-class Material:
+class SourcedRewrites:
     """Rewrites to look at, with their source.
 
     Attributes:
@@ -93,14 +93,14 @@ def has_rewrites(folder: RunFolder) -> bool:
     return bool(folder.record("synthesize")) or (folder.stage("audit") / AUDITED).is_file()
 
 
-def rewrites_of_run(path: Path) -> Material:
+def rewrites_of_run(path: Path) -> SourcedRewrites:
     """Rewrites of a run's finished stages.
 
     Raises:
         RunError: No run, or one without rewrites.
         DataError: Its files cannot be read.
     """
-    folder, material = RunFolder(path), Material(f"run {path.name}")
+    folder, material = RunFolder(path), SourcedRewrites(f"run {path.name}")
     stages = [name for name in ("label", "synthesize", "train", "audit") if folder.record(name)]
     if not stages and not (path / MANIFEST).is_file():
         raise RunError(f"{path}: no run in this folder (no manifest.json, no finished stage); give the folder of a run")
@@ -117,7 +117,7 @@ def rewrites_of_run(path: Path) -> Material:
     return material
 
 
-def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
+def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> SourcedRewrites:
     """Rewrites of a file of triples, of the biases named, else of those of its column `bias`, which must then be built-in ones.
 
     Raises:
@@ -133,7 +133,7 @@ def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
         raise DataError(
             f"{reference}: {', '.join(unknown)}: no built-in bias; give the bias file with --bias FILE (several times for several)"
         )
-    material = Material(shown_path(reference), {bias.name: bias for bias in map(load_bias, named or stated)})
+    material = SourcedRewrites(shown_path(reference), {bias.name: bias for bias in map(load_bias, named or stated)})
     try:
         _add_triples(rows, reference, "triples of the file", material)
     except DataError as problem:
@@ -142,7 +142,7 @@ def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
     return material
 
 
-def _add_training(folder: RunFolder, material: Material) -> None:
+def _add_training(folder: RunFolder, material: SourcedRewrites) -> None:
     record = folder.record("synthesize")
     labelled = folder.stage("label") / PAIRS
     if not labelled.is_file():
@@ -184,7 +184,7 @@ def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None
         yield Seen(bias, TRAINING, pair.prompt, pair.chosen, row.pair.chosen, "remove")
 
 
-def _add_audited(folder: RunFolder, material: Material) -> None:
+def _add_audited(folder: RunFolder, material: SourcedRewrites) -> None:
     audited = _biases(folder.record("audit"), folder.path)
     material.biases |= {name: bias for name, bias in audited.items() if name not in material.biases}
     file = folder.stage("audit") / AUDITED
@@ -197,7 +197,7 @@ def _add_audited(folder: RunFolder, material: Material) -> None:
             material.lost.append((name, LostRewrites(source=source, tried=lost.seen, reasons=dict(lost.reasons))))
 
 
-def _add_triples(rows: Sequence[Row], where: str, source: str, material: Material) -> None:
+def _add_triples(rows: Sequence[Row], where: str, source: str, material: SourcedRewrites) -> None:
     """Both rewrites of every triple; rows left out are noted."""
     cleaned = clean_triples(rows, list(material.biases), {}, where)
     kept, label = _kept_rewards(rows)

@@ -26,11 +26,18 @@ def name_of(group: RewriteSummary | RewriteShown) -> str:
     return f"{group.bias}, {'added' if group.direction == 'add' else 'removed'}"
 
 
-def summary_table(inspection: InspectResult) -> Table:
+def rewrites_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
     scored = any(not isinstance(group.reward, Missing) for group in inspection.summaries)
     header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
-    cells = (name_of, _rewrites_cell, flipped_cell, failed_cell, _rejected_cell, *((reward_cell,) if scored else ()))
+    cells = (
+        name_of,
+        _rewrites_cell,
+        flipped_share_cell,
+        failed_cell,
+        _rejected_cell,
+        *((reward_cell,) if scored else ()),
+    )
     rows = tuple(tuple(cell(group) for cell in cells) for group in inspection.summaries)
     caption = (
         "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
@@ -45,7 +52,7 @@ def _rewrites_cell(group: RewriteSummary) -> str:
     return f"{group.n}{of}{prompts}"
 
 
-def flipped_cell(group: RewriteSummary) -> str:
+def flipped_share_cell(group: RewriteSummary) -> str:
     """Share of rewrites whose label changed as asked for, and who labelled."""
     if not group.n_written:
         return "no text was written"
@@ -92,7 +99,7 @@ def reason_table(inspection: InspectResult) -> Table | None:
     return Table(caption, ("reason", "rewrites"), tuple(rows)) if rows else None
 
 
-def drift_tables(inspection: InspectResult) -> list[Table]:
+def rewrite_drift_tables(inspection: InspectResult) -> list[Table]:
     """Other features that change, for each bias and direction."""
     header = ("feature", "original", "rewrite", f"rewrite {MINUS} original", "in SDs", "beyond the limit")
     return [
@@ -230,7 +237,7 @@ def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
     n_sources, counted = len(group.sources), "; ".join(f"{n} {source}" for source, n in group.sources.items())
     sources = next(iter(group.sources)) if n_sources == 1 else counted
     lines = [inert(f"{name_of(group)}: {_rewrites_cell(group)} rewrites, {sources}")]
-    lines += _named("flipped", flipped_cell(group))
+    lines += _named("flipped", flipped_share_cell(group))
     lines += _named(
         "failed", failed_cell(group) + _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
     )

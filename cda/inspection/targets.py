@@ -11,7 +11,7 @@ from cda.data.load import FILE_TYPES
 from cda.errors import CdaError, RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.yaml_file import read_yaml_mapping
-from cda.inspection.sources import Material, has_rewrites, rewrites_of_file, rewrites_of_run
+from cda.inspection.sources import SourcedRewrites, has_rewrites, rewrites_of_file, rewrites_of_run
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
 from cda.recipe.scoring import kind_of
 from cda.run import RunFolder
@@ -38,10 +38,10 @@ class InspectOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class InspectionTarget:
     """Rewrites that are there, or a recipe by which to make some; and the settings of the model whose rewards are shown."""
 
-    material: Material | None
+    material: SourcedRewrites | None
     loaded: LoadedRecipe | None
     scored_by: LoadedRecipe | None
 
@@ -61,14 +61,16 @@ def check_options(options: InspectOptions) -> None:
         raise RecipeError(problems)
 
 
-def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> Target:
+def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> InspectionTarget:
     path = user_path(target)
     if path.is_dir() or path.suffix in FILE_TYPES:
         _check_nothing_to_rewrite(target, overrides, options)
         if not path.is_dir():
-            return Target(rewrites_of_file(target, options.bias), None, _named_model(options, _FOLDER, overrides))
+            return InspectionTarget(
+                rewrites_of_file(target, options.bias), None, _named_model(options, _FOLDER, overrides)
+            )
         material = _of_biases(rewrites_of_run(path), options.bias)
-        return Target(material, None, _named_model(options, str(path), overrides))
+        return InspectionTarget(material, None, _named_model(options, str(path), overrides))
     if _is_bias(target):
         return _together(None, _of_bias_alone(target, overrides, options), _named_model(options, _FOLDER, overrides))
     if not is_recipe(target):
@@ -94,9 +96,11 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
     return _together(material, loaded, scored_by or (own if material.scored_by is None else None))
 
 
-def _together(material: Material | None, loaded: LoadedRecipe, scored_by: LoadedRecipe | None) -> Target:
+def _together(
+    material: SourcedRewrites | None, loaded: LoadedRecipe, scored_by: LoadedRecipe | None
+) -> InspectionTarget:
     """A target whose rewriter and scoring model share one budget and one count of what was asked."""
-    return Target(material, loaded, scored_by and replace(scored_by, opened=loaded.opened))
+    return InspectionTarget(material, loaded, scored_by and replace(scored_by, opened=loaded.opened))
 
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
@@ -163,7 +167,7 @@ def _with_biases(loaded: LoadedRecipe, names: Sequence[str]) -> LoadedRecipe:
     return replace(loaded, biases=tuple(bias for bias in loaded.biases if not names or bias.name in names))
 
 
-def _of_biases(material: Material, names: Sequence[str]) -> Material:
+def _of_biases(material: SourcedRewrites, names: Sequence[str]) -> SourcedRewrites:
     """The material of some of its biases."""
     known = list(material.biases)
     _check_biases(names, known, material.where)

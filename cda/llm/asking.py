@@ -25,7 +25,7 @@ from cda.quiet import hides_bars
 Answers = Generator[tuple[int, Completion], None, None]
 
 
-def say(message: str) -> None:
+def print_line(message: str) -> None:
     """Print one line on stderr that leaves a progress bar whole."""
     from tqdm import tqdm
 
@@ -212,7 +212,7 @@ class Workers:
                     self._loop.call_soon_threadsafe(self._broken_off.set)
                 self._thread.join(timeout=_SAY_AFTER_S)
                 if self._thread.is_alive() and (n_calls := len(self._under_way.busy)):
-                    say(
+                    print_line(
                         f"{n_calls} calls under way are paid for: waiting up to {self._grace_s:g} s to keep their answers. "
                         "Ctrl-C ends at once"
                     )

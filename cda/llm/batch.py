@@ -17,7 +17,7 @@ from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache, key_of
 from cda.llm.counted import with_model
-from cda.llm.ledger import TRIES, InputFiles, Ledger, Part, locked
+from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Rejected, Throttled, answer_in, of_status
@@ -118,12 +118,12 @@ class BatchLLM:
         with ExitStack() as stack:
             stack.enter_context(locked(Path(f"{self.cache.path}.batches.lock")))
             try:
-                yield from _Run(self, stack).answers(requests)
+                yield from _BatchRun(self, stack).answers(requests)
             except sqlite3.Error as error:
                 raise LLMError(f"{self.cache.path}.batches.sqlite: cannot be written or read ({error})") from None
 
 
-class _Run:
+class _BatchRun:
     """One call of `answers`: its connection, its ledger and its files."""
 
     def __init__(self, llm: BatchLLM, stack: ExitStack) -> None:
@@ -198,7 +198,7 @@ class _Run:
         line = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
         self.input.add(key, json.dumps(line, default=dict).encode() + b"\n", form)
 
-    def _advance(self, part: Part) -> None:
+    def _advance(self, part: BatchPart) -> None:
         """Take a part from the state in which an earlier process left it to a running batch."""
         if part.state == "submitted":
             self.counts.adopted += part.id not in self.own
@@ -237,7 +237,7 @@ class _Run:
             "to collect the answers"
         )
 
-    def _collect(self, part: Part, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
+    def _collect(self, part: BatchPart, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
         """The answers of a batch that ended. Missing requests go to a new input file, or are given up with the reason."""
         reason = self.endpoint.hide(why_unanswered(batch))
         for kind in ("output", "error"):
@@ -259,7 +259,7 @@ class _Run:
         self._drop_strays()
         yield from self._given_up()
 
-    def _merge(self, part: Part, path: Path) -> Iterator[tuple[int, Completion]]:
+    def _merge(self, part: BatchPart, path: Path) -> Iterator[tuple[int, Completion]]:
         """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
         group: list[tuple[str, Completion]] = []
         with path.open("rb") as file:
@@ -284,7 +284,7 @@ class _Run:
                     group = []
         yield from self._keep(group)
 
-    def _read(self, part: Part, key: str, row: Mapping[str, object]) -> Completion | None:
+    def _read(self, part: BatchPart, key: str, row: Mapping[str, object]) -> Completion | None:
         """The answer or lasting failure in a result line; None, with the reason noted, if asking again may help."""
         response = row.get("response")
         if not isinstance(response, dict):
@@ -320,7 +320,7 @@ class _Run:
         self.ledger.note(key, f"status {status}")
         return None
 
-    def _held(self, part: Part, key: str, completion: Completion) -> Completion | None:
+    def _held(self, part: BatchPart, key: str, completion: Completion) -> Completion | None:
         """The answer if it follows its schema; else it is asked for again in plain words."""
         self._pay(key, completion)
         form = self.ledger.form_of(key, part.id)
@@ -349,7 +349,7 @@ class _Run:
         for key, completion in group:
             yield from self._settle(key, completion)
 
-    def _left_out(self, part: Part) -> Iterator[tuple[str, dict[str, object]]]:
+    def _left_out(self, part: BatchPart) -> Iterator[tuple[str, dict[str, object]]]:
         """Key and body of each wanted request that the batch did not answer."""
         path = self.input.path(part.id)
         if not path.is_file():
@@ -360,7 +360,7 @@ class _Run:
                 if self.ledger.is_open(row["custom_id"]):
                     yield row["custom_id"], row["body"]
 
-    def _rewrite(self, part: Part, key: str, sent: Mapping[str, Any]) -> None:
+    def _rewrite(self, part: BatchPart, key: str, sent: Mapping[str, Any]) -> None:
         """Add the same request to a new input file, without what the server turned out not to take."""
         schema, plain = self.ledger.form_of(key, part.id) or (None, "")
         system, user = (str(message["content"]) for message in sent["messages"])

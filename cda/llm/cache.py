@@ -22,7 +22,7 @@ from typing import Any
 from cda.errors import LLMError, out_of_files
 from cda.files.paths import own_folder
 from cda.files.sqlite_file import SqliteFile, transaction
-from cda.llm.asking import say
+from cda.llm.asking import print_line
 from cda.llm.protocol import LASTING, Completion, Request
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -141,7 +141,9 @@ class Cache:
         LLMError: Cannot be opened or written.
     """
 
-    def __init__(self, path: Path | str, say: Callable[[str], None] = say, *, ask_failures_again: bool = False) -> None:
+    def __init__(
+        self, path: Path | str, say: Callable[[str], None] = print_line, *, ask_failures_again: bool = False
+    ) -> None:
         self.path = Path(path)
         self.claims = Claims(self.path.with_name(f"{self.path.name}.claims"))
         self._failures_from = time.time() if ask_failures_again else 0.0

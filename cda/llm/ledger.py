@@ -35,7 +35,7 @@ CREATE TEMP TABLE noted (key TEXT PRIMARY KEY, reason TEXT NOT NULL, plain INTEG
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """One input file and its batch. State: written, uploaded, creating (it may be running), submitted."""
 
     id: str
@@ -216,7 +216,7 @@ class Ledger:
         names = "".join(f", {name} = ?" for name in ids)
         self._db.execute(f"UPDATE part SET state = ?{names} WHERE id = ?", (state, *ids.values(), part_id))
 
-    def wanted_parts(self) -> list[Part]:
+    def wanted_parts(self) -> list[BatchPart]:
         """Parts of this server with a key that somebody waits for, oldest first."""
         rows = self._db.execute(
             "SELECT id, state, n_requests, file_id, batch_id FROM part WHERE server = ? AND EXISTS ("
@@ -224,7 +224,7 @@ class Ledger:
             "SELECT 1 FROM wanted WHERE wanted.key = member.key AND NOT done)) ORDER BY part.rowid",
             (self.server,),
         )
-        return [Part(*row) for row in rows]
+        return [BatchPart(*row) for row in rows]
 
     def part_ids(self) -> set[str]:
         return {row[0] for row in self._db.execute("SELECT id FROM part")}

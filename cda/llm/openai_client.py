@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from cda.errors import LLMError, out_of_files
 from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
-from cda.llm.asking import Answers, Ask, answered, pause, say, with_progress
+from cda.llm.asking import Answers, Ask, answered, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
 from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
@@ -64,7 +64,7 @@ class OpenAIClient:
     seed: int | None = None
     timeout_s: float = 120.0
     retries: int = 5
-    say: Callable[[str], None] = say
+    say: Callable[[str], None] = print_line
     backoff_s: float = 0.5
     _limiter: Limiter = field(init=False, repr=False)
     _parameters: Parameters = field(init=False, repr=False)

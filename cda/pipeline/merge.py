@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.model_card import EMBEDDED, Part, model_card
+from cda.auditing.model_card import EMBEDDED, ExportedTraining, model_card
 from cda.errors import DataError, ModelError, RunError
 from cda.files.paths import user_path
 from cda.finetuning.applied import adapter_at, chosen_dose
@@ -61,7 +61,7 @@ class _Source:
     adapter: Path
     dose: float
     model: ModelSection | None
-    part: Part
+    part: ExportedTraining
 
 
 def merge(sources: Sequence[str], options: MergeOptions) -> None:
@@ -126,7 +126,7 @@ def _source(given: str, dose: float | None) -> _Source:
         if not isinstance(base, str | None):
             raise ModelError(f"{path / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
         factor = 1.0 if dose is None else dose
-        return _Source(path, factor, ModelSection(name_or_path=base) if base else None, Part(name, factor))
+        return _Source(path, factor, ModelSection(name_or_path=base) if base else None, ExportedTraining(name, factor))
     run = RunFolder(path)
     record = run.record("train")
     adapter = run.stage("train") / ADAPTER
@@ -147,7 +147,9 @@ def _source(given: str, dose: float | None) -> _Source:
     if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
     settings, form = record.settings, record.counts.get("form")
-    part = Part(name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form)
+    part = ExportedTraining(
+        name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form
+    )
     return _Source(adapter, factor, _trained_model(path, settings), part)
 
 

@@ -83,7 +83,7 @@ def check(loaded: LoadedRecipe) -> None:
         )
     attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
-        attempt(lambda: dose.check(loaded))
+        attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.is_judge:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))

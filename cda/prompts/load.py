@@ -82,28 +82,28 @@ def _with(needed: tuple[str, ...], *others: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class _Strict(BaseModel):
+class _PromptPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 _LabelSystem = Annotated[str, _with((), "markers", *_OF_A_BIAS)]
 
 
-class LabelPair(_Strict):
+class LabelPair(_PromptPart):
     """Two responses of a pair in one question."""
 
     system: _LabelSystem
     user: Annotated[str, _with(("response_1", "response_2", "questions"), "user_message", *_OF_A_BIAS)]
 
 
-class LabelSingle(_Strict):
+class LabelSingle(_PromptPart):
     """One response by itself, as the gate and triples ask."""
 
     system: _LabelSystem
     user: Annotated[str, _with(("response", "questions"), "user_message", *_OF_A_BIAS)]
 
 
-class LabelPrompt(_Strict):
+class LabelPrompt(_PromptPart):
     """The prompt of a labelling LLM."""
 
     pair: LabelPair
@@ -112,14 +112,14 @@ class LabelPrompt(_Strict):
     """`before`: a few sentences of reasons before the answers."""
 
 
-class RewritePrompt(_Strict):
+class RewritePrompt(_PromptPart):
     """The prompt of a rewriting LLM."""
 
     system: Annotated[str, _with((), "markers", "form", *_OF_A_BIAS)]
     user: Annotated[str, _with(("response", "instruction"), "user_message", "keep", "length", *_OF_A_BIAS)]
 
 
-class JudgePrompt(_Strict):
+class JudgePrompt(_PromptPart):
     """The prompt of a judge, and how it is asked if the recipe does not say."""
 
     system: Annotated[str, _with((), "markers", "form")]
@@ -143,7 +143,7 @@ _Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt)
 _FOLDERS: dict[type[BaseModel], str] = {LabelPrompt: "label", RewritePrompt: "rewrite", JudgePrompt: "judge"}
 
 
-def shipped_names(kind: type[_Prompt]) -> list[str]:
+def shipped_prompts(kind: type[_Prompt]) -> list[str]:
     """Names of the prompts of a kind that are shipped with the package."""
     return yaml_file.shipped_names(_FOLDER / _FOLDERS[kind])
 

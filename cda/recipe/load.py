@@ -18,7 +18,7 @@ from cda.biases import Bias, load_bias
 from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
-from cda.files.yaml_file import describe, read_yaml_mapping
+from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
 from cda.recipe.checks import cross_checks, misspelt_model, model_problems, prompt_problems, written_keys
 from cda.recipe.presets import (
@@ -27,7 +27,7 @@ from cda.recipe.presets import (
     checked_layer,
     fitting,
     joint_alone,
-    merge,
+    merge_layers,
     names_in,
     parse_overrides,
     preset_layers,
@@ -200,7 +200,7 @@ def load_model_audit(
     }
     if kind_of(target) == "judge":
         base["llm"] = {"model": judges_of(target)[0]}
-    return _resolved(Path(where), merge(base, checked_layer(settings, where, [])), overrides, only_audit=True)
+    return _resolved(Path(where), merge_layers(base, checked_layer(settings, where, [])), overrides, only_audit=True)
 
 
 def _as_folder(target: str) -> str:
@@ -221,11 +221,11 @@ def _resolved(
     notes: list[str] = []
     layers = [checked_layer(content, str(path), problems), parse_overrides(overrides, problems)]
     layers.append(checked_layer(settings, str(path), problems))
-    own = merge(*layers)
+    own = merge_layers(*layers)
     presets, unknown = preset_layers(own, path, problems)
     presets = fitting(presets, layers, path, problems, notes)
     names = own.get("biases", presets.get("biases"))
-    merged = {"name": path.stem} | merge(
+    merged = {"name": path.stem} | merge_layers(
         joint_alone(presets) if isinstance(names, list) and len(names) > 1 else presets, own
     )
     recipe: Recipe | None = None
@@ -234,7 +234,7 @@ def _resolved(
     except ValidationError as error:
         # Settings that an unknown preset would have made are not a second mistake.
         without = tuple(f"{path}: {section}." for section in unknown)
-        problems += [line for line in describe(error, Recipe, str(path)) if not line.startswith(without or "\0")]
+        problems += [line for line in describe_errors(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)
     problems += unknown_train_keys(merged.get("train"), path)
     problems += seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)

@@ -31,13 +31,13 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def merge(*layers: Mapping[str, Any]) -> Layer:
+def merge_layers(*layers: Mapping[str, Any]) -> Layer:
     """Deep merge of mappings; anything else is replaced by the later layer."""
     result: Layer = {}
     for layer in layers:
         for key, value in layer.items():
             both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-            result[key] = merge(result[key], value) if both else value
+            result[key] = merge_layers(result[key], value) if both else value
     return result
 
 
@@ -76,7 +76,7 @@ def parse_overrides(overrides: Sequence[str], problems: list[str]) -> Layer:
         layer: Layer = {keys[-1]: value}
         for key in reversed(keys[:-1]):
             layer = {key: layer}
-        result = merge(result, checked_layer(layer, word, problems))
+        result = merge_layers(result, checked_layer(layer, word, problems))
     return result
 
 
@@ -85,7 +85,7 @@ def preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> tu
     layers: list[Layer] = []
     unknown = []
     for section, folder in _PRESET_FOLDERS.items():
-        name = value_at(merge(*layers, own), section, "preset")
+        name = value_at(merge_layers(*layers, own), section, "preset")
         if name is None:
             continue
         preset = _find_preset(str(name), folder, path)
@@ -101,7 +101,7 @@ def preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> tu
             layers.append(checked_layer(read_yaml_mapping(preset), str(preset), problems))
         except RecipeError as error:
             problems += error.problems
-    return merge(*layers), unknown
+    return merge_layers(*layers), unknown
 
 
 def _find_preset(name: str, folder: str, recipe_path: Path) -> Path | None:
@@ -143,7 +143,7 @@ def _note_numbers_of_data(presets: Layer, layers: Sequence[Layer], notes: list[s
     """Sizes that a preset sets for its own pairs stay with other pairs, and are said."""
     made_for = value_at(presets, "data", "pairs")
     (_, pairs), (_, preset) = (_last_given(layers, "data", key) for key in ("pairs", "preset"))
-    given = value_at(merge(*layers), "synthesize", "counterfactuals") is not None
+    given = value_at(merge_layers(*layers), "synthesize", "counterfactuals") is not None
     if made_for is not None and pairs not in (None, made_for) and not given:
         notes.append(
             f"the preset data={preset} is made for {made_for}, not for {pairs}: its numbers of pairs are kept; "

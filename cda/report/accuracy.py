@@ -91,16 +91,16 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
     return notes
 
 
-def how_scored(result: QualityResult) -> list[str]:
+def scoring_sentences(result: QualityResult) -> list[str]:
     """A sentence on each scoring, and what was noticed about its model."""
     lines = []
     for scoring in result.scorings:
-        lines.append(f"{scoring.label}: {with_adapter(scoring)}, {asked_line(scoring.facts)}.")
+        lines.append(f"{scoring.label}: {model_label(scoring)}, {asked_line(scoring.facts)}.")
         lines += [f"{scoring.label}: {note}" for note in scoring.facts.notes]
     return lines
 
 
-def with_adapter(scoring: AskedModel) -> str:
+def model_label(scoring: AskedModel) -> str:
     """A model's name, with its adapter and dose."""
     adapter = f" with {scoring.adapter} at dose {scoring.dose:g}" if scoring.adapter else ""
     return f"{scoring.model}{adapter}"

@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A part of a report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
 
     id: str
@@ -43,7 +43,7 @@ class Section:
     entries: tuple[Entry, ...] = ()
 
 
-def plots_of(sections: Iterable[Section]) -> list[Plot]:
+def plots_of(sections: Iterable[ReportSection]) -> list[Plot]:
     """Every figure of a page's sections, in reading order."""
     return [plot for section in sections for plot in section.plots]
 
@@ -64,7 +64,7 @@ class Page:
     title: str
     subtitle: str
     findings: tuple[Headline, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
 
 def render_page(page: Page) -> str:
@@ -85,10 +85,10 @@ def rendered(
         f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(code)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    return drawn(template, csp=Markup(policy), style=Markup(style), script=Markup(code), **content)
+    return render(template, csp=Markup(policy), style=Markup(style), script=Markup(code), **content)
 
 
-def drawn(template: str, **content: object) -> str:
+def render(template: str, **content: object) -> str:
     """A template of this folder; every string is escaped, and control or direction characters are spelled out."""
     return _environment().get_template(template).render(**content).strip() + "\n"
 

@@ -107,7 +107,7 @@ def inline_svg(plot: Plot) -> str:
     return re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text.replace("ns1:href", "href").replace("xlink:href", "href"))
 
 
-def save(plot: Plot, folder: Path, form: str) -> Path:
+def save_plot(plot: Plot, folder: Path, form: str) -> Path:
     """The figure as a file at its size in print; the same bytes for the same content.
 
     An SVG says in words what it shows, for readers who cannot see it, and has a light ground, for viewers with a dark one.
@@ -226,7 +226,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Sca
     if scale.limits is not None:
         axes.set_xlim(*scale.limits)
     axes.locator_params(axis="x", nbins=6)
-    frame(axes, scale.name, "x")
+    draw_frame(axes, scale.name, "x")
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
     axes.spines["left"].set_visible(False)
     if len(marks) > 1:
@@ -253,7 +253,7 @@ def errors(estimates: Sequence[Estimate], factor: float = 1.0) -> list[list[floa
     ]
 
 
-def frame(axes: Axes, name: str, grid: Literal["x", "y", "both"]) -> None:
+def draw_frame(axes: Axes, name: str, grid: Literal["x", "y", "both"]) -> None:
     """Name the horizontal axis and draw faint lines across the one that is read."""
     axes.set_xlabel(name)
     axes.grid(axis=grid, color=LINE)
@@ -322,7 +322,7 @@ def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) 
     axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
 
 
-def rows(axes: Axes, names: Sequence[str]) -> None:
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Write names down the side, the first one on top, with a line between each two."""
     axes.set_yticks(range(len(names)), list(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -360,7 +360,7 @@ def lanes(
             SCORING_MARKS, lane_shifts(len(labels)), measured, strict=False
         ):
             across(axes, row + shift, value, color, shape, filled or len(labels) == 1, factor)
-    rows(axes, names)
+    name_rows(axes, names)
     axes.grid(axis="x", color=LINE)
     scorings_key(axes, labels)
 

@@ -17,7 +17,7 @@ from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, user_path
 from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
-from cda.report.plots import FORMATS, Plot, save
+from cda.report.plots import FORMATS, Plot, save_plot
 from cda.report.tables import escaped
 from cda.results.base import Result
 from cda.results.facts import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
@@ -197,7 +197,7 @@ def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
     """
     checked_form(form)
     folder = own_folder(report_folder / FOLDER)
-    files = [save(plot, folder, form) for plot in plots]
+    files = [save_plot(plot, folder, form) for plot in plots]
     lines = ["# Figures", ""]
     for plot, file in zip(plots, files, strict=True):
         size = f"{plot.width:g} × {plot.height:.1f} inches"

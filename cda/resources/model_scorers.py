@@ -23,7 +23,7 @@ from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Rewards, Text
-from cda.scorers.engine import joined, score_texts
+from cda.scorers.engine import joined_rewards, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 from cda.scorers.protocols import OverLength
 from cda.scorers.self_check import self_check
@@ -57,7 +57,7 @@ class Classifier(NamedScorer):
         notes = self_check(reward_model) if self.settings.score.self_check else []
         apart = set(together)
         sets = (list(together), [text for text in texts if text not in apart]) if together else (list(texts),)
-        scores = joined(
+        scores = joined_rewards(
             classifier_scores(
                 reward_model,
                 part,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from cda.biases import Bias
-from cda.biases.load import Measure
+from cda.biases.load import BiasMeasure
 from cda.errors import RecipeError
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.llm.reading import ask, closing_object, formed
@@ -93,7 +93,7 @@ def label_pair(pair: Pair, bias: Bias) -> dict[Side, bool | None]:
     }
 
 
-def measure_of(bias: Bias) -> Measure:
+def measure_of(bias: Bias) -> BiasMeasure:
     """The measure of a bias.
 
     Raises:
@@ -174,7 +174,7 @@ def label_responses(
     answers = ask(
         llm,
         len(prompts),
-        lambda row, repeat: response_request(bias, prompts[row], responses[row], repeat, told),
+        lambda row, repeat: label_request(bias, prompts[row], responses[row], repeat, told),
         lambda _, text: parse_answers(text, names),
         f"labelling {bias.name}",
         n_repeats,
@@ -208,7 +208,7 @@ def pair_request(
     return _request(bias, material, (told.pair.system, told.pair.user), told.reasons != "none", sample)
 
 
-def response_request(
+def label_request(
     bias: Bias, prompt: Prompt, response: str, sample: int = 0, told: LabelPrompt | None = None
 ) -> Request:
     """The labelling question about one response."""

@@ -42,7 +42,7 @@ class Rewriter(Protocol):
 
 
 @runtime_checkable
-class Resampling(Protocol):
+class ResamplingRewriter(Protocol):
     """A rewriter that can be asked for another answer to the same request."""
 
     def resampled(self, sample: int) -> Rewriter:
@@ -162,7 +162,7 @@ class Gated:
     """A Rewriter whose rewrites have passed the fidelity gate; a failed one is asked for again.
 
     Attributes:
-        rewriter: Writes. Asked again only if it can give another answer (`Resampling`).
+        rewriter: Writes. Asked again only if it can give another answer (`ResamplingRewriter`).
         labeller: Labels rewrites of biases that are labelled by asking; None goes by the bias's measure.
         n_repeats: Further answers asked for after a failure.
         words_within: Largest change of the word count, as a share.
@@ -217,7 +217,7 @@ class Gated:
     def _sampled(self, sample: int) -> Rewriter | None:
         if sample == 0:
             return self.rewriter
-        return self.rewriter.resampled(sample) if isinstance(self.rewriter, Resampling) else None
+        return self.rewriter.resampled(sample) if isinstance(self.rewriter, ResamplingRewriter) else None
 
     def _gated(
         self, requests: Sequence[RewriteRequest], written: Sequence[Rewrite], bias: Bias, counts: _Counts

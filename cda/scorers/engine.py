@@ -19,7 +19,7 @@ _NamedScore = tuple[str, TextScore, bool]
 """`text_id`, its score, and whether that was known before."""
 
 
-def joined(parts: Iterable[Rewards]) -> Rewards:
+def joined_rewards(parts: Iterable[Rewards]) -> Rewards:
     """Rewards of several sets of texts as those of one; texts of the same tokens get the first one's reward."""
     by_text: dict[str, float] = {}
     read: dict[str, str] = {}

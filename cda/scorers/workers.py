@@ -188,7 +188,7 @@ class Exchange:
                 write_jsonl(part, own())
             except BaseException as error:
                 with contextlib.suppress(OSError):
-                    write_json(self._file("failed.json"), {"launch": launch_id(), "error": described(error)})
+                    write_json(self._file("failed.json"), {"launch": launch_id(), "error": error_line(error)})
                 raise
         parts = [self._file("rows.jsonl", number) for number in range(world_size())]
         for number, path in enumerate(parts):
@@ -213,7 +213,7 @@ class Exchange:
         return self.folder / self.name / f"{which}-of-{world_size()}.{ending}"
 
 
-def described(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line: our own as it stands, others with their class."""
     text = str(error)
     return text if isinstance(error, CdaError) else f"{type(error).__name__}: {text}".removesuffix(": ")
@@ -236,7 +236,7 @@ def _work(connection: Connection, load: Load, threads: int) -> None:
         return  # the process that asked is gone
     except Exception as error:
         with contextlib.suppress(OSError):
-            connection.send((True, described(error)))
+            connection.send((True, error_line(error)))
 
 
 @contextlib.contextmanager

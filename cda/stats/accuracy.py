@@ -31,7 +31,7 @@ from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums, cluster_sums
 from cda.stats.multiplicity import holm
-from cda.stats.proportions import exact_change_test, paired_change, share, wilson
+from cda.stats.proportions import exact_change_test, paired_change, wilson, wilson_share
 from cda.stats.streams import Stream, generator
 
 A = TypeVar("A", bound=Accuracies)
@@ -142,7 +142,7 @@ class _Design:
         return float(np.sqrt((sums**2).sum()))
 
 
-def measure(
+def measure_accuracy(
     scorings: Mapping[str, Sequence[Ranked]],
     rule: Rule,
     weights: Mapping[str, float] | None,
@@ -234,13 +234,13 @@ def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int
 def _level(values: FloatArray, design: _Design) -> Estimate:
     """Weighted mean with a 95% interval: of a plain share Wilson's, else of residuals."""
     if design.is_plain(values):
-        return share(values, design.prompt_ids)
+        return wilson_share(values, design.prompt_ids)
     drawn = _drawn(values, design, "share")
     if drawn is not None:
         return drawn
     if np.ptp(values) > 0:
         inside = np.clip(values, 0, 1)
-        return _of_strata(lambda rows, ids: share(inside[rows], ids), values, design)
+        return _of_strata(lambda rows, ids: wilson_share(inside[rows], ids), values, design)
     mean, n = design.mean(values), len(set(design.prompt_ids))
     low, high = wilson(min(max(mean, 0.0), 1.0) * n, n)
     low, high, method = min(low, mean), max(high, mean), "Wilson 95% over prompts"

@@ -14,7 +14,7 @@ from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate
 from cda.results.effects import FeatureDrift, Limit
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.proportions import paired_change, share
+from cda.stats.proportions import paired_change, wilson_share
 
 Encoder = Callable[[Sequence[str]], FloatArray]
 """Texts to embeddings, shape (n, dimensions); need not be normalised."""
@@ -85,7 +85,7 @@ def feature_drift(
                 difference=drawn,
                 standardised=drawn.over(spread, "standard deviations", drawn.method) if spread > 0 else None,
                 median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
-                beyond=share(~limit.holds(first, second), prompt_ids) if limit else None,
+                beyond=wilson_share(~limit.holds(first, second), prompt_ids) if limit else None,
                 limit=limit,
             )
         )

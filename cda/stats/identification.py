@@ -18,7 +18,7 @@ from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
 from cda.stats.drift import DEFAULT_LIMITS, paired_features
 from cda.stats.preference import margins_finite
-from cda.stats.proportions import share
+from cda.stats.proportions import wilson_share
 
 DEFAULT_FORMS: tuple[Form, ...] = ("linear", "log_ratio")
 
@@ -71,7 +71,7 @@ def overlap_of(
         beyond[name] = int((~holds).sum())
         inside &= holds
     overlap = Overlap(
-        share=share(inside, prompt_ids),
+        share=wilson_share(inside, prompt_ids),
         n=int(inside.sum()),
         n_prompts=len(set(compress(prompt_ids, inside))),
         n_total=n,
@@ -97,7 +97,7 @@ def pairs_effect(
             f"the mean margin does not vary between its {mean.n_clusters} prompts "
             f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
         )
-    return PairsEffect(skew=share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
+    return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
 
 
 def overlap_effect(

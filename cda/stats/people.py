@@ -18,7 +18,7 @@ from cda.results.base import Estimate
 from cda.results.skew import AgainstPeople
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.preference import Change, ModelTies, hits_of, margins_finite, share_change
-from cda.stats.proportions import Z_95, paired_change, share
+from cda.stats.proportions import Z_95, paired_change, wilson_share
 from cda.stats.votes import Majority
 
 
@@ -97,9 +97,9 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     n_models, skew = len(hits), hits.mean(axis=0)
     signed = paired_change(target, skew, ids, n_models)
     return AgainstPeople(
-        skew=share(skew, ids, n_models),
-        human_skew=share(target, ids),
-        miscalibration=share(np.abs(hits - target).mean(axis=0), ids, n_models),
+        skew=wilson_share(skew, ids, n_models),
+        human_skew=wilson_share(target, ids),
+        miscalibration=wilson_share(np.abs(hits - target).mean(axis=0), ids, n_models),
         signed_gap=signed,
         gap=absolute(signed),
         auc=area,

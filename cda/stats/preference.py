@@ -17,7 +17,7 @@ from cda.results.base import Estimate
 from cda.results.effects import Contingency
 from cda.results.skew import PreferenceTable
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums, clustered_error
-from cda.stats.proportions import Z_95, exact_change_test, paired_change, share, unpaired_change
+from cda.stats.proportions import Z_95, exact_change_test, paired_change, unpaired_change, wilson_share
 from cda.stats.votes import WORDS
 
 
@@ -69,7 +69,7 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
         margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
         ties: Value of a margin of exactly 0.
     """
-    return share(hits_of(margins_finite(margins), ties), prompt_ids)
+    return wilson_share(hits_of(margins_finite(margins), ties), prompt_ids)
 
 
 def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Change:
@@ -89,8 +89,8 @@ def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str],
     """
     test = exact_change_test(before, after, prompt_ids)
     return Change(
-        before=share(before, prompt_ids),
-        after=share(after, prompt_ids),
+        before=wilson_share(before, prompt_ids),
+        after=wilson_share(after, prompt_ids),
         change=paired_change(before, after, prompt_ids),
         unpaired=unpaired_change(before, after),
         p_value=test.p_value,
@@ -158,9 +158,9 @@ def contingency(
         only_chosen=int((first & ~second).sum()),
         only_rejected=int((~first & second).sum()),
         neither=int((~first & ~second).sum()),
-        selection_rate=share(first[one_side], ids[one_side].tolist()),
-        chosen_rate=share(first, ids.tolist()),
-        rejected_rate=share(second, ids.tolist()),
+        selection_rate=wilson_share(first[one_side], ids[one_side].tolist()),
+        chosen_rate=wilson_share(first, ids.tolist()),
+        rejected_rate=wilson_share(second, ids.tolist()),
         exclusions=Exclusions(len(chosen), count_reasons(["unparsed label"] * int((~parsed).sum()))),
     )
 

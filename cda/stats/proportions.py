@@ -34,7 +34,7 @@ class ExactTest:
     method: str
 
 
-def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
+def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
     """Share of hits with Wilson's 95% interval on the effective number of rows.
 
     Rows of one prompt that move together are worth fewer (`effective_rows`). If each prompt occurs once it is Wilson's
@@ -64,9 +64,9 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     each prompt occurs once and rows are 0 or 1 it is Newcombe's own.
 
     Args:
-        before: Hits before, shape (n,), as in `share`.
+        before: Hits before, shape (n,), as in `wilson_share`.
         after: Hits after on the same rows, shape (n,).
-        answers_a_row: As in `share`.
+        answers_a_row: As in `wilson_share`.
 
     Raises:
         DataError: No rows, or shapes that differ.

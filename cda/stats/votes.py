@@ -16,7 +16,7 @@ from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, Missing
 from cda.results.skew import Agreement, Leading, Level, NoiseCeiling
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums
-from cda.stats.proportions import share, wilson
+from cda.stats.proportions import wilson, wilson_share
 
 Counts = NDArray[np.int64]
 """Votes of each item in the order of `WORDS`. Shape (n, 3)."""
@@ -130,7 +130,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     if not several.any():
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
     n_votes = int(used.sum())
-    top = share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
+    top = wilson_share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     try:
         alpha: Estimate | Missing = _estimated_alpha(used, ids, rng, level)
     except DataError as problem:
@@ -167,7 +167,7 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
     if float(np.ptp(agreed)) <= ROUNDING:
         # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
         # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
-        rate = share(agreed, ids.tolist())
+        rate = wilson_share(agreed, ids.tolist())
         expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
         by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
         low, high = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))

@@ -22,7 +22,7 @@ _LONGEST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Judgement:
     """One judgement as it came back.
 
     Attributes:
@@ -50,13 +50,13 @@ class Answer:
     assigned: bool = True
 
 
-def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Answer], int]:
+def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], int]:
     """All answers of the files, in file order, and the number of rows of tables that nobody filled.
 
     Raises:
         DataError: Names every file that cannot be read, is of another kind, or belongs to another study.
     """
-    answers: list[Answer] = []
+    answers: list[Judgement] = []
     problems: list[str] = []
     n_blank = 0
     for number, file in enumerate(files):
@@ -71,7 +71,7 @@ def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Answer], int
     return answers, n_blank
 
 
-def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
+def _of_file(file: Path, study: Study, session: str) -> tuple[list[Judgement], int]:
     if file.suffix.lower() in (".csv", ".tsv"):
         return _of_table(file, study, session)
     if file.suffix.lower() == ".jsonl":
@@ -87,14 +87,14 @@ def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]
     raise DataError(f"{file}: holds no answers; they come back {_FORMS}")
 
 
-def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answer]:
+def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Judgement]:
     _check_study(content.get("study"), study, file)
     rows = content.get("answers")
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise DataError(f"{file}: has no list of answers; it was cut or changed. Ask for the file again")
     revision = content.get("revision")
     return [
-        Answer(
+        Judgement(
             str(content.get("participant"))[:80],
             str(row.get("item"))[:80],
             _choice(row.get("choice")),
@@ -108,14 +108,14 @@ def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answe
     ]
 
 
-def _of_label_studio(content: list[Mapping[str, object]], study: Study, file: Path) -> list[Answer]:
+def _of_label_studio(content: list[Mapping[str, object]], study: Study, file: Path) -> list[Judgement]:
     answers = []
     for data, annotation in annotated(content):
         _check_study(data.get("study"), study, file)
         texts = [data.get(name) for name in ("answer_a", "answer_b")]
         item = study.items.get(str(data.get("item")))
         answers.append(
-            Answer(
+            Judgement(
                 annotator(annotation) or "label-studio-unknown",
                 str(data.get("item"))[:80],
                 choice_of(annotation),
@@ -130,7 +130,7 @@ def _of_label_studio(content: list[Mapping[str, object]], study: Study, file: Pa
     return answers
 
 
-def _of_table(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
+def _of_table(file: Path, study: Study, session: str) -> tuple[list[Judgement], int]:
     answers, blank = [], 0
     for number, row in sheet_rows(read_text(file), str(file)):
         if not row["choice"].strip():
@@ -138,7 +138,7 @@ def _of_table(file: Path, study: Study, session: str) -> tuple[list[Answer], int
             continue
         _check_study(row["study"].strip(), study, file, f" (row {number})")
         answers.append(
-            Answer(
+            Judgement(
                 row["participant"].strip()[:80],
                 row["item"].strip()[:80],
                 _choice(row["choice"]),
@@ -216,7 +216,7 @@ class Screened:
     exclusions: Exclusions
 
 
-def screened(study: Study, answers: Sequence[Answer], rules: Rules) -> Screened:
+def screened(study: Study, answers: Sequence[Judgement], rules: Rules) -> Screened:
     """Votes of the answers that hold.
 
     Raises:
@@ -231,7 +231,7 @@ def screened(study: Study, answers: Sequence[Answer], rules: Rules) -> Screened:
     single, repeated = _once_each([answer for answer, why in zip(answers, problems, strict=True) if why is None])
     reasons = [*filter(None, problems), *repeated]
 
-    def preferred(answer: Answer) -> int | None:
+    def preferred(answer: Judgement) -> int | None:
         """Which text of the item was preferred; None for a tie. Label Studio shows the texts in the item's own order."""
         first = shown[answer.participant, answer.item] if answer.assigned else 0
         return None if answer.choice == "tie" else first if answer.choice == "A" else 1 - first
@@ -269,7 +269,7 @@ def screened(study: Study, answers: Sequence[Answer], rules: Rules) -> Screened:
     return Screened(tuple(votes), attention, n_checks, exclusions)
 
 
-def _problem(answer: Answer, study: Study, shown: Mapping[tuple[str, str], int]) -> str | None:
+def _problem(answer: Judgement, study: Study, shown: Mapping[tuple[str, str], int]) -> str | None:
     """Why an answer does not count by itself; None if it does."""
     if answer.item not in study.items:
         return "to an unknown item"
@@ -283,16 +283,16 @@ def _problem(answer: Answer, study: Study, shown: Mapping[tuple[str, str], int])
     return "without a readable choice" if answer.choice is None else None
 
 
-def _once_each(answers: Sequence[Answer]) -> tuple[list[Answer], list[str]]:
+def _once_each(answers: Sequence[Judgement]) -> tuple[list[Judgement], list[str]]:
     """One answer for each participant and item, and why the others do not count.
 
     Within a session the last download counts. Two sessions that agree count once; if they differ, nobody knows which
     of them is the participant, and none counts.
     """
-    groups: dict[tuple[str, str], dict[str, list[Answer]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Judgement]]] = {}
     for answer in answers:
         groups.setdefault((answer.participant, answer.item), {}).setdefault(answer.session, []).append(answer)
-    kept: list[Answer] = []
+    kept: list[Judgement] = []
     reasons: list[str] = []
     for sessions in groups.values():
         last = []

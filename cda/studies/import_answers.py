@@ -18,7 +18,7 @@ from cda.report.page import render_page
 from cda.results.base import Estimate, Missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
-from cda.stats.proportions import exact_change_test, share
+from cda.stats.proportions import exact_change_test, wilson_share
 from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.studies.answers import Screened, Vote, read_answers, screened
 from cda.studies.design import Item, Study
@@ -44,7 +44,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
         raise DataError("no result files given: results of the page, exports of Label Studio, or filled tables")
     answers, n_blank = read_answers(files, study)
     kept = screened(study, answers, rules)
-    result = summary(study, kept, rules, n_blank)
+    result = summarize_study(study, kept, rules, n_blank)
     votes = out or folder / VOTES
     if votes.suffix != ".jsonl":
         raise RunError(f"--out {votes}: votes are written as JSON lines; give a name that ends in .jsonl")
@@ -68,7 +68,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     return result
 
 
-def summary(study: Study, kept: Screened, rules: Rules, n_blank: int) -> StudyResult:
+def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) -> StudyResult:
     """Majorities, agreement, who differs, position and time; `n_blank` rows of tables were not filled."""
     contrasts = study.contrasts
     by_item: dict[str, list[Vote]] = {item.id: [] for item in contrasts}
@@ -111,7 +111,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         majorities = {**{word: leading.count(word) for word in WORDS}, "split": leading.count("split")}
         try:
             target = majority(counts, "drop")
-            skew = share(target.target[target.used], list(compress(prompts, target.used)))
+            skew = wilson_share(target.target[target.used], list(compress(prompts, target.used)))
         except DataError as problem:
             skew = Missing(reason=str(problem))
         try:
@@ -140,7 +140,7 @@ def _position(votes: Sequence[Vote]) -> Position | None:
     hits = np.array([vote.choice == "A" for vote in sided], dtype=np.float64)
     items = [vote.item for vote in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return Position(share_a=share(hits, items), p_value=test.p_value, n_items=len(set(items)))
+    return Position(share_a=wilson_share(hits, items), p_value=test.p_value, n_items=len(set(items)))
 
 
 def _time(votes: Sequence[Vote]) -> Time:
@@ -180,7 +180,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(vote.vote != leading)
             prompts.append(study.items[vote.item].prompt_id)
-    return share(np.array(hits, dtype=np.float64), prompts) if hits else None
+    return wilson_share(np.array(hits, dtype=np.float64), prompts) if hits else None
 
 
 def _leading(votes: Sequence[Vote]) -> Leading:

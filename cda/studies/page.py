@@ -8,7 +8,7 @@ from itertools import groupby
 
 from cda.inert import clipped, inert
 from cda.report.numbers import NOT_ESTIMATED, count, decimals, p_value, share
-from cda.report.page import Headline, Page, Section
+from cda.report.page import Headline, Page, ReportSection
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import Table, plain_table
 from cda.results.base import Missing
@@ -53,11 +53,11 @@ def study_page(result: StudyResult) -> Page:
         f"Study {result.study}, {result.kind}, {result.judgements_wanted} judgements wanted on each pair",
         tuple(_headlines(result)),
         (
-            Section("biases", "Preferences and agreement", (_HUMAN_SKEW,), (_bias_table(result),)),
-            Section("people", "Participants", tuple(people), (participant_table(result),), _plots(result)),
-            Section("left-out", "What was left out", left_out, (left_out_table(result),)),
-            Section("missing", "Pairs that lack judgements", (missing,), _missing_tables(lacking)),
-            Section("items", "Every pair", divided, (_item_table(result),)),
+            ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), (_bias_table(result),)),
+            ReportSection("people", "Participants", tuple(people), (participant_table(result),), _plots(result)),
+            ReportSection("left-out", "What was left out", left_out, (left_out_table(result),)),
+            ReportSection("missing", "Pairs that lack judgements", (missing,), _missing_tables(lacking)),
+            ReportSection("items", "Every pair", divided, (_item_table(result),)),
         ),
     )
 

@@ -40,7 +40,7 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
     return (weights * losses).mean()
 
 
-def agreement(differences: Any, targets: Any) -> tuple[int, int]:
+def ordered_as_taught(differences: Any, targets: Any) -> tuple[int, int]:
     """Number of pairs with a preferred side that the rewards order as taught, and number of these pairs; ties have none.
 
     Args:
@@ -184,7 +184,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         metrics["mean_reward"].append(every.mean().item())
         metrics["max_reward"].append(every.max().item())
         # One entry a pair, so that their mean is over pairs with a preferred side, however these fall into batches.
-        right, decided = agreement(differences, targets)
+        right, decided = ordered_as_taught(differences, targets)
         metrics["accuracy"] += [1.0] * right + [0.0] * (decided - right)
         if not metrics["accuracy"]:
             del metrics["accuracy"]

@@ -23,7 +23,7 @@ from cda.benchmarks.best_of_n_report import (
     overview_plot,
     spaced,
 )
-from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save
+from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save_plot
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import BestOfResult, NoSpread
 
@@ -263,7 +263,7 @@ def test_nothing_from_outside_is_markup_or_obeyed(
     assert "<script>alert" not in page + markdown and "[U+202E]" in page
     rows = [line for line in markdown.splitlines() if line.startswith("| \u4e2da")]
     assert rows and all(line.count(" | ") == 7 for line in rows[:1])
-    file = save(overview_plot(result), tmp_path, "svg")
+    file = save_plot(overview_plot(result), tmp_path, "svg")
     assert file.name == "best_of_n.svg" and not recwarn.list
     svg = file.read_text(encoding="utf-8")
     for text in (markdown, best_of_n_text(result), svg):

@@ -11,7 +11,7 @@ import pytest
 
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.pairs import Counterfactuals, eligible_pairs, make_counterfactuals
-from cda.discovery.attribute import described, mark_biases
+from cda.discovery.attribute import attribute_bias, mark_biases
 from cda.records import LabelledPair, Pair, Rewrite, RewriteRequest, user_prompt
 from cda.rewriting.rewriter import Rewriter
 
@@ -204,7 +204,7 @@ def test_the_chosen_side_can_be_made_more_specific() -> None:
 def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> None:
     """Triple spaces between words change no word, and are all there is to teach."""
     (spaces,) = (bias for bias in mark_biases() if bias.name == "triple-spaces")
-    bias = spaces if measured else described("Triple spaces between words")
+    bias = spaces if measured else attribute_bias("Triple spaces between words")
     labelled = [row(0, bias=bias.name)]
     made = make(labelled, Scripted(text="rejected   0"), bias=bias, check_measure=measured)
     assert [pair.pair.rejected for pair in made.pairs] == ["rejected   0"]

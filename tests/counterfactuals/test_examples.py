@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cda.counterfactuals.examples import (
+    assign_splits,
     contrast_examples,
     counterfactual_examples,
-    split_prompts,
     teachable,
     unchanged_examples,
 )
@@ -90,7 +90,7 @@ def test_nothing_that_the_audit_measures_is_taught() -> None:
 def test_a_prompt_stays_on_the_side_it_has_and_a_share_of_the_others_is_held() -> None:
     contrasts = [contrast(bias, number) for number in range(11) for bias in ("jargon", "length")]
     known = {prompt_id(contrasts[0].prompt): "validation"}
-    splits = split_prompts(contrasts, known, 0.2, np.random.default_rng(0))  # type: ignore[arg-type]
+    splits = assign_splits(contrasts, known, 0.2, np.random.default_rng(0))  # type: ignore[arg-type]
     assert len(splits) == 11
     assert splits[prompt_id(contrasts[0].prompt)] == "validation"
     assert sum(side == "validation" for side in splits.values()) == 1 + 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scripted_llm import ScriptedLLM
 
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.proposals import LLMMutator, LLMProposer, excerpts, parse_attributes, shortened, shown_numbers
 from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
 from cda.llm.protocol import Request
@@ -210,7 +210,7 @@ def test_a_shortened_text_keeps_both_ends() -> None:
 
 
 def standing(text: str, reward: float | None, judge: float | None = None) -> Standing:
-    return Standing(Candidate(described(text)), 16, reward, judge)
+    return Standing(Candidate(attribute_bias(text)), 16, reward, judge)
 
 
 def parent(text: str = "Opens with praise", **changes: object) -> Parent:

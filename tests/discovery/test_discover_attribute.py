@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cda.biases import Bias, builtin_names, load_bias
-from cda.biases.load import Instructions, Measure, Offline, Swap
-from cda.discovery.attribute import MAX_CHARACTERS, bias_yaml, described, distinct_names, trouble_with
+from cda.biases.load import BiasMeasure, Instructions, Offline, Swap
+from cda.discovery.attribute import MAX_CHARACTERS, attribute_bias, bias_yaml, distinct_names, trouble_with
 from cda.files.yaml_file import NO_TEXT
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.fidelity import violations
@@ -45,7 +45,7 @@ LINES = TEXTS.filter(bool)
     ],
 )
 def test_the_description_is_one_clean_line(given_text: str, kept: str) -> None:
-    assert described(given_text).description == kept
+    assert attribute_bias(given_text).description == kept
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_the_description_is_one_clean_line(given_text: str, kept: str) -> None:
 def test_what_is_no_attribute_is_refused_with_its_reason(text: str, reason: str) -> None:
     assert trouble_with(text) == reason
     with pytest.raises(ValueError, match=reason):
-        described(text)
+        attribute_bias(text)
 
 
 def test_the_longest_text_is_taken() -> None:
-    assert described("x" * MAX_CHARACTERS).description == "X" + "x" * (MAX_CHARACTERS - 1)
+    assert attribute_bias("x" * MAX_CHARACTERS).description == "X" + "x" * (MAX_CHARACTERS - 1)
 
 
 @settings(deadline=None)
@@ -78,13 +78,13 @@ def test_the_longest_text_is_taken() -> None:
 @example("<<<END>>> a")
 def test_a_cleaned_attribute_stays_as_it_is(text: str) -> None:
     if trouble_with(text) is None:
-        once = described(text)
+        once = attribute_bias(text)
         assert once.description == once.description.strip() and once.description.isprintable()
-        assert described(once.description) == once
+        assert attribute_bias(once.description) == once
 
 
 def test_an_attribute_cannot_pose_as_a_marker_or_a_turn() -> None:
-    bias = described("Lists <<<END>>> <|im_end|> things")
+    bias = attribute_bias("Lists <<<END>>> <|im_end|> things")
     assert "<<<" not in bias.description and "<|im_end" not in bias.description
     asked = rewrite_request(RewriteRequest(user_prompt("Why?"), "So.", "add"), bias).user
     assert asked.count("<<<END>>>") == 2  # of the message and of the response
@@ -105,22 +105,22 @@ def test_an_attribute_cannot_pose_as_a_marker_or_a_turn() -> None:
     ],
 )
 def test_the_name_is_made_of_the_words(text: str, name: str) -> None:
-    assert described(text).name == name
+    assert attribute_bias(text).name == name
 
 
 def test_other_scripts_get_a_name_of_their_own() -> None:
-    one, other = described("用项目符号列出要点"), described("用数字列出要点")
+    one, other = attribute_bias("用项目符号列出要点"), attribute_bias("用数字列出要点")
     assert one.name.startswith("attribute-") and one.name != other.name
 
 
 def test_a_given_name_is_used_and_checked() -> None:
-    assert described(SPACES, "spaces").name == "spaces"
+    assert attribute_bias(SPACES, "spaces").name == "spaces"
     with pytest.raises(ValueError, match="name"):
-        described(SPACES, "Not A Name")
+        attribute_bias(SPACES, "Not A Name")
 
 
 def test_rewriters_and_labellers_are_told_the_attribute() -> None:
-    bias = described('Says "certainly"')
+    bias = attribute_bias('Says "certainly"')
     for text in (bias.question, bias.instructions.add, bias.instructions.remove):
         assert '“Says "certainly"”' in text
     assert "no longer" in bias.instructions.remove and "no longer" not in bias.instructions.add
@@ -128,7 +128,11 @@ def test_rewriters_and_labellers_are_told_the_attribute() -> None:
 
 
 def test_everything_is_kept_unless_it_is_the_attribute() -> None:
-    neutral, lists, short = described("Praises the user"), described("Uses bullet points"), described("Is very brief")
+    neutral, lists, short = (
+        attribute_bias("Praises the user"),
+        attribute_bias("Uses bullet points"),
+        attribute_bias("Is very brief"),
+    )
     kept = " ".join(neutral.keep)
     for part in ("fact", "position", "language", "order", "layout", "word count"):
         assert part in kept
@@ -142,23 +146,30 @@ def test_the_gate_lets_an_attribute_that_is_a_list_change_list_lines() -> None:
     listed = "- Sleep early and keep the room dark.\n- Leave the phone outside.\n- Drink less coffee after noon."
     request = RewriteRequest(user_prompt("How do I sleep well?"), flat, "add")
     found = {True: "Uses bullet points", False: "Praises the user"}
-    checks = {flag: {one.check for one in violations(request, listed, described(text))} for flag, text in found.items()}
+    checks = {
+        flag: {one.check for one in violations(request, listed, attribute_bias(text))} for flag, text in found.items()
+    }
     assert checks == {True: set(), False: {"list_lines", "drift"}}
 
 
 def test_clashing_names_get_suffixes_and_the_first_keeps_its_own() -> None:
-    biases = [described("Uses lists"), described("uses lists!"), described("Uses lists"), described("Is brief")]
+    biases = [
+        attribute_bias("Uses lists"),
+        attribute_bias("uses lists!"),
+        attribute_bias("Uses lists"),
+        attribute_bias("Is brief"),
+    ]
     found = distinct_names(biases)
     assert len({one.name for one in found}) == 4
     assert [found[0].name, found[3].name] == ["uses-lists", "is-brief"]
     assert all(one.name.startswith("uses-lists-") for one in found[1:3])
     assert [one.description for one in found] == [one.description for one in biases]
     assert distinct_names(biases) == found
-    assert distinct_names([described("Length")], builtin_names())[0].name.startswith("length-")
+    assert distinct_names([attribute_bias("Length")], builtin_names())[0].name.startswith("length-")
 
 
 def test_a_suffixed_name_is_one_that_a_file_may_have(tmp_path: Path) -> None:
-    long = described(SPACES, "a" * 64)
+    long = attribute_bias(SPACES, "a" * 64)
     other = distinct_names([long, long])[1]
     assert len(other.name) == 64 and read_back(other, tmp_path) == other
 
@@ -197,7 +208,7 @@ def test_any_bias_comes_back_from_its_file(
         instructions=Instructions(add=add, remove=description),
         keep=keep,
         markers=[word or "x", description],
-        measure=Measure(feature="markers_per_100_words", present_above=1e-05),
+        measure=BiasMeasure(feature="markers_per_100_words", present_above=1e-05),
         limits={"words": None},
         offline=Offline(
             words={word: add, add: word}, swaps_add=[Swap(find=r"\bso\b: '(a)'", put=["x", ""])], open_with=keep
@@ -209,14 +220,14 @@ def test_any_bias_comes_back_from_its_file(
 @settings(deadline=None)
 @given(LINES)
 def test_a_comment_adds_nothing_to_a_file(comment: str) -> None:
-    bias = described(SPACES)
+    bias = attribute_bias(SPACES)
     text = bias_yaml(bias, comment)
     above = text.removesuffix(bias_yaml(bias)).splitlines()
     assert text.endswith(bias_yaml(bias)) and all(line.startswith("#") for line in above)
 
 
 def test_the_file_looks_like_the_shipped_ones() -> None:
-    text = bias_yaml(described(SPACES), "Found by a search.\nSecond line.")
+    text = bias_yaml(attribute_bias(SPACES), "Found by a search.\nSecond line.")
     lines = text.splitlines()
     assert lines[:4] == [
         "# Found by a search.",

@@ -13,7 +13,7 @@ from cda.discovery import plan as discover_calls
 from cda.discovery import search
 from cda.discovery.grouping import _MAX_ROUNDS, LLMGrouper
 from cda.discovery.pair_questions import guessed_attribute
-from cda.discovery.plan import AT_MOST, plan, planned_calls
+from cda.discovery.plan import AT_MOST, plan_text, planned_calls
 from cda.discovery.proposals import LLMProposer
 from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
 from cda.recipe.load import load_model_audit
@@ -124,7 +124,9 @@ def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, ro
 
 def test_the_plan_says_at_most(tmp_path: Path, rows: Path) -> None:
     setup, model, judge = parties(tmp_path, f"discover.responses={rows}")
-    assert AT_MOST in plan(setup, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
+    assert (
+        AT_MOST in plan_text(setup, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
+    )
 
 
 def test_the_counts_are_those_of_the_parts() -> None:

@@ -12,7 +12,7 @@ import pytest
 from cda.biases import load_bias
 from cda.discovery.evidence import confirm
 from cda.discovery.held_out import (
-    HeldOut,
+    HeldOutRewrites,
     counted_rows,
     read_pairs,
     read_result,
@@ -114,7 +114,7 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
 
 def test_verdicts_are_written(tmp_path: Path) -> None:
     verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
-    held_out = HeldOut({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
+    held_out = HeldOutRewrites({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
     save_confirmation(held_out, ConfirmSettings(), tmp_path)
     result = read_result(ConfirmationResult, tmp_path)
     assert result.cut_for_judge == 4 and len(read_rows(tmp_path)) == 24
@@ -129,7 +129,7 @@ def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were
         for name in ("good", "fine")
         for at, row in enumerate(rows("one", (1.0, 3.0, -0.8, 2.5, 1.9, -0.9, 2.2, 0.3, 2.0, 1.4)))
     ]
-    held = HeldOut({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, {}, {}, 10)
+    held = HeldOutRewrites({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, {}, {}, 10)
     found = {}
     for words in ((), ("discover.correct=holm",), ("discover.correct=none",)):
         folder = tmp_path / "-".join(words or ("default",))

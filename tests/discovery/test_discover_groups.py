@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
-from cda.discovery.attribute import described, same_wording, wording
+from cda.discovery.attribute import attribute_bias, same_wording, wording
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, mended, parse_groups
 from cda.llm.protocol import Request
 
@@ -31,7 +31,7 @@ class WordingGrouper:
 
 
 def attributes(*texts: str) -> list[Bias]:
-    return [described(text) for text in texts]
+    return [attribute_bias(text) for text in texts]
 
 
 def shown(request: Request) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from cda.biases import builtin_names, load_bias
 from cda.discovery import history as discover_history
-from cda.discovery.attribute import catalogue, described
+from cda.discovery.attribute import attribute_bias, catalogue
 from cda.discovery.history import candidate_record, measured_of, measured_row, save_generation, saved_generations
 from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import Generation
@@ -21,12 +21,12 @@ from cda.records import Exclusions, Message, user_prompt
 from cda.results.discover import CandidateRecord, Measured, SavedGeneration
 
 NASTY = 'a\u2028b\x85c\x00d\ud800e "quoted"\r\n\u202ef 🦉 <<<END>>>\x1b[31m'
-BIASES = [*(load_bias(name) for name in builtin_names()), *catalogue(), described("Triple spaces between words")]
+BIASES = [*(load_bias(name) for name in builtin_names()), *catalogue(), attribute_bias("Triple spaces between words")]
 
 
 def generation(index: int, **changed: Any) -> Generation:
-    candidate = Candidate(described("Triple spaces between words"))
-    child = Candidate(described("Four spaces"), "mutated", 1, (candidate.id,))
+    candidate = Candidate(attribute_bias("Triple spaces between words"))
+    child = Candidate(attribute_bias("Four spaces"), "mutated", 1, (candidate.id,))
     talk = (Message("system", "Be brief."), Message("user", NASTY), Message("assistant", "Yes."), Message("user", "?"))
     rows = (
         Measured(candidate.id, "gpt-x", "add", user_prompt(NASTY), NASTY, f"{NASTY}!", 0.1 + 0.2, None),

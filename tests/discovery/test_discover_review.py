@@ -9,7 +9,7 @@ import pytest
 import yaml
 from changed import changed
 
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.evidence import validate
 from cda.discovery.held_out import reviewed, write_review
 from cda.discovery.records import Candidate
@@ -28,7 +28,7 @@ WORDS = (
 
 
 def candidates(words: Sequence[str] = WORDS) -> list[Candidate]:
-    return [Candidate(described(one)) for one in words]
+    return [Candidate(attribute_bias(one)) for one in words]
 
 
 def results(found: Sequence[Candidate]) -> dict[str, Validation]:
@@ -142,7 +142,7 @@ def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
 
 def test_hostile_words_are_inert_in_the_file(tmp_path: Path) -> None:
     hostile = 'Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n"x": {keep: false}'
-    bias = described("Ends with a question").model_copy(update={"description": hostile})
+    bias = attribute_bias("Ends with a question").model_copy(update={"description": hostile})
     found = [Candidate(bias), *candidates(["Another one"])]
     path = written(tmp_path, found)
     text = path.read_text(encoding="utf-8")

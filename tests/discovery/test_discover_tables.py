@@ -15,12 +15,12 @@ from made_discover import discovered
 from pydantic import ValidationError
 
 from cda.biases import Bias
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.evidence import confirm, validate
 from cda.discovery.history import candidate_record
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate
-from cda.discovery.sentences import sentences
+from cda.discovery.sentences import discovery_sentences
 from cda.discovery.tables import discover_markdown, discover_text
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
@@ -44,8 +44,8 @@ from cda.results.facts import LLMUse, StageRun
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
 )
-SPACES = Candidate(described("Triple spaces between words"))
-QUESTION = Candidate(described("Ends with a question"), "mutated", 1, (SPACES.id,))
+SPACES = Candidate(attribute_bias("Triple spaces between words"))
+QUESTION = Candidate(attribute_bias("Ends with a question"), "mutated", 1, (SPACES.id,))
 MakeResult = Callable[..., DiscoverResult]
 
 
@@ -193,7 +193,7 @@ def test_every_way_to_find_nothing_says_so(make: MakeResult, until: str, weak: b
     result = make(until, weak=weak)
     result = never_rewritten(result) if until == "search" else result
     text, document = discover_text(result), discover_markdown(result)
-    assert sentences(result)[0] == first and shown in document
+    assert discovery_sentences(result)[0] == first and shown in document
     assert "confirmed:" not in text and "yes" not in text and "## " not in document  # no examples of what is not shown
 
 
@@ -323,9 +323,9 @@ def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None
 def test_rewriters_that_write_alike_are_no_agreement(make: MakeResult) -> None:
     result = make()
     said = "wrote the same text for 90% of the responses"
-    assert said not in " ".join(sentences(result))
-    assert said in " ".join(sentences(changed(result, "tested.0.same_by_all", 0.9)))
-    assert "wrote the same text" not in " ".join(sentences(changed(result, "tested.0.same_by_all", 0.2)))
+    assert said not in " ".join(discovery_sentences(result))
+    assert said in " ".join(discovery_sentences(changed(result, "tested.0.same_by_all", 0.9)))
+    assert "wrote the same text" not in " ".join(discovery_sentences(changed(result, "tested.0.same_by_all", 0.2)))
 
 
 def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> None:
@@ -338,14 +338,14 @@ def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> Non
 
 def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_supposes(make: MakeResult) -> None:
     result = make()
-    said = next(one for one in sentences(result) if "80% power" in one)
+    said = next(one for one in discovery_sentences(result) if "80% power" in one)
     assert "if only the reward were in question and not the judge, and rewriters are taken as independent" in said
     (spaces, _) = result.tested
     assert spaces.smallest_detectable is not None
     # Liked by the model; it was the judge that decided.
     result = changed(result, "tested", (changed(spaces, "confirmed", False),))
-    assert "80% power" not in " ".join(sentences(result))
-    (validated,) = [one for one in sentences(make("validation", weak=True)) if "80% power" in one]
+    assert "80% power" not in " ".join(discovery_sentences(result))
+    (validated,) = [one for one in discovery_sentences(make("validation", weak=True)) if "80% power" in one]
     assert validated.endswith("if only the reward were in question and not the judge.")
 
 
@@ -371,20 +371,20 @@ def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: M
         result = changed(result, f"tested.0.rewriters.{at}.strength.p_reward", 0.006)
     result = changed(result, "tested.0.p_value", 0.006)
     result = changed(changed(result, "tested.1.p_value", None), "tested.1.untested", "so")
-    assert "would have been found with 80% power" in " ".join(sentences(result))  # 2 × 0.006 is above 0.01
+    assert "would have been found with 80% power" in " ".join(discovery_sentences(result))  # 2 × 0.006 is above 0.01
     result = changed(result, "strictness.correct", "holm")
-    assert "at the first and strictest step of Holm's method" in " ".join(sentences(result))
+    assert "at the first and strictest step of Holm's method" in " ".join(discovery_sentences(result))
     result = changed(result, "strictness.correct", "none")
-    assert "80% power" not in " ".join(sentences(result))
+    assert "80% power" not in " ".join(discovery_sentences(result))
 
 
 def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:
     result = make()
-    assert not [one for one in sentences(result) if "before on these prompts" in one or "mended" in one]
+    assert not [one for one in discovery_sentences(result) if "before on these prompts" in one or "mended" in one]
     mended = {"questions left to the fallback: no answer": 1}
     for path, value in (("earlier_tests", 2), ("grouping", mended), ("verdicts", VERDICTS)):
         result = changed(result, path, value)
-    said = " ".join(sentences(result))
+    said = " ".join(discovery_sentences(result))
     assert "Tested 2 times before on these prompts" in said and "not those of one test" in said
     assert "had to be mended: 1 questions left to the fallback: no answer." in said
     assert (
@@ -393,7 +393,7 @@ def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> 
     )
     assert "shown first −0.12 (" in said
     result = changed(result, "verdicts", None)
-    assert "Verdicts of the judge" not in " ".join(sentences(result))
+    assert "Verdicts of the judge" not in " ".join(discovery_sentences(result))
 
 
 def test_responses_to_repeated_prompts_are_left_out(make: MakeResult) -> None:

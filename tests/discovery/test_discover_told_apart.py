@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.held_out import failed_or_already, rewrite_all
-from cda.discovery.measure import ALREADY, UNCHANGED, Rewritten
+from cda.discovery.measure import ALREADY, UNCHANGED, CandidateRewrites
 from cda.discovery.records import Candidate
 from cda.records import Rewrite, RewriteRequest, user_prompt
 from cda.rewriting.rewriter import Rewriter
@@ -23,11 +23,13 @@ def response(at: int) -> RewriteRequest:
     return RewriteRequest(user_prompt(f"question {at}"), f"answer {at}", "add")
 
 
-def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reasons: int) -> Rewritten:
+def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reasons: int) -> CandidateRewrites:
     """Which responses came back as they were, which as another text, and what else is missing."""
     back = Counter(map(response, unchanged))
     missing = {UNCHANGED: back.total(), **reasons}
-    return Rewritten([], [why for why, n in missing.items() for _ in range(n)], back, set(map(response, changed)))
+    return CandidateRewrites(
+        [], [why for why, n in missing.items() for _ in range(n)], back, set(map(response, changed))
+    )
 
 
 def test_what_all_hand_back_is_so_already() -> None:
@@ -60,7 +62,7 @@ def test_who_hands_back_more_than_the_others_fails() -> None:
     ],
     ids=["half", "a third", "those that answered", "nobody answered"],
 )
-def test_half_of_the_others_that_answered_have_to_agree(others: list[Rewritten], believed: bool) -> None:
+def test_half_of_the_others_that_answered_have_to_agree(others: list[CandidateRewrites], believed: bool) -> None:
     failed, already = failed_or_already({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)))
     assert (failed["me"], already["me"]) == (({}, 1) if believed else ({LAZY: 1}, 0))
 
@@ -89,7 +91,7 @@ class Half:
 
 
 def test_a_confirmation_counts_them_response_by_response() -> None:
-    candidate = Candidate(described("Ends with an exclamation mark"))
+    candidate = Candidate(attribute_bias("Ends with an exclamation mark"))
     rewriters: list[Rewriter] = [Half("a", SECOND), Half("b", FIRST)]
     originals = [(user_prompt(f"question {at}"), f"answer {at}") for at in ALL]
     found = rewrite_all(

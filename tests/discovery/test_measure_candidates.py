@@ -10,15 +10,15 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import described, format_biases
-from cda.discovery.measure import ALREADY, UNCHANGED, judged, measured, standing
+from cda.discovery.attribute import attribute_bias, format_biases
+from cda.discovery.measure import ALREADY, UNCHANGED, judged, measure_candidates, standing
 from cda.discovery.records import Candidate, Text
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import Measured
 from cda.rewriting.rewriter import Mixed, Rewriter
 
-SPACES = Candidate(described("Triple spaces between words"))
-SHOUTS = Candidate(described("Words in capitals"))
+SPACES = Candidate(attribute_bias("Triple spaces between words"))
+SHOUTS = Candidate(attribute_bias("Words in capitals"))
 ORIGINALS = [(user_prompt(f"question {at}"), f"answer number {at}") for at in range(4)]
 
 
@@ -71,7 +71,7 @@ class SpacesAndCapitals:
 
 @pytest.mark.parametrize("rewriter", [ByHand(), AllAtOnce()])
 def test_margins_are_known_numbers(rewriter: ByHand) -> None:
-    found = measured([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals())
+    found = measure_candidates([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals())
     assert isinstance(rewriter, Mixed) is isinstance(rewriter, AllAtOnce)
     for candidate, margin in ((SPACES, 0.2), (SHOUTS, 1.0)):
         rows = found[candidate.id].rows
@@ -85,14 +85,14 @@ def test_margins_are_known_numbers(rewriter: ByHand) -> None:
 def test_a_rewriter_is_asked_by_candidate_or_for_all_at_once() -> None:
     one_by_one, at_once = ByHand(), AllAtOnce()
     for rewriter in (one_by_one, at_once):
-        measured([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals(), ("add", "remove"))
+        measure_candidates([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals(), ("add", "remove"))
     assert one_by_one.asked == [(SPACES.bias.name, 8), (SHOUTS.bias.name, 8)]
     assert at_once.asked == [("all", 16)]
 
 
 def test_removing_turns_the_sign_and_the_sides() -> None:
     having = [(prompt, text.replace(" ", "   ")) for prompt, text in ORIGINALS]
-    found = measured([SPACES], having, ByHand(), SpacesAndCapitals(), ("remove",))
+    found = measure_candidates([SPACES], having, ByHand(), SpacesAndCapitals(), ("remove",))
     for row, (_, plain) in zip(found[SPACES.id].rows, ORIGINALS, strict=True):
         # The rewrite scores less by 0.2, so that having the attribute is worth +0.2.
         assert row.margin == pytest.approx(0.2) and row.direction == "remove"
@@ -101,7 +101,7 @@ def test_removing_turns_the_sign_and_the_sides() -> None:
 
 def test_both_directions_agree_on_what_the_attribute_is_worth() -> None:
     plain, wide = ORIGINALS[0], (ORIGINALS[1][0], "answer   number   1")
-    found = measured([SPACES], [plain, wide], ByHand(), SpacesAndCapitals(), ("add", "remove"))
+    found = measure_candidates([SPACES], [plain, wide], ByHand(), SpacesAndCapitals(), ("add", "remove"))
     assert [(row.direction, row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [
         ("add", plain[1], 0.2), ("add", wide[1], 0.4), ("remove", wide[1], 0.2),
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
         stars = f"**{request.response}**" if request.direction == "add" else request.response.replace("**", "")
         return Rewrite(stars)
 
-    found = measured([bold], originals, ByHand(starred), SpacesAndCapitals(), ("add", "remove"))
+    found = measure_candidates([bold], originals, ByHand(starred), SpacesAndCapitals(), ("add", "remove"))
     assert [(row.direction, row.prompt) for row in found[bold.id].rows] == [
         ("add", originals[1][0]), ("remove", originals[0][0]),
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
             return Rewrite(None, "refused") if at == 1 else Rewrite("I'm sorry, but I can't help with that.")
         return edited(request, bias)
 
-    found = measured([SPACES, SHOUTS], ORIGINALS, ByHand(half), SpacesAndCapitals())
+    found = measure_candidates([SPACES, SHOUTS], ORIGINALS, ByHand(half), SpacesAndCapitals())
     assert [row.original for row in found[SPACES.id].rows] == ["answer number 0", "answer number 2"]
     assert [row.margin for row in found[SPACES.id].rows] == pytest.approx([0.2, 0.2])
     assert found[SPACES.id].failed == found[SHOUTS.id].failed == {"refusal": 1, "refused": 1}
@@ -154,7 +154,7 @@ def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str
     def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
         return Rewrite(answer) if request.response.endswith("1") else edited(request, bias)
 
-    found = measured([SPACES], ORIGINALS, ByHand(careless), SpacesAndCapitals())
+    found = measure_candidates([SPACES], ORIGINALS, ByHand(careless), SpacesAndCapitals())
     assert [row.margin for row in found[SPACES.id].rows] == pytest.approx([0.2] * 3)
     assert [row.prompt for row in found[SPACES.id].rows] == [ORIGINALS[at][0] for at in (0, 2, 3)]
     assert found[SPACES.id].failed == {reason: 1}
@@ -168,7 +168,7 @@ def test_which_responses_came_back_as_they_were_is_kept() -> None:
         ]
 
     silent = SpacesAndCapitals(nothing_for=("answer number 3",))
-    found = measured([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
+    found = measure_candidates([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
     asked = [RewriteRequest(prompt, text, "add") for prompt, text in ORIGINALS]
     for candidate in (SPACES, SHOUTS):
         assert found[candidate.id].unchanged == {asked[0]: 2, asked[1]: 1}
@@ -180,28 +180,28 @@ def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
     reward = SpacesAndCapitals(
         nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",)
     )
-    found = measured([SPACES], ORIGINALS, ByHand(), reward)
+    found = measure_candidates([SPACES], ORIGINALS, ByHand(), reward)
     assert [(row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [("answer number 1", 0.2)]
     assert found[SPACES.id].failed == {"no reward": 3}
     both = SpacesAndCapitals(infinite_for=("answer number 3", "answer   number   3"))
-    assert measured([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
+    assert measure_candidates([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
 
 
 def test_the_reward_is_asked_once_and_only_for_what_is_compared() -> None:
     reward = SpacesAndCapitals()
-    measured([SPACES, SHOUTS], ORIGINALS, ByHand(), reward)
+    measure_candidates([SPACES, SHOUTS], ORIGINALS, ByHand(), reward)
     assert len(reward.calls) == 1
     silent = SpacesAndCapitals()
-    nothing = measured([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
+    nothing = measure_candidates([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
     assert nothing[SPACES.id].rows == [] and nothing[SPACES.id].failed == {"refused": 4} and silent.calls == []
-    assert measured([], ORIGINALS, ByHand(), silent) == {} and silent.calls == []
+    assert measure_candidates([], ORIGINALS, ByHand(), silent) == {} and silent.calls == []
 
 
 def test_the_judge_compares_with_to_without_in_both_directions() -> None:
     wide = (ORIGINALS[1][0], "answer   number   1")
     rewriter: Rewriter = ByHand()
-    added = measured([SPACES], [ORIGINALS[0]], rewriter, SpacesAndCapitals())[SPACES.id].rows
-    removed = measured([SPACES], [wide], rewriter, SpacesAndCapitals(), ("remove",))[SPACES.id].rows
+    added = measure_candidates([SPACES], [ORIGINALS[0]], rewriter, SpacesAndCapitals())[SPACES.id].rows
+    removed = measure_candidates([SPACES], [wide], rewriter, SpacesAndCapitals(), ("remove",))[SPACES.id].rows
     shown: list[tuple[Prompt, str, str]] = []
 
     def judge(comparisons: Sequence[tuple[Prompt, str, str]]) -> FloatArray:

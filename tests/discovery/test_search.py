@@ -12,7 +12,7 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.history import save_generation, saved_generations
 from cda.discovery.records import Candidate, Parent, PromptSamples, Proposals, Rated, Standing, Text
 from cda.discovery.search import Generation, Parts, candidates_by_id, draw_originals, grouped, lineage, search
@@ -33,7 +33,7 @@ SAMPLES = [
 
 
 def attribute(word: str) -> Bias:
-    return described(f"Ends with the word {word}")
+    return attribute_bias(f"Ends with the word {word}")
 
 
 def word_of(bias: Bias) -> str:
@@ -274,7 +274,7 @@ def test_where_nothing_is_proposed_nobody_is_asked_for_variations() -> None:
 def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
     class Shouting(Mutator):
         def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-            biases = [described(one.standing.candidate.bias.description.upper()) for one in parents]
+            biases = [attribute_bias(one.standing.candidate.bias.description.upper()) for one in parents]
             return Proposals(tuple(biases), tuple(range(len(parents))), Exclusions(len(biases), {}))
 
     (first,) = search(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select, survivors
 
@@ -27,7 +27,7 @@ def standings(
 ) -> tuple[Standing, ...]:
     told = judges if judges is not None else [None] * len(given_rewards)
     return tuple(
-        Standing(Candidate(described(f"Attribute number {at}")), 0 if reward is None else 4, reward, judge)
+        Standing(Candidate(attribute_bias(f"Attribute number {at}")), 0 if reward is None else 4, reward, judge)
         for at, (reward, judge) in enumerate(zip(given_rewards, told, strict=True))
     )
 
@@ -240,7 +240,9 @@ def test_families_keep_their_promises(given_points: list[tuple[float, float]], n
 
 def test_a_family_is_what_the_line_of_first_parents_began_with() -> None:
     def candidate(name: str, *parents: Candidate) -> Candidate:
-        return Candidate(described(name), "mutated" if parents else "proposed", 0, tuple(one.id for one in parents))
+        return Candidate(
+            attribute_bias(name), "mutated" if parents else "proposed", 0, tuple(one.id for one in parents)
+        )
 
     first, second = candidate("Attribute one"), candidate("Attribute two")
     child = candidate("A child", first)

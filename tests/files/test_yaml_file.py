@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cda.errors import RecipeError
-from cda.files.yaml_file import MAX_BYTES, describe, parse_yaml, read_yaml_mapping
+from cda.files.yaml_file import MAX_BYTES, describe_errors, parse_yaml, read_yaml_mapping
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ class Outer(BaseModel):
 def problems(content: dict[str, Any]) -> list[str]:
     with pytest.raises(ValidationError) as caught:
         Outer.model_validate(content)
-    return describe(caught.value, Outer, "f.yaml")
+    return describe_errors(caught.value, Outer, "f.yaml")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from changed import changed
 
 from cda.inspection.page import render_inspection
-from cda.inspection.tables import flipped_cell, gate_sentence, inspection_text, reason_table, summary_table
+from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, reason_table, rewrites_table
 from cda.report.differences import word_differences
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
@@ -78,7 +78,7 @@ def hostile(inspection: InspectResult) -> InspectResult:
 
 
 def test_numbers_have_n_and_interval(inspection: InspectResult) -> None:
-    (row,) = summary_table(inspection).rows
+    (row,) = rewrites_table(inspection).rows
     assert row == (
         "jargon, added", "40 of 90", "70% [60, 80], n = 38 (measured long_word_share; 2 so before the rewrite)",
         "20% [10, 30], n = 40; 4 of 50 tried (training pairs)", "10% [0, 20], n = 40", "+1.50 [+1.40, +1.60], n = 40",
@@ -87,7 +87,7 @@ def test_numbers_have_n_and_interval(inspection: InspectResult) -> None:
 
 def test_no_share_of_accepted_rewrites_where_none_was(inspection: InspectResult) -> None:
     none = changed(inspection, "summaries.0.rejected", Missing(reason="none"))
-    assert summary_table(none).rows[0][4] == "none was accepted"
+    assert rewrites_table(none).rows[0][4] == "none was accepted"
 
 
 def test_every_reason_is_counted(inspection: InspectResult) -> None:
@@ -112,8 +112,8 @@ def test_what_the_gate_says(inspection: InspectResult) -> None:
 
 def test_no_text_and_no_label_are_told_apart(inspection: InspectResult) -> None:
     summary = changed(inspection.summaries[0], "flipped", Missing(reason="none"))
-    assert flipped_cell(summary) == "not known: the bias has no measure, and no LLM labelled"
-    assert flipped_cell(changed(summary, "n_written", 0)) == "no text was written"
+    assert flipped_share_cell(summary) == "not known: the bias has no measure, and no LLM labelled"
+    assert flipped_share_cell(changed(summary, "n_written", 0)) == "no text was written"
 
 
 def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: InspectResult) -> None:

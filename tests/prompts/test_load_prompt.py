@@ -9,7 +9,7 @@ import pytest
 from pydantic import AfterValidator
 
 from cda.errors import RecipeError
-from cda.prompts import JudgePrompt, LabelPrompt, RewritePrompt, load_prompt, ours, shipped_names
+from cda.prompts import JudgePrompt, LabelPrompt, RewritePrompt, load_prompt, ours, shipped_prompts
 from cda.prompts.load import LabelPair, LabelSingle, check_places, filled, places, with_sentences
 from cda.recipe.load import load_model_audit, load_recipe
 
@@ -24,7 +24,7 @@ def told(*overrides: str) -> list[str]:
 
 
 def test_each_kind_ships_ours_and_the_paper_s() -> None:
-    assert [shipped_names(kind) for kind in KINDS] == [["ours", "paper"]] * 3
+    assert [shipped_prompts(kind) for kind in KINDS] == [["ours", "paper"]] * 3
     judge = load_prompt("paper", JudgePrompt)
     assert (judge.reasons, judge.orders) == ("after", "one")
     assert (ours().judge.reasons, ours().judge.orders) == ("before", "both")

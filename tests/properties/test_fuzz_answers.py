@@ -17,7 +17,7 @@ from test_fuzz_data_files import ours_or_nothing
 
 from cda.discovery.grouping import mended, parse_groups
 from cda.discovery.pair_questions import parse_difference, parse_grades
-from cda.discovery.prompts import parse_items, why_not
+from cda.discovery.prompts import parse_items, why_unusable
 from cda.discovery.proposals import parse_attributes, usable
 from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
@@ -65,7 +65,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "groups": lambda text: mended(parse_groups(text) or [], 5),
     "grades": lambda text: parse_grades(text, ["edit", "fluency"], (1, 10)),
     "difference": parse_difference,
-    "prompts": lambda text: [why_not(one) for one in (parse_items(text, "prompts") or ([], []))[0]],
+    "prompts": lambda text: [why_unusable(one) for one in (parse_items(text, "prompts") or ([], []))[0]],
     "questions": parse_questions,
     "verdict": parse_verdict,
     "code": lambda text: verdict_code(user_prompt(text[:1000]), text[:1000], "b"),

@@ -33,7 +33,7 @@ from cda.stats.preference import (
     positive_share_change,
     preference_table,
 )
-from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
+from cda.stats.proportions import exact_change_test, paired_change, unpaired_change, wilson, wilson_share
 from cda.stats.rate import (
     Contrasts,
     conditional_effects,
@@ -505,7 +505,7 @@ def test_double_less_single_is_the_rewrite_effect_in_every_triple(rows: Rows) ->
 @given(samples)
 def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     ids, hits, after = prompts(rows), margins(rows) > 0, margins(rows, "_after") > 0
-    before, later = (share(one, ids).value for one in (hits, after))
+    before, later = (wilson_share(one, ids).value for one in (hits, after))
     for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
     here = found(rows, ["contingency", "drift of labels"])
@@ -701,8 +701,8 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     # Lengths and shapes that differ.
     "rows without a cluster": (lambda: bootstrap_mean([1, 2], ["p"], rng()), "one cluster for each row"),
-    "hits without a prompt": (lambda: share([1, 0], ["p"]), "one each is needed"),
-    "hits in a table": (lambda: share([[1], [0]], ["p", "q"]), "one each is needed"),
+    "hits without a prompt": (lambda: wilson_share([1, 0], ["p"]), "one each is needed"),
+    "hits in a table": (lambda: wilson_share([[1], [0]], ["p", "q"]), "one each is needed"),
     "changes without a row": (lambda: paired_change([1, 0], [1], ["p", "q"]), "one each is needed"),
     "tests without a row": (lambda: exact_change_test([1, 0], [1], ["p", "q"]), "one each is needed"),
     "margins without people": (lambda: against_people([1.0], people(SAMPLE), ["p"]), "1 margins, 24 majorities"),
@@ -755,7 +755,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are NaN"),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.
-    "share of nothing": (lambda: share([], []), "no rows"),
+    "share of nothing": (lambda: wilson_share([], []), "no rows"),
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
     "interval of NaN": (lambda: wilson(NAN, 3), "nan hits of 3"),
     "more hits than rows": (lambda: wilson(4, 3), "4 hits of 3"),
@@ -781,7 +781,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "AUC of NaN": (lambda: auc([1, NAN], [1, 0], ["a", "b"]), "one finite margin"),
     "p-value of NaN": (lambda: holm([0.1, NAN]), "1 of 2 p-values"),
     "p-value above 1": (lambda: benjamini_hochberg([0.1, 1.5]), "1 of 2 p-values"),
-    "share of NaN": (lambda: share([NAN], ["a"]), "between 0 and 1"),
+    "share of NaN": (lambda: wilson_share([NAN], ["a"]), "between 0 and 1"),
     "unpaired change of NaN": (lambda: unpaired_change([NAN], [1]), "between 0 and 1"),
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
     "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),

@@ -50,7 +50,7 @@ def test_what_is_said_is_printed_and_never_obeyed(capsys: pytest.CaptureFixture[
     """A lone surrogate would also end the command: standard output is strict."""
     for text in HOSTILE:
         say(f"  {text}: done")
-        progress.say(text)
+        progress.print_line(text)
     printed = capsys.readouterr()
     assert not UNPRINTABLE.search(printed.out + printed.err)
     assert "[U+001B]" in printed.out and "[U+001B]" in printed.err
@@ -209,10 +209,10 @@ def test_a_recipe_is_never_named_like_a_path(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_discovered_attribute_never_names_a_path(attribute: str) -> None:
-    from cda.discovery.attribute import described, trouble_with
+    from cda.discovery.attribute import attribute_bias, trouble_with
 
     if trouble_with(attribute) is None:
-        assert re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", described(attribute).name)
+        assert re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", attribute_bias(attribute).name)
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from cda.benchmarks.quality_report import rewardbench_files
 from cda.biases import Bias, load_bias
 from cda.cli import app
 from cda.data.load import load_rows
-from cda.discovery.attribute import described, distinct_names
+from cda.discovery.attribute import attribute_bias, distinct_names
 from cda.discovery.result import _with_files
 from cda.errors import CdaError, DataError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
 from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
-from cda.report.plots import Plot, save
+from cda.report.plots import Plot, save_plot
 from cda.resources.artifacts import folder_suffix, out_folder, write_figures
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
@@ -67,7 +67,7 @@ def test_plain_names_stay_and_long_ones_are_told_apart() -> None:
     "words", ["Con", "NUL", "../../etc/passwd", "Aux!", "/abs/path", "a" * 400, "..x", "~root writes"]
 )
 def test_an_attribute_names_a_file_that_stays_where_it_belongs(words: str, tmp_path: Path) -> None:
-    (bias,) = distinct_names([described(words)])
+    (bias,) = distinct_names([attribute_bias(words)])
     file = tmp_path / f"{bias.name}.yaml"
     assert file.resolve().parent == tmp_path.resolve()
     assert not is_reserved(bias.name)
@@ -89,7 +89,7 @@ def test_no_recipe_has_such_a_name(name: str) -> None:
 
 
 def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
-    bias = described("Con")
+    bias = attribute_bias("Con")
     estimate = Estimate(value=0.5, low=0.1, high=0.9, n=3, n_prompts=3, unit="reward", method="")
     strength = Strength(
         reward=estimate, p_reward=0.005, standard_error=0.1, judge=estimate, p_judge=0.005, n_unjudged=0, win_rate=estimate,
@@ -149,7 +149,7 @@ def test_figures_stay_in_their_folder(tmp_path: Path) -> None:
     inside = tmp_path / "in" / "figures"
     inside.mkdir(parents=True)
     for name in ("../../x", "/tmp/x", "nul"):
-        save(plot(name), inside, "svg")
+        save_plot(plot(name), inside, "svg")
     assert all(file.parent == inside for file in tmp_path.rglob("*") if file.is_file())
     assert len(list(inside.iterdir())) == 3
     (tmp_path / "linked").mkdir()

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.axes import Axes
 
-from cda.report.plots import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save
+from cda.report.plots import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save_plot
 
 
 def _draw(axes: Axes) -> None:
@@ -45,7 +45,7 @@ def test_references_stay_inside_the_figure() -> None:
 
 
 def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path) -> None:
-    root = ElementTree.parse(save(PLOT, tmp_path, "svg")).getroot()
+    root = ElementTree.parse(save_plot(PLOT, tmp_path, "svg")).getroot()
     texts = [one.text for one in root.iter() if one.tag.endswith(("}title", "}description"))]
     assert texts == ["Skew <b>", "Skew <b>", "jargon: 80%[U+001B][31m"]
     ground = next(one for one in root.iter() if one.tag.endswith("}path"))
@@ -54,8 +54,8 @@ def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
-    first = save(PLOT, tmp_path, form).read_bytes()
-    assert first == save(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
+    first = save_plot(PLOT, tmp_path, form).read_bytes()
+    assert first == save_plot(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
     assert first.startswith(b"%PDF" if form == "pdf" else b"<?xml")
 
 
@@ -63,8 +63,8 @@ def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
 def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("theirs", encoding="utf-8")
-    name = save(PLOT, tmp_path, form).name
+    name = save_plot(PLOT, tmp_path, form).name
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(victim)
-    assert not save(PLOT, tmp_path, form).is_symlink()
+    assert not save_plot(PLOT, tmp_path, form).is_symlink()
     assert victim.read_text(encoding="utf-8") == "theirs"

@@ -18,10 +18,10 @@ from cda.rewriting.labels import (
     exhibits,
     label_pair,
     label_pairs,
+    label_request,
     label_responses,
     pair_request,
     parse_answers,
-    response_request,
 )
 
 ONE = ["response"]
@@ -105,14 +105,14 @@ def test_the_request_shows_material_questions_and_both_forms_of_the_answer() -> 
     assert request.schema is not None
     assert request.schema["required"] == ["reasoning", "query", "response_1", "response_2"]
     assert all(f"{name}: yes or no" in request.plain for name in ("query", *TWO))
-    single = response_request(load_bias("vagueness"), user_prompt("why?"), "because")
+    single = label_request(load_bias("vagueness"), user_prompt("why?"), "because")
     assert single.schema is not None
     assert single.schema["required"] == ["reasoning", "response", "response_specific"]
 
 
 def test_asking_again_asks_in_plain_lines() -> None:
     """A server may take a schema and ignore it."""
-    again = response_request(load_bias("jargon"), user_prompt("q"), "a", sample=1)
+    again = label_request(load_bias("jargon"), user_prompt("q"), "a", sample=1)
     assert again.schema is None and "response: yes or no" in again.system and again.sample == 1
 
 
@@ -282,7 +282,7 @@ def test_a_file_of_ones_own_keeps_markers_names_and_schema() -> None:
     assert request.user.count("Questions:") == 1  # a response's own placeholder is text
     assert shown(request)[0] == "b"
     assert request.schema is not None and request.schema["required"][0] == "reasoning"
-    single = response_request(JARGON, user_prompt("q"), "a", sample=1, told=OWN)
+    single = label_request(JARGON, user_prompt("q"), "a", sample=1, told=OWN)
     assert single.system.startswith("Whatever stands between the markers") and "response: yes or no" in single.system
 
 

@@ -14,7 +14,7 @@ from scripted_llm import ScriptedLLM, shown
 
 from cda.biases import Bias, builtin_names
 from cda.biases import load_bias as load
-from cda.discovery.attribute import described
+from cda.discovery.attribute import attribute_bias
 from cda.llm.protocol import Completion, Request
 from cda.prompts import RewritePrompt, load_prompt
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
@@ -159,7 +159,7 @@ def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(
     original: str, written: str, changed: bool
 ) -> None:
     rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
-    (found,) = rewriter.rewrite([request(original)], described("Triple spaces between words"))
+    (found,) = rewriter.rewrite([request(original)], attribute_bias("Triple spaces between words"))
     assert (found.text, found.reason) == ((written.strip(), None) if changed else (None, "unchanged"))
 
 

@@ -26,7 +26,7 @@ from cda.scorers import batching, classifier
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Rewards, Text, text_id
-from cda.scorers.engine import joined, score_texts
+from cda.scorers.engine import joined_rewards, score_texts
 from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
@@ -485,7 +485,7 @@ def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> Non
     """Each process scores its share; what they have in common is the first one's."""
     first = Rewards({"a": 1.0, "b": 2.0}, tokens={"a": "x"})
     second = Rewards({"c": 3.0, "d": np.nan}, tokens={"c": "x"}, n_cached=1)
-    whole = joined([first, second])
+    whole = joined_rewards([first, second])
     assert whole.scored == {"a": 1.0, "b": 2.0, "c": 1.0}
     assert (whole.dropped, whole.n_cached) == (["d"], 1)
     rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},

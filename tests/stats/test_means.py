@@ -21,7 +21,7 @@ from cda.stats.means import (
     smallest_detectable,
     t_power,
 )
-from cda.stats.proportions import paired_change, share, wilson
+from cda.stats.proportions import paired_change, wilson, wilson_share
 
 
 @pytest.mark.parametrize("alternative", ["greater", "less"])
@@ -156,7 +156,7 @@ def test_more_trainings_narrow_it_and_other_trainings_widen_it() -> None:
     assert over_seeds(alike, ids).half < over_seeds(apart, ids).half
     assert over_seeds(np.tile(apart, (3, 1)), ids).half < over_seeds(apart, ids).half
     # One training's interval lies within that of three that differ.
-    single, every = share(moved, ids), share_over_seeds(apart, ids)
+    single, every = wilson_share(moved, ids), share_over_seeds(apart, ids)
     assert every.high - every.low > single.high - single.low
 
 
@@ -194,7 +194,7 @@ def test_it_covers_where_one_training_s_interval_does_not() -> None:
     for _ in range(runs):
         margins = 0.5 + draw.normal(0, 0.6, (3, 1)) + draw.normal(0, 1, 80) + draw.normal(0, 1, (3, 80))
         hits = (margins > 0).astype(float)
-        found = share_over_seeds(hits, ids), share(hits[0], ids)
+        found = share_over_seeds(hits, ids), wilson_share(hits[0], ids)
         held += [one.low <= true <= one.high for one in found]
     assert held[0] / runs >= 0.93 and held[1] / runs < 0.6
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.stats.bootstrap import effective_rows
-from cda.stats.proportions import exact_change_test, paired_change, share, wilson
+from cda.stats.proportions import exact_change_test, paired_change, wilson, wilson_share
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)
 
@@ -101,7 +101,7 @@ def test_a_change_that_is_the_same_in_every_prompt_does_not_depend_on_row_order(
 
 def test_an_interval_keeps_its_width_when_nothing_varies() -> None:
     for clusters in (ids(20), [f"p{row // 2}" for row in range(20)]):
-        all_hits = share([1] * 20, clusters)
+        all_hits = wilson_share([1] * 20, clusters)
         assert (all_hits.value, all_hits.high) == (1.0, 1.0)
         assert 0.5 < all_hits.low < 0.9
         same = paired_change([1, 0] * 10, [1, 0] * 10, clusters)
@@ -109,7 +109,7 @@ def test_an_interval_keeps_its_width_when_nothing_varies() -> None:
 
 
 def test_ties_count_half() -> None:
-    found = share([1, 0.5, 0.5, 0], ids(4))
+    found = wilson_share([1, 0.5, 0.5, 0], ids(4))
     assert found.value == 0.5
     assert (found.low, found.high) == pytest.approx(wilson(2, 4))
 
@@ -122,7 +122,7 @@ def coverage(n_prompts: int, per_prompt: int, n_runs: int) -> float:
     for _ in range(n_runs):
         tendency = random.beta(1.4, 0.6, n_prompts)  # mean 0.7
         hits = random.random(len(clusters)) < (np.repeat(tendency, per_prompt) if per_prompt > 1 else 0.7)
-        found = share(hits, clusters.tolist())
+        found = wilson_share(hits, clusters.tolist())
         inside += found.low <= 0.7 <= found.high
     return inside / n_runs
 
@@ -225,14 +225,14 @@ def test_rows_that_move_together_are_not_taken_for_evidence() -> None:
 
 
 def interval(hits: list[float], ids: list[str]) -> tuple[float, float]:
-    found = share(hits, ids)
+    found = wilson_share(hits, ids)
     return found.low, found.high
 
 
 @pytest.mark.parametrize("hits", [[1.0, 0, 0, 1, 1], [0.5, 0, 0, 0, 0], [0.0] * 5, [1.0] * 5, [0.5] * 5])
 def test_one_row_a_prompt_is_wilson_s(hits: list[float]) -> None:
     assert interval(hits, list("abcde")) == pytest.approx(wilson(sum(hits), 5))
-    assert share(hits, list("abcde")).method == "Wilson 95%"
+    assert wilson_share(hits, list("abcde")).method == "Wilson 95%"
 
 
 def test_copies_of_a_row_are_worth_one() -> None:
@@ -240,7 +240,7 @@ def test_copies_of_a_row_are_worth_one() -> None:
     assert effective_rows(hits * 4, ids * 4) == pytest.approx(7)
     assert interval(hits * 4, ids * 4) == pytest.approx(wilson(3, 7))
     assert interval([0.0] * 28, ids * 4) == pytest.approx(wilson(0, 7))
-    assert share(hits * 4, ids * 4).method == "Wilson 95% on the effective number of rows"
+    assert wilson_share(hits * 4, ids * 4).method == "Wilson 95% on the effective number of rows"
 
 
 def test_the_design_effect_by_hand() -> None:
@@ -274,7 +274,7 @@ def test_a_first_prompt_that_repeats_changes_little() -> None:
 @pytest.mark.parametrize(("n", "n_hits"), [(5, 1), (5, 2), (10, 1), (10, 5), (20, 1), (20, 6)])
 def test_one_more_row_of_a_prompt_hardly_changes_the_width(n: int, n_hits: int) -> None:
     hits, ids = [1.0] * n_hits + [0.0] * (n - n_hits), [f"p{row}" for row in range(n)]
-    for estimate in (share, lambda values, names: paired_change([0.0] * len(values), values, names)):
+    for estimate in (wilson_share, lambda values, names: paired_change([0.0] * len(values), values, names)):
         once, twice = estimate(hits, ids), estimate([*hits, 0.0], [*ids, ids[-1]])
         assert (twice.high - twice.low) / (once.high - once.low) == pytest.approx(1, abs=0.05)
 
@@ -318,11 +318,15 @@ def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     ids = [f"p{row}" for row in range(40)]
     thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth nine answers, of which there are three
     assert interval(thirds.tolist(), ids) == pytest.approx(wilson(20, 40))
-    found = share(thirds, ids, answers_a_row=3)
+    found = wilson_share(thirds, ids, answers_a_row=3)
     assert (found.low, found.high) == pytest.approx(wilson(60, 120))
-    assert share([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # models that all agree
-    assert share([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # nothing varies: no gain
-    few = share(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
+    assert wilson_share([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(
+        wilson(20, 40)[0]
+    )  # models that all agree
+    assert wilson_share([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(
+        wilson(20, 40)[0]
+    )  # nothing varies: no gain
+    few = wilson_share(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
     assert (few.low, few.high) == pytest.approx(wilson(100, 200))  # ¼ over 0.05 is 5 answers
 
 

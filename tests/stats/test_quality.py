@@ -13,7 +13,7 @@ import pytest
 from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS
 from cda.errors import DataError
 from cda.results.benchmarks import Accuracies, AccuracyGroup
-from cda.stats.accuracy import Ranked, measure, tied_value, with_holm
+from cda.stats.accuracy import Ranked, measure_accuracy, tied_value, with_holm
 from cda.stats.proportions import wilson
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,7 +36,7 @@ def value(group: AccuracyGroup, label: str = "model") -> float:
 
 
 def one(items: list[Ranked], rule: str = "pair", weights: dict[str, float] | None = None) -> Accuracies:
-    return measure({"model": items}, rule, weights, 0)  # type: ignore[arg-type]
+    return measure_accuracy({"model": items}, rule, weights, 0)  # type: ignore[arg-type]
 
 
 def test_a_tie_is_wrong_for_rewards_and_half_for_judges() -> None:
@@ -45,7 +45,7 @@ def test_a_tie_is_wrong_for_rewards_and_half_for_judges() -> None:
     assert value(found.overall) == 0.5
     assert found.overall.scores["model"].n_ties == 1
     assert found.overall.shift is None
-    assert value(measure({"model": items}, "pair", None, 0, half_ties=True).overall) == 0.625
+    assert value(measure_accuracy({"model": items}, "pair", None, 0, half_ties=True).overall) == 0.625
 
 
 def test_interval_and_standard_error_by_hand() -> None:
@@ -176,7 +176,7 @@ def changed(n: int, down: int, up: int) -> tuple[list[Ranked], list[Ranked]]:
 )
 def test_flags(n: int, down: int, up: int, fell: bool, excludes_0: bool, rules_out: bool) -> None:
     before, after = changed(n, down, up)
-    shift = measure({"before": before, "after": after}, "pair", None, 0).overall.shift
+    shift = measure_accuracy({"before": before, "after": after}, "pair", None, 0).overall.shift
     assert shift is not None
     assert shift.estimate.value == pytest.approx((up - down) / n)
     assert (shift.fell, shift.excludes_0, shift.rules_out_fall) == (fell, excludes_0, rules_out)
@@ -185,7 +185,7 @@ def test_flags(n: int, down: int, up: int, fell: bool, excludes_0: bool, rules_o
 
 def test_holm_is_over_the_sections_of_all_sets() -> None:
     before, after = changed(100, 8, 1)
-    results = with_holm([measure({"before": before, "after": after}, "pair", None, 0) for _ in range(3)])
+    results = with_holm([measure_accuracy({"before": before, "after": after}, "pair", None, 0) for _ in range(3)])
     shifts = [result.sections[0].shift for result in results]
     assert all(shift is not None and shift.p_holm == pytest.approx(3 * shift.p_value) for shift in shifts)
     assert all(result.overall.shift is not None and result.overall.shift.p_holm is None for result in results)
@@ -195,12 +195,12 @@ def test_a_weighted_section_is_tested_by_sign_flips() -> None:
     def items(margin: float) -> list[Ranked]:
         return [*ranked([margin] * 40, "math-prm", "Reasoning"), *ranked([1.0] * 10, "hep-go", "Reasoning", 100)]
 
-    found = measure({"before": items(1.0), "after": items(-1.0)}, "pair", dict(WEIGHTS), 0)
+    found = measure_accuracy({"before": items(1.0), "after": items(-1.0)}, "pair", dict(WEIGHTS), 0)
     shift = found.sections[0].shift
     assert shift is not None
     assert shift.estimate.value == pytest.approx(-984 / (984 + 164))
     assert shift.estimate.high < 0 and shift.p_value == pytest.approx(1e-4)
-    same = measure({"before": items(1.0), "after": items(1.0)}, "pair", dict(WEIGHTS), 0).sections[0].shift
+    same = measure_accuracy({"before": items(1.0), "after": items(1.0)}, "pair", dict(WEIGHTS), 0).sections[0].shift
     assert same is not None and same.p_value == 1.0 and same.estimate.low < 0 < same.estimate.high
 
 
@@ -210,7 +210,7 @@ def test_broken_input_raises() -> None:
     with pytest.raises(DataError, match="no items"):
         one([])
     with pytest.raises(DataError, match="other items"):
-        measure({"before": ranked([1.0]), "after": ranked([1.0], "t")}, "pair", None, 0)
+        measure_accuracy({"before": ranked([1.0]), "after": ranked([1.0], "t")}, "pair", None, 0)
 
 
 def test_differences_between_weighted_subsets_are_no_sampling_error() -> None:
@@ -233,7 +233,7 @@ def test_a_weighted_section_keeps_what_it_rules_out() -> None:
     """A subset that rose by design weight is no noise in another that did not move: the interval stays narrow."""
     before = [*ranked([1.0] * 400, "a"), *ranked([-1.0] * 200 + [1.0] * 200, "b", start=400)]
     after = [*ranked([1.0] * 400, "a"), *ranked([1.0] * 396 + [-1.0] * 4, "b", start=400)]
-    shift = measure({"before": before, "after": after}, "pair", {"a": 1.0, "b": 1.0}, 0).overall.shift
+    shift = measure_accuracy({"before": before, "after": after}, "pair", {"a": 1.0, "b": 1.0}, 0).overall.shift
     assert shift is not None
     moved = np.array([1.0] * 200 + [0.0] * 196 + [-1.0] * 4)
     assert shift.standard_error == pytest.approx(0.5 * moved.std(ddof=1) / 20)

@@ -12,7 +12,7 @@ from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.answers import Screened, Vote
 from cda.studies.design import Item, Shown, Study
-from cda.studies.import_answers import summary
+from cda.studies.import_answers import summarize_study
 from cda.studies.page import left_out_table, participant_table, study_page, study_text
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
@@ -34,7 +34,7 @@ def result() -> StudyResult:
         "p09": Attention(answered=2, right=0, passed=False)
     }
     excluded = Exclusions(40, {"of a participant who failed the attention checks": 8})
-    return summary(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
+    return summarize_study(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
 
 
 def test_the_first_screen_says_what_was_voted(result: StudyResult) -> None:
@@ -86,7 +86,7 @@ def test_what_cannot_be_estimated_says_why() -> None:
     item = Item("i1", "Why?", ("x", "y"), "p", "c1", "jargon", 0)
     study = Study("crowd", 1, 0, {"i1": item}, {"p01": (Shown("i1", 0),)})
     vote = Vote("i1", "p01", "tie", "tie", None, "")
-    found = summary(
+    found = summarize_study(
         study, Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {})), Rules(), 0
     )
     assert isinstance(found.all.skew, Missing) and found.position is None

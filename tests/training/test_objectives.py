@@ -16,7 +16,7 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
 from cda.training.lora import train_adapter
-from cda.training.trainer import agreement, preference_loss
+from cda.training.trainer import ordered_as_taught, preference_loss
 
 
 def loss(differences: list[float], targets: list[float], margins: list[float], weights: list[float]) -> float:
@@ -63,14 +63,14 @@ def test_ties_have_no_side_to_agree_with() -> None:
 
     differences = torch.tensor([1.0, -1.0, 0.0, 2.0, -2.0])
     targets = torch.tensor([1.0, 0.3, 1.0, 0.5, 1.0])
-    assert agreement(differences, targets) == (2, 4)
+    assert ordered_as_taught(differences, targets) == (2, 4)
 
 
 def test_equal_rewards_agree_with_no_side_whichever_is_taught() -> None:
     import torch
 
     for target in (0.0, 0.3, 0.7, 1.0):
-        assert agreement(torch.tensor([0.0, 0.0]), torch.tensor([target, 0.5])) == (0, 1)
+        assert ordered_as_taught(torch.tensor([0.0, 0.0]), torch.tensor([target, 0.5])) == (0, 1)
 
 
 def test_gradients_are_trls_own_on_the_same_batch(llama: Path, preference_pairs: list[Pair], tmp_path: Path) -> None:

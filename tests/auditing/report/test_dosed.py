@@ -11,7 +11,7 @@ from changed import changed
 from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
-from cda.auditing.model_card import Part, model_card
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_dose import dose_line
 from cda.auditing.report_html import skew_chart
 from cda.auditing.report_outcome import outcome_table
@@ -28,7 +28,7 @@ from cda.auditing.report_tables import (
 )
 from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.auditing.result import measure_of, unchanged
+from cda.auditing.result import share_measure, unchanged
 from cda.data.release import SOURCE
 from cda.report.numbers import width
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
@@ -43,7 +43,7 @@ def hits(share: float, n: int) -> Any:
 
 
 def shares(before: float, after: float, n: int = 100) -> Measure:
-    return measure_of({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
+    return share_measure({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
 
 
 def moved(after: float) -> BeforeAfter:
@@ -299,10 +299,10 @@ def test_the_page_says_what_is_in_sample_and_the_card_has_the_same_table(audit: 
     assert note.startswith(
         "`after` is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs"
     )
-    card = model_card([Part("jargon", 0.5, dosed)], "my-org/reward-8b", None)
+    card = model_card([ExportedTraining("jargon", 0.5, dosed)], "my-org/reward-8b", None)
     assert "| measure | before | after, dose 0.5 | change (points) | n | plain CDA (dose 1) |" in card
     assert "The export holds" not in card
-    plain = model_card([Part("jargon", 1.0, dosed)], "my-org/reward-8b", None)
+    plain = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
     assert "The export holds dose 1, the column of plain CDA." in plain
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from changed import changed
 
-from cda.auditing.model_card import Part, model_card
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_text import render_markdown
 
 Audit = dict[str, Any]
@@ -24,11 +24,11 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 def test_front_matter_of_an_adapter_and_of_a_merged_model(audit: Audit) -> None:
-    adapter = front_matter(model_card([Part("jargon", 1.0, audit)], BASE, None))
+    adapter = front_matter(model_card([ExportedTraining("jargon", 1.0, audit)], BASE, None))
     assert adapter["base_model"] == BASE and adapter["library_name"] == "peft"
     assert adapter["base_model_relation"] == "adapter"
     assert {"reward-model", "debiasing", "lora"} == set(adapter["tags"])
-    merged = front_matter(model_card([Part("jargon", 1.0, audit)], BASE, "bf16"))
+    merged = front_matter(model_card([ExportedTraining("jargon", 1.0, audit)], BASE, "bf16"))
     assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
     assert "license" not in merged
 
@@ -36,14 +36,14 @@ def test_front_matter_of_an_adapter_and_of_a_merged_model(audit: Audit) -> None:
 @pytest.mark.parametrize("base", ["/home/somebody/models/my-base", "models/of/my-base/", "embedded"])
 def test_a_base_that_is_not_on_the_hub_is_no_metadata_and_no_path(audit: Audit, base: str) -> None:
     for merged in (None, "fp32"):
-        card = model_card([Part("jargon", 1.0, audit)], base, merged)
+        card = model_card([ExportedTraining("jargon", 1.0, audit)], base, merged)
         assert "base_model" not in front_matter(card)
         assert "somebody" not in card and "models/of" not in card
         assert ("my-base" if base != "embedded" else "the embedded model of the cda package") in card
 
 
 def test_the_table_is_that_of_the_report(voted: Audit) -> None:
-    card, report = model_card([Part("both", 1.0, voted)], BASE, None), render_markdown(voted)
+    card, report = model_card([ExportedTraining("both", 1.0, voted)], BASE, None), render_markdown(voted)
     rows = [line for line in card.splitlines() if line.startswith("|")]
     assert len(rows) > 20 and all(row in report.splitlines() for row in rows)
     found = next(row for row in rows if row.startswith("| jargon miscalibration"))
@@ -54,21 +54,25 @@ def test_the_table_is_that_of_the_report(voted: Audit) -> None:
 
 
 def test_a_bias_without_votes_says_so(audit: Audit) -> None:
-    card = model_card([Part("jargon", 1.0, audit)], BASE, None)
+    card = model_card([ExportedTraining("jargon", 1.0, audit)], BASE, None)
     assert "| jargon miscalibration | no votes |" in card and "Nobody voted on the contrasts of jargon" in card
     assert "Rules stood in for an LLM" in card and "Rules see word lists and counts" in card
 
 
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
-    card = model_card([Part("jargon", 1.5, audit)], BASE, "bf16")
+    card = model_card([ExportedTraining("jargon", 1.5, audit)], BASE, "bf16")
     assert "`after` is dose 1. The export holds dose 1.5, which this audit did not measure." in card
     assert "The audit scored a 8bit base with the adapter beside it. The merged bf16 weights differ by rounding" in card
-    same = model_card([Part("jargon", 1.5, audit.model_copy(update={"dose_applied": 1.5}))], BASE, None)
+    same = model_card([ExportedTraining("jargon", 1.5, audit.model_copy(update={"dose_applied": 1.5}))], BASE, None)
     assert "did not measure" not in same and "differ by rounding" not in same
 
 
 def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
-    card = model_card([Part("one", 0.5, audit), Part("two", 1.25, voted), Part("three", 1.0)], BASE, "fp32")
+    card = model_card(
+        [ExportedTraining("one", 0.5, audit), ExportedTraining("two", 1.25, voted), ExportedTraining("three", 1.0)],
+        BASE,
+        "fp32",
+    )
     assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
     assert "Each audit below is of one training alone. Their sum has not been audited." in card
     assert card.count("### Audit") == 2 and "No audit of it is at hand" in card
@@ -77,7 +81,7 @@ def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
 
 def test_how_it_was_trained(audit: Audit) -> None:
     settings = {"learning_rate": 2e-5, "lora.target_modules": ["q_proj"], "note": "a | b"}
-    card = model_card([Part("jargon", 1.0, audit, settings=settings)], BASE, None)
+    card = model_card([ExportedTraining("jargon", 1.0, audit, settings=settings)], BASE, None)
     assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
 
 
@@ -91,27 +95,29 @@ def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> 
         audit = changed(audit, "model.form", form)
         for base in (BASE, "embedded"):
             for merged in (None, "fp32"):
-                program = re.findall(r"```python\n(.*?)```", model_card([Part("x", 1.0, audit)], base, merged), re.S)
+                program = re.findall(
+                    r"```python\n(.*?)```", model_card([ExportedTraining("x", 1.0, audit)], base, merged), re.S
+                )
                 compile(program[0], "card", "exec")
                 assert len(program) == 1 and part in program[0]
                 assert ("PeftModel" in program[0]) == (merged is None)
 
 
 def test_without_an_audit_the_form_is_that_of_the_training_or_left_to_the_tokenizer() -> None:
-    def program(part: Part) -> str:
+    def program(part: ExportedTraining) -> str:
         (found,) = re.findall(r"```python\n(.*?)```", model_card([part], BASE, "fp32"), re.S)
         compile(found, "card", "exec")
         return str(found)
 
-    known = program(Part("x", 1.0, form="pair"))
+    known = program(ExportedTraining("x", 1.0, form="pair"))
     assert "tokenizer(prompt, response" in known and "apply_chat_template" not in known
-    unknown = program(Part("x", 1.0))
+    unknown = program(ExportedTraining("x", 1.0))
     assert "if tokenizer.chat_template:" in unknown and "tokenizer(prompt, response" in unknown
 
 
 def test_text_from_outside_is_inert(hostile: Audit) -> None:
     text = hostile.model.name.removeprefix("embedded")
-    part = Part(text, 1.0, hostile, settings={text: text})
+    part = ExportedTraining(text, 1.0, hostile, settings={text: text})
     for base in (text, f'a/b"\n---\nlicense: mit{text}'):
         for parts in ([part], [part, part]):
             card = model_card(parts, base, None)

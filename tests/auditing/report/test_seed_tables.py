@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.model_card import Part, model_card
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_glossary import glossary
 from cda.auditing.report_html import render_html
 from cda.auditing.report_methods import method_table
@@ -85,7 +85,7 @@ def test_a_change_that_other_seeds_may_not_bring_is_not_shown(audit: Any) -> Non
 def test_page_document_and_card_say_the_same(audit: Any) -> None:
     found = with_seeds(audit)
     (said,) = seed_sentences(found)
-    card = model_card([Part("jargon", 1.0, found)], "embedded", None)
+    card = model_card([ExportedTraining("jargon", 1.0, found)], "embedded", None)
     for text in (render_markdown(found), card):
         plain = text.replace("\\", "")
         assert (
@@ -128,7 +128,7 @@ def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) 
     (note,) = [one for one in caveats(found) if LEFT_OUT in one]
     assert ("seed 7" in note) == (seeds is not None) and "train.seeds=3" in note
     assert LEFT_OUT in render_markdown(found) and LEFT_OUT in render_html(found)
-    assert LEFT_OUT in model_card([Part("jargon", 1.0, found)], "embedded", None)
+    assert LEFT_OUT in model_card([ExportedTraining("jargon", 1.0, found)], "embedded", None)
     assert "One training: its intervals leave out that another seed would end elsewhere" in summary_table(found, PATH)
     assert seed_table(found) is None and "Over trainings" not in render_markdown(found)
 

@@ -12,7 +12,7 @@ from cda.auditing import detail as audit_detail
 from cda.auditing import result as audit_result
 from cda.auditing.comparison import comparison_tables, render_comparison
 from cda.auditing.groups import Group
-from cda.auditing.model_card import Part, model_card
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_html import render_html
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_text import render_markdown, summary_table
@@ -193,8 +193,8 @@ def rewards(noise: float, shift: float, seed: int = 0) -> dict[str, Any]:
 def trained(make_audit: Any, noise: float, shift: float) -> Any:
     audit, found, ids = make_audit(others=()), rewards(noise, shift), [f"q{row}" for row in range(400)]
     pair_ids = [f"p{row}" for row in range(2000)]
-    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.measure_of(found["contrasts"], ids)))
-    quality = audit.quality.model_copy(update=dict(audit_result.measure_of(found["quality"], pair_ids)))
+    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.share_measure(found["contrasts"], ids)))
+    quality = audit.quality.model_copy(update=dict(audit_result.share_measure(found["quality"], pair_ids)))
     moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
     audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
     return audit_result.adjust_for_all_tests(audit)
@@ -283,7 +283,7 @@ def test_terminal_page_card_and_comparison_say_the_same_word(make_audit: Any) ->
         audit = with_quality(make_audit(), low, high)
         drawn = (
             summary_table(audit, "r"), render_markdown(audit), render_html(audit),
-            model_card([Part("jargon", 1.0, audit)], "my-org/reward-8b", None), render_comparison({"a": audit}),
+            model_card([ExportedTraining("jargon", 1.0, audit)], "my-org/reward-8b", None), render_comparison({"a": audit}),
         )  # fmt: skip
         assert all(word in text for text in drawn)
         assert not any(
