@@ -61,7 +61,7 @@ def without_turns(text: str, marks: re.Pattern[str] = TURNS) -> str:
 
 
 def sendable(text: str) -> str:
-    """Text without lone surrogates, which no UTF-8 can hold; JSON can, where a text was cut within an emoji.
+    """Text without lone surrogates, which UTF-8 cannot encode; JSON can hold them if a text was cut within an emoji.
 
     >>> sendable("cut \\ud83d")
     'cut ?'
@@ -87,7 +87,7 @@ def width(text: str) -> int:
 
 
 def clipped(text: str, most: int) -> str:
-    """Text cut to so many columns, with `…` where something was cut.
+    """Text truncated to a number of columns, with `…` for the missing part.
 
     >>> clipped("vagueness", 5)
     'vagu…'

@@ -1,4 +1,4 @@
-"""Keys written where they do not belong: into a server's address, or into the name of the variable that should hold one."""
+"""Misplaced keys: in a server's address, or in place of the name of the variable that should hold one."""
 
 from __future__ import annotations
 

@@ -183,11 +183,11 @@ class Contrast:
     perturbed: str
     base: str
     preferred: Preference | None = None
-    """People's preference as a file states it, where it does."""
+    """People's preference, if the file states it."""
     votes: tuple[Preference, ...] = ()
-    """People's single votes, where they are known; any number."""
+    """People's single votes, if known; any number."""
     verdicts: tuple[Preference, ...] = ()
-    """Verdicts of LLM judges, if there are any, for prediction-powered estimates of what people prefer."""
+    """Verdicts of LLM judges, if there are any, for prediction-powered estimates of people's preferences."""
     tags: Mapping[str, Any] = field(default_factory=dict)
 
     @property

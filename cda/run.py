@@ -1,9 +1,9 @@
 """The run folder: one folder a stage, finished or not there at all, and never reused for other settings.
 
     runs/jargon/
-        manifest.json          the resolved recipe, versions, git commit, and what each stage counted
+        manifest.json          the resolved recipe, versions, git commit, and the counts of each stage
         label/stage.json       fingerprint of the settings and inputs it was made from, counts, hashes of its files
-        label/...              what the stage wrote
+        label/...              the stage's outputs
         superseded/            stages made from earlier settings, kept
 
 A stage writes into `.<stage>.partial` and is renamed when done, so a kill at any moment leaves either the finished
@@ -78,7 +78,7 @@ def file_fingerprint(path: Path) -> str:
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Every file in a folder, sorted, in linked folders too: what loads a folder follows their links; each folder once."""
+    """Every file in a folder, sorted, in linked folders too, since loaders follow links; each folder once."""
     files: list[Path] = []
     left, seen = [folder], {folder.resolve()}
     while left:
@@ -104,7 +104,7 @@ class StageRecord(BaseModel):
     settings: dict[str, Any] = {}
     """Those that determine its contents."""
     inputs: dict[str, Any] = {}
-    """Name to the fingerprint of what it was made from."""
+    """Name to the fingerprint of its inputs."""
     counts: dict[str, Any] = {}
     """See `cda.results.facts`."""
     contents: dict[str, str] = {}
@@ -118,7 +118,7 @@ class StageRecord(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Content of `manifest.json`: what a run was made of. One of another version may hold less."""
+    """Content of `manifest.json`: the inputs of a run. One of another version may hold less."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -255,7 +255,7 @@ class RunFolder:
         """Declare the partial folder finished; the stage that it replaces is moved to `superseded/` now.
 
         Raises:
-            RunError: It is no longer the folder that `begin` made: what was written into it before is lost.
+            RunError: It is no longer the folder that `begin` made: earlier files in it are lost.
         """
         partial = self.partial(stage.name)
         if not self.has_begun(stage):
@@ -278,7 +278,7 @@ class RunFolder:
         return self._declare(stage.name)
 
     def output_of(self, name: str) -> str:
-        """Fingerprint of what a finished stage contains.
+        """Fingerprint of a finished stage's content.
 
         Raises:
             RunError: It has not finished.

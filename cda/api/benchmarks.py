@@ -102,30 +102,30 @@ def best_of(
 ) -> BestOf:
     """Prevalence of each bias among the best of n responses as n grows, as `cda best-of` measures it.
 
-        Args:
-    model: As for `cda.audit`; it must give rewards.
-            responses: Rows of prompt and responses, or of prompt and response.
-            adapter: Pick again with it: its folder, or that of a finished run.
-            against: A second model to compare with.
-            dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
-            biases: Names or bias files; None for all five.
-            sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
-            columns: Our column names to the file's, such as `{"prompt": "question"}`.
-            split: Split of a folder or hub id with several.
-            figures: Also write the report's figures as files of this format: svg or pdf.
-            out: Output folder; None for `runs/best-of-<model>-<inputs>`.
-            progress, overrides, settings: As for `cda.audit`.
+    Args:
+        model: As for `cda.audit`; it must give rewards.
+        responses: Rows of prompt and responses, or of prompt and response.
+        adapter: Pick again with it: its folder, or that of a finished run.
+        against: A second model to compare with.
+        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
+        biases: Names or bias files; None for all five.
+        sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
+        columns: Our column names to the file's, such as `{"prompt": "question"}`.
+        split: Split of a folder or hub id with several.
+        figures: Also write the report's figures as files of this format: svg or pdf.
+        out: Output folder; None for `runs/best-of-<model>-<inputs>`.
+        progress, overrides, settings: As for `cda.audit`.
 
-        Returns:
-            A curve over n for each bias.
+    Returns:
+        A curve over n for each bias.
 
-        Raises:
-            CdaError: As `cda.audit`.
+    Raises:
+        CdaError: As `cda.audit`.
 
-        Example:
-            >>> import cda
-            >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
-            >>> result.attributes[0].slope["model"]  # doctest: +SKIP
+    Example:
+        >>> import cda
+        >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
+        >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
     terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
     file = as_reference(responses, "responses", terms.inputs)
@@ -255,29 +255,29 @@ def dose(
 ) -> Dose:
     """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
 
-        Scores are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
-        training chooses its dose on the latter curve (`cda.train` and `run.dose`).
+    Scores are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
+    training chooses its dose on the latter curve (`cda.train` and `run.dose`).
 
-        Args:
-            before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
-            after: The same after debiasing.
-            votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
-            quality_before: Rows of chosen_score and rejected_score on quality pairs.
-            quality_after: The same after debiasing.
-    ties: Value of people's ties and splits.
-            seed: Seed of splits and intervals.
+    Args:
+        before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
+        after: The same after debiasing.
+        votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
+        quality_before: Rows of chosen_score and rejected_score on quality pairs.
+        quality_after: The same after debiasing.
+        ties: Value of people's ties and splits.
+        seed: Seed of splits and intervals.
 
-        Returns:
-            The chosen dose with its numbers on held-out votes, and the dose–response curve.
+    Returns:
+        The chosen dose with its numbers on held-out votes, and the dose–response curve.
 
-        Raises:
-            DataError: A column or id is missing, or there are too few votes to choose a dose.
+    Raises:
+        DataError: A column or id is missing, or there are too few votes to choose a dose.
 
-        Example:
-            >>> import cda
-            >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
-            >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
-            >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
+    Example:
+        >>> import cda
+        >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
+        >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
+        >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
     """
     if ties not in get_args(TieRule):
         raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")

@@ -59,7 +59,7 @@ class Shown(Saved):
 
     @property
     def folder(self) -> Path | None:
-        """Where the call wrote everything; None if it was read from a file."""
+        """Output folder of the call; None if the result was read from a file."""
         return self._folder
 
     @property

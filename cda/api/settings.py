@@ -20,7 +20,7 @@ from cda.resources.artifacts import folder_suffix
 
 Biases = str | Path | Sequence[str | Path]
 Confirm = bool | Literal["ask"]
-"""Agreement to what asking an LLM costs; `"ask"` asks for it on the terminal, as the commands do."""
+"""Agreement to the cost of asking an LLM; `"ask"` asks for it on the terminal, as the commands do."""
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
@@ -123,7 +123,7 @@ def path_text(path: str | Path | None) -> str | None:
 
 
 def refuse_recipe(model: object) -> list[str]:
-    """The mistake of giving a recipe where a model is measured as it is."""
+    """The mistake of giving a recipe although a model is measured as it is."""
     if isinstance(model, str) and is_recipe(model):
         return [f"{model}: a recipe; give a model (hub id, folder, `embedded`, judge:NAME, …)"]
     return []

@@ -68,7 +68,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 
 def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:
-    """Settings and inputs of everything that an audit measures, without what was trained; the dose's stage has them too."""
+    """Settings and inputs of everything that an audit measures, apart from the adapters; the dose stage has them too."""
     recipe = loaded.recipe
     judged = recipe.model.is_judge
     scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
@@ -175,7 +175,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
 
 
 def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
-    """The other processes of a launch: score a share of what the main one audits on, once it has written down what that is."""
+    """In the other processes of a launch: score a share of the audit's texts, once the main process has written them."""
     recipe = loaded.recipe
     if not _is_shared(recipe.model):
         return
@@ -194,7 +194,7 @@ def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
 
 
 def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: bool, rewrote: bool) -> Sources:
-    """Where the data came from; the prompts by which an LLM labelled and rewrote only if one did."""
+    """Sources of the data, and the LLM's prompts for labels and rewrites if an LLM made them."""
     llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
@@ -229,7 +229,7 @@ def _is_shared(model: ModelSection) -> bool:
 
 
 def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
-    """Named by what decides its content, so that none of an earlier launch is taken for it, whatever clocks say."""
+    """File named by a fingerprint of its inputs, so that a file of an earlier launch is never mistaken for it."""
     name = fingerprint([expected.fingerprint, launch_id()])
     return run_folder.path / "scoring" / f"comparisons-{name}.jsonl"
 

@@ -117,7 +117,7 @@ def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
-    """Contrasts of the targets for a reader to look at, chosen by what they show; `kept_for` names it for each.
+    """Example contrasts of the targets; `kept_for` gives the reason for which each was selected.
 
     The best of each kind is taken in turn until there are N_EXAMPLES a bias: the largest falls of the margin, the largest
     margins under each scoring (of one scoring the largest and the smallest), and if people voted, those on which the

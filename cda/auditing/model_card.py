@@ -67,7 +67,7 @@ def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None)
 
 
 def _front_matter(base: str, merged: str | None) -> list[str]:
-    """No licence: that of the base applies to what was made from it, and is not known here."""
+    """Fields of the card; no licence, since the base's applies and is unknown here."""
     lines = ["---"]
     if _on_hub(base):
         lines += [f"base_model: {json.dumps(base)}", f"base_model_relation: {'finetune' if merged else 'adapter'}"]

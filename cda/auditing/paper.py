@@ -166,7 +166,7 @@ def _mean(
 
 
 def _judge(values: FloatArray, people: Majority, ids: Sequence[str]) -> PaperJudge:
-    """One LLM judge; its ties are left out, as in the paper, and counted with what could not be read."""
+    """One LLM judge; its ties are left out, as in the paper, and counted with the unreadable verdicts."""
     (scored,), rows, without = _scored([values], people)
     ties = int((scored[rows.used] == 0).sum())
     if ties == int(rows.used.sum()):

@@ -52,7 +52,7 @@ def share_cells(audit: AuditResult, pick: Pick, limit: float | None = None) -> R
 
 
 def plain_cell(audit: AuditResult, pick: Pick) -> Row:
-    """The cell of plain CDA; none where plain CDA is the result itself."""
+    """The cell of plain CDA; none if plain CDA is the result itself."""
     if audit.plain is None:
         return ()
     try:
@@ -111,7 +111,7 @@ def quality_cells(audit: AuditResult) -> Row:
 
 
 def direction_rows(name: str, audit: AuditResult) -> list[Row]:
-    """Skew where the bias was added and where it was removed, a row each; none for contrasts of one direction."""
+    """Skew of contrasts with the bias added and with it removed, a row each; none if all have one direction."""
 
     def pick(direction: str, result: AuditResult | Plain) -> Measure:
         return result.skew[name].by_direction[direction]

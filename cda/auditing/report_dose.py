@@ -1,4 +1,4 @@
-"""The dose: what every way of taking the bias out leaves of it, held out, and the dose–response curve."""
+"""The dose: remaining bias under every method, held out, and the dose–response curve."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TICKS = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
 
 
 def dose_line(audit: AuditResult) -> str:
-    """The dose that was chosen, which `after` is of, and what choosing leaves where it had no say; empty if none was."""
+    """The chosen dose, which `after` is measured at, and its held-out results; empty if none was chosen."""
     dose = audit.dose
     if dose is None:
         return ""
@@ -56,7 +56,7 @@ def dose_line(audit: AuditResult) -> str:
 
 
 def dose_sentences(dose: DoseResult) -> list[str]:
-    """Which dose was chosen, how, what else would have done better, and what mixing scores misses."""
+    """Sentences on the chosen dose, its selection, better alternatives, and the limits of mixing scores."""
     own, tie = dose.methods["dose"], dose.aim == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
     limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
@@ -139,7 +139,7 @@ def _ways(dose: DoseResult, bias: str) -> Table:
 
 
 def _columns(tie: bool) -> Row:
-    """Without people's majorities, where a tie is the aim, miscalibration is the same at every dose."""
+    """Columns about people; if a tie is the aim, miscalibration is the same at every dose and left out."""
     return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
 
 

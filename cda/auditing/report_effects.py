@@ -65,7 +65,7 @@ def identification_sentences(audit: AuditResult) -> list[str]:
 
 
 def drift_tables(audit: AuditResult) -> list[Table]:
-    """For each bias, what else differs between the two sides."""
+    """Other differences between the two sides, for each bias."""
     return [table for name, drift in audit.drift.items() if (table := _drift_table(name, drift)).rows]
 
 
@@ -126,7 +126,7 @@ def _effect_row(effect: Effect) -> Row:
 
 
 def rate_sentences(audit: AuditResult) -> list[str]:
-    """For each bias, in how many answers the rewrites flipped it, and why its average effect is not given."""
+    """Number of answers in which rewrites flipped each bias, and reasons for missing average effects."""
     sentences = []
     for name, rate in audit.rate.items():
         sentences += [_flips_sentence(name, rate.flips), missing_rate_sentence(name, rate)]

@@ -36,7 +36,7 @@ def applied(audit: AuditResult) -> float:
 
 
 def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
-    """A bias on contrasts without a say in the dose; None if it had no say, or none was chosen."""
+    """Held-out results of a bias; None if its contrasts did not choose the dose, or no dose was chosen."""
     return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
 
 

@@ -48,7 +48,7 @@ _SHOWN = 6
 
 
 def paper_sentences(audit: AuditResult) -> list[str]:
-    """The release's contents, its rule for ties, and what is missing; nothing without a release."""
+    """The release's contents, its rule for ties, and its gaps; nothing without a release."""
     paper = audit.paper
     if paper is None:
         return []

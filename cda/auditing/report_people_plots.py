@@ -80,7 +80,7 @@ def _second_majority(votes: VotedBias) -> Estimate | None:
 
 
 def _by_majority(audit: AuditResult) -> Plot:
-    """For a model that always agrees with people: 100% where they prefer the biased side and 0% where they do not."""
+    """Curve of a model that always agrees with people: 100% if they prefer the biased side, else 0%."""
     marks = [
         Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
         for when in audit.scorings

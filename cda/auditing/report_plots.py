@@ -78,7 +78,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
 
 
 def audit_plots(audit: AuditResult) -> list[Plot]:
-    """Every figure, in the order of the report, with skew first: what is written for paper."""
+    """Every figure, in the order of the report, with skew first; these are exported for print."""
     return [skew_plot(audit), *(plot for plots in section_plots(audit).values() for plot in plots)]
 
 

@@ -112,7 +112,7 @@ def _contrast_notes(audit: AuditResult) -> list[str]:
 
 
 def _people_notes(audit: AuditResult) -> list[str]:
-    """Caveats on what chose the dose, and on biases that nobody judged."""
+    """Caveats on the data that chose the dose, and on biases without votes."""
     notes = []
     if audit.dose is not None and audit.dose.chosen:
         also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""

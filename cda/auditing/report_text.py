@@ -229,7 +229,7 @@ def _measures(rows: Sequence[Row], has_plain: bool) -> list[str]:
 
 
 def _effect_line(row: Row) -> str:
-    """A row of RATE as a line: the effect before and after, its change, and how many rewrites flipped the bias."""
+    """A row of RATE as a line: the effect before and after, its change, and the number of flipped rewrites."""
     name, before, after, change, flipped = row[:5]
     moved = f" → {after}, change {change}" if after else ""
     return f"{name}: {before}{moved}; {flipped}" if flipped else f"{name}: {before}{moved}"

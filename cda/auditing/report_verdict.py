@@ -52,7 +52,7 @@ from cda.stats.verdict import (
 )
 
 _MANY_TIES = 0.1
-"""Share of ties from which a judge's are named: a few are what it was asked for, many leave skew near 50% by themselves."""
+"""Share of ties from which a judge's ties are reported: many ties alone keep skew near 50%."""
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 _GOOD = {"improved", "less biased"}
 _BAD = {"worse", "overcorrected", "substituted", "quality lost", "over-rewarded"}

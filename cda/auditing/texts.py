@@ -65,14 +65,14 @@ class Triples:
     released: list[Triple] = field(default_factory=list)
     """All triples of the release, for biases that take theirs from it: the paper leaves none out."""
     flips: dict[str, Flips] = field(default_factory=dict)
-    """By bias, how many originals could be flipped and back, and who says so."""
+    """Number of originals that could be flipped and flipped back, by bias, and the source of these labels."""
     failed: dict[str, Exclusions] = field(default_factory=dict)
     """By bias, triples that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTexts:
-    """Everything an audit scores, and what was left out before."""
+    """Everything that an audit scores, and earlier exclusions."""
 
     contrasts: tuple[Contrast, ...]
     """Contrasts of every audited bias."""
@@ -201,7 +201,7 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
 
 
 def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], str, str | None]:
-    """Triples that exist already, who made them, and who or what says that their rewrites flipped the bias."""
+    """Existing triples, their author, and the source of the claim that their rewrites flipped the bias."""
     of_file = [triple for triple in inputs.triples().triples if triple.bias == bias.name]
     if of_file:
         return of_file, str(inputs.audit.triples), _checker(of_file, bias)

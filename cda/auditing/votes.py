@@ -48,7 +48,7 @@ def votes_moved(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, 
 
 
 def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
-    """Biases that people voted on without a majority for one side on any contrast: how many contrasts have votes."""
+    """Number of contrasts with votes, for biases that have votes but no majority for a side on any contrast."""
     voted = {
         group.bias.name: sum(bool(contrast.votes or contrast.preferred) for contrast in group.contrasts)
         for group in groups

@@ -20,7 +20,7 @@ from cda.stats.multiplicity import holm
 def kl_at_most(n: int) -> float:
     """KL divergence of best-of-n from the policy that is sampled, in nats: log n − (n − 1)/n.
 
-    Exact where no two responses can have the same reward (Stiennon et al., 2020, appendix G.3; Hilton and Gao, 2022),
+    Exact if no two responses can have the same reward (Stiennon et al., 2020, appendix G.3; Hilton and Gao, 2022),
     and an upper bound else (Beirami et al., 2024). It says how far the reward was optimised, on one scale with RL.
     """
     return math.log(n) - (n - 1) / n

@@ -61,7 +61,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 class QualityOptions:
     """Options of `cda quality`, as its help explains them.
 
-    `dose` None stands for all of the adapter, `out` None for runs/quality-<model>, followed by what was asked for.
+    `dose` None means the full adapter, `out` None means runs/quality-<model>, followed by the inputs.
     """
 
     adapter: str | None = None
@@ -87,7 +87,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
     sets = _named_sets([load_quality_source(file, split, columns) for file in files])
-    # Now, while the files are what was read: scoring may take hours.
+    # Now, before the files can change: scoring may take hours.
     sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
@@ -300,7 +300,7 @@ def _score_row(
 
 
 def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]]) -> None:
-    # All of it first: a full disk leaves what an earlier call wrote as it is.
+    # Build all of it first: a full disk then leaves the files of an earlier call unchanged.
     new = out / f"{RESULT}.partial"
     refuse_link(new)
     if new.is_dir():

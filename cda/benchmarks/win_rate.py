@@ -187,7 +187,7 @@ def _undecided(comparison: Comparison, margin: float, compared: Compared) -> str
 
 
 def win_rate_text(result: WinRateResult) -> str:
-    """For a terminal: shares with their intervals, how they came about, and what was left out."""
+    """Text for a terminal: shares with their intervals, method and exclusions."""
     rates = result.result
     first, second = Path(result.first).name, Path(result.second).name
     shares = {"win rate": rates.win_rate, "wins": rates.wins, "ties": rates.ties, "losses": rates.losses}

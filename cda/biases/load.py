@@ -40,7 +40,7 @@ class _BiasPart(BaseModel):
 
 
 class BiasMeasure(_BiasPart):
-    """The measurable feature that stands for the bias, and from where on a response exhibits it."""
+    """The measurable feature of the bias, and the threshold from which a response exhibits it."""
 
     feature: Feature
     present_above: float | None = None
@@ -78,7 +78,7 @@ class Instructions(_BiasPart):
 
 
 class Swap(_BiasPart):
-    """One replacement of the offline rewriter: a regular expression and what to put there."""
+    """One replacement of the offline rewriter: a regular expression and its substitute."""
 
     find: Text
     put: str | list[str]
@@ -177,14 +177,14 @@ class Bias(_BiasPart):
     treatment: list[Feature] = []
     """The features that are the bias itself: a difference in them between two sides of a pair is not drift."""
     label_by: Literal["ask", "measure"] = "ask"
-    """`measure`: labelled by its feature even when an LLM is at hand (length)."""
+    """`measure`: labelled by its feature even if an LLM is available (length)."""
     eligible: Literal["neither", "chosen_longer"] = "neither"
     """Pairs that become counterfactuals: neither side exhibits the bias, or the chosen side is the longer one."""
     min_words_of_chosen: Annotated[float, Field(gt=0)] | None = None
     """A rewritten rejected response must have this many times the words of chosen."""
     offline: Offline | None = None
     _file: str | None = PrivateAttr(None)
-    """Named in errors; no part of what the bias is."""
+    """Path for error messages; not part of the bias's content."""
 
     @field_validator("pattern")
     @classmethod
@@ -210,7 +210,7 @@ class Bias(_BiasPart):
         return self
 
     def measured(self, text: str, feature: str) -> float:
-        """One feature of one response, by this bias's own markers and pattern where the feature is made of them.
+        """One feature of one response, by this bias's own markers and pattern if the feature is computed from them.
 
         Raises:
             KeyError: The feature is not one of FEATURE_NAMES.

@@ -64,7 +64,7 @@ def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objec
 
 
 def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
-    """Rows whose prompt the audit does not measure on, and a count of the others: nothing is audited on what was taught.
+    """Rows whose prompt the audit does not measure on, and a count of the others: training prompts are never audited.
 
     Args:
         rows: Contrasts or labelled pairs.

@@ -34,7 +34,7 @@ from cda.stats.streams import Stream, drawn, generator
 LABEL_TOKENS = 100
 """Output of one labelling answer, estimated."""
 _BARE_LABEL_TOKENS = 25
-"""The same where no reasons are asked for."""
+"""The same without reasons."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 
@@ -59,7 +59,7 @@ def stage(loaded: LoadedRecipe) -> Stage:
 
 
 def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
-    """Write the labelled pairs (and the labelled supplement) and return what was counted."""
+    """Write the labelled pairs (and the labelled supplement) and return the counts."""
     recipe, biases, llm = loaded.recipe, loaded.biases, llm_access(loaded)
     cleaned = training_pairs(recipe.data, loaded.opened)
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")

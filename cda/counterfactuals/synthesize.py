@@ -82,7 +82,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
-    """Write the training mix and return what was counted."""
+    """Write the training mix and return the counts."""
     recipe, llm, n_biases = loaded.recipe, llm_access(loaded), len(loaded.biases)
     source, audited = run_folder.stage("label"), _audited(audit_inputs(loaded))
     in_audit: dict[str, Dropped] = {}
@@ -141,7 +141,7 @@ def _audited(inputs: AuditInputs) -> set[str]:
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:
-    """Labelled pairs whose prompt is none of the audit's; the others are counted and said.
+    """Labelled pairs whose prompt is not in the audit; the others are counted and reported.
 
     Raises:
         DataError: None is left.
@@ -186,7 +186,7 @@ def _contrasts(
     audited: set[str],
     biases: Sequence[str],
 ) -> tuple[list[TrainingPair], TaughtContrasts]:
-    """Training examples on the contrasts of the recipe's file, and what was counted."""
+    """Training examples on the contrasts of the recipe's file, and the counts."""
     data = recipe.data
     kept, in_audit = teachable(cleaned.contrasts, audited)
     say(f"  {data.contrasts}: {cleaned.exclusions}")
@@ -234,7 +234,7 @@ def _dropped(exclusions: Exclusions) -> Dropped:
 def planned_rewrites(
     pairs: Sequence[Pair], bias: Bias, requested: int | None, synthesize: SynthesizeSection, prompt: RewritePrompt
 ) -> Planned:
-    """Rewrites of every counterfactual that is asked for, each labelled again where the gate asks; none twice.
+    """Distinct rewrites for every requested counterfactual, each labelled again if the gate asks.
 
     Args:
         pairs: That can become counterfactuals.

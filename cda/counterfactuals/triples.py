@@ -49,7 +49,7 @@ class PairsSource:
     Attributes:
         queries: File of prompts or conversations, filtered to single clean questions.
         topics: File with a topic a line; questions of `kind` are generated on them.
-        responses: File of prompt, response and, where known, has_attribute.
+        responses: File of prompt, response and, if known, has_attribute.
         kind: Kind of generated questions: opinion (sycophancy), technical (vagueness).
         per_topic: Questions on each topic.
         most: Maximum number of queries or responses; None: all.
@@ -67,7 +67,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many.
 
     Raises:
-        RecipeError: Not exactly one source, one that needs an LLM where none is set, or an LLM without its key.
+        RecipeError: Not exactly one source, one that needs an LLM if none is set, or an LLM without its key.
         DataError: Nothing usable came of it.
         RunError: `out` cannot be written.
     """
@@ -103,7 +103,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
 
 
 def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[LabelledAnswer], Exclusions]:
-    """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
+    """Responses with their prompts, and their labels for the bias if a file has them."""
     if source.responses:
         return read_responses(load_rows(source.responses)[: source.most], source.responses, audit)
     client = llm.client()
@@ -125,7 +125,7 @@ def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[li
 
 
 def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[LabelledAnswer], Exclusions]:
-    """Rows of prompt, response and, where known, has_attribute; what could not be used is counted.
+    """Rows of prompt, response and, if known, has_attribute; unusable rows are counted.
 
     Args:
         rows: Loaded rows.
@@ -173,7 +173,7 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
 
 
 def _planned(texts: Sequence[LabelledAnswer], bias: Bias, labelled: bool, gated: bool) -> Planned:
-    """Two rewrites, a label of each where the gate asks, and one of the response where it has none."""
+    """Two rewrites, a label of each if the gate asks, and one of the response if it has none."""
     unlabelled = sum(label is None for _, label in texts)
     calls = len(texts) * (4 if labelled and gated else 2) + (unlabelled if labelled else 0)
     mean = sum(tokens_of(answer.response) for answer, _ in texts) / len(texts)

@@ -97,7 +97,7 @@ def clean_contrasts(
     verdicts: Opinions | None = None,
     setting: str = "audit.columns",
 ) -> CleanContrasts:
-    """Turn rows into contrasts, counting what cannot be used.
+    """Turn rows into contrasts, counting unusable rows.
 
     Two layouts: `prompt, base, perturbed`, or `prompt, response_1, response_2, biased` where `biased` says which of
     the two carries the bias. Optional: `preferred` (`perturbed`, `base`, `response_1`, `response_2` or `tie`),
@@ -109,8 +109,8 @@ def clean_contrasts(
         biases: Names of the audited biases; rows of other biases are left out without being counted as broken.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
-        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own. Of several
-            rows on the same texts, votes under each of their ids count. An id made from other text matches nothing.
+        votes: Votes from a separate file, by the row's `id` or the contrast's; they override the row's own. If several rows
+            have the same texts, votes under each of their ids count. An id made from other text matches nothing.
         verdicts: Verdicts of LLM judges, by the same ids.
         setting: Setting that maps columns, for messages.
 

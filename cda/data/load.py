@@ -268,7 +268,7 @@ def _from_folder(path: Path, split: str) -> list[Row]:
 
 
 def _loaded_anew(path: Path) -> Any:
-    """A folder of data files, read now: `datasets` keeps what it read before, and knows files by name and date alone."""
+    """A folder of data files, read now: `datasets` caches earlier reads, and identifies files by name and date alone."""
     from datasets import load_dataset
 
     with TemporaryDirectory(prefix="cda-rows-") as cache:

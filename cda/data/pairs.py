@@ -39,7 +39,7 @@ class CleanPairs:
 
 
 def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> CleanPairs:
-    """Turn preference rows into pairs, dropping and counting what cannot teach a preference.
+    """Turn preference rows into pairs, dropping and counting rows that cannot teach a preference.
 
     Accepts explicit prompts (`prompt`, `chosen`, `rejected`) and implicit ones (the prompt is what `chosen` and
     `rejected` share), as plain strings or as lists of messages with `role` and `content`.
@@ -171,7 +171,7 @@ def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
 
 
 def _is_tie(row: Row) -> bool:
-    """A row that says of itself that neither side was preferred."""
+    """A row that states that neither side was preferred."""
     words = {str(row.get(key, "")).strip().lower() for key in ("preference", "winner", "label")}
     if row.get("tie") is True or words & {"tie", "tie (bothbad)"}:
         return True
@@ -205,7 +205,7 @@ class PairLabels:
 
 
 def training_labels(labelled: Sequence[LabelledPair], bias: str) -> PairLabels | None:
-    """Labels of training pairs; None where none is labelled for the bias."""
+    """Labels of training pairs; None if none is labelled for the bias."""
     rows = [row for row in labelled if bias in row.labels]
     if not rows:
         return None

@@ -215,7 +215,7 @@ def _n_texts(value: object) -> int:
 
 
 _MAX_UNUSABLE = 0.2
-"""More broken rows than this share stop the command: the file is probably not what it was taken for."""
+"""More broken rows than this share stop the command: the file probably has another format."""
 _HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
 _SHOWN_ROWS = 5
 

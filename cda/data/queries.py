@@ -17,7 +17,7 @@ from cda.errors import DataError
 from cda.features import n_words, sentences
 from cda.records import Exclusions, count_reasons
 
-# Where data sets keep the user's message; the first that a row has is taken.
+# Columns in which data sets keep the user's message; the first one in a row is used.
 COLUMNS = ("prompt", "query", "question", "instruction", "conversation", "conversation_a", "conversations", "messages")
 _QUESTION_WORDS = frozenset(
     {"what", "why", "how", "when", "where", "who", "whom", "whose", "which", "is", "are", "was", "were", "am", "do", "does",
@@ -51,7 +51,7 @@ _HARMLESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CleanQueries:
-    """The queries in row order, and what was dropped, by reason."""
+    """The queries in row order, and counts of dropped rows by reason."""
 
     queries: tuple[str, ...]
     exclusions: Exclusions

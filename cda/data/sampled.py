@@ -1,4 +1,4 @@
-"""Sampled responses by prompt, in two layouts, each with its quality; what cannot be used is counted."""
+"""Sampled responses by prompt, in two layouts, each with its quality; unusable rows are counted."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _rows(reference: str, split: str) -> list[Row]:
     try:
         return load_rows(reference, split)
     except DataError as error:
-        # The loader speaks of a recipe, which these files have none of.
+        # The loader's message names a recipe, which these files do not have.
         raise DataError(str(error).replace("data.split=", "--split ")) from None
 
 
@@ -141,7 +141,7 @@ def clean_sampled(rows: Sequence[Row], columns: Mapping[str, str], where: str) -
 
 
 def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:
-    """Turn rows into outputs by prompt, each at its place, counting what cannot be used.
+    """Turn rows into outputs by prompt, each at its place, counting unusable rows.
 
     Two layouts: a row a prompt with `prompt` and `responses` (a list, or a list as JSON text), or a row a response with
     `prompt` and `response`; rows of one prompt are put together in both. Optional: `quality`, a number for each response

@@ -264,7 +264,7 @@ def _evidence(
 
 
 def _untested(found: CandidateEvidence, r: int) -> str | None:
-    """Reason why a candidate cannot be tested, with what became of its rewriters."""
+    """Reason why a candidate cannot be tested, with the outcome of its rewriters."""
     k = len(found.usable)
     if k >= r:
         return found.untested

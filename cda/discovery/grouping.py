@@ -187,7 +187,7 @@ def mended(named: Sequence[Sequence[int]], n: int) -> tuple[list[list[int]], Cou
 class EmbeddedGrouper:
     """A Grouper by complete linkage of cosine distances.
 
-    The default asks for much likeness: what is left apart costs a few measurements, what is put together wrongly is lost.
+    The default asks for much likeness: a missed merge costs a few measurements, a wrong one loses an attribute.
     Even so, attributes about one thing (triple and no-break spaces) may fall together, and the same in quite other words
     stays apart.
 

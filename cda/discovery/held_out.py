@@ -96,7 +96,7 @@ def rewrite_all(
 
 
 def failed_or_already(made: Mapping[str, CandidateRewrites]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Failures of each rewriter at one candidate, and how many responses were as they should become.
+    """Failures of each rewriter at one candidate, and the number of responses that already were as requested.
 
     A response that already has the attribute is no failure of the rewriter. For an attribute in words alone, only the
     rewriter can tell, and returns the text unchanged; without this rule, an attribute of half of all responses could never
@@ -131,7 +131,7 @@ def save_validation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder
 
 
 def save_confirmation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
-    """Test on the test prompts, write the result, and say what is confirmed."""
+    """Test on the test prompts, write the result, and name the confirmed attributes."""
     results = confirm(held_out.rows, settings, held_out.failed)
     _save(held_out, ConfirmationResult, tuple(results), folder)
     n_confirmed = sum(result.confirmed for result in results)
@@ -224,7 +224,7 @@ def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | N
 
     Raises:
         DataError: An entry without `keep: true` or `keep: false`, no entry at all for some of the candidates, or entries for
-            others: to test against what a person meant would use up the test prompts.
+            others: a test against the person's intent would use up the test prompts.
 
     """
     if not path.is_file() or not candidates:
@@ -237,7 +237,7 @@ def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | N
             "candidates that hold now: the file was written for another validation. Delete it, and start with --review to be "
             "asked anew, or without to test all of them"
         )
-    # Whoever deletes an entry means to drop it.
+    # A deleted entry means that its candidate is dropped.
     if missing := [candidate.attribute for candidate in candidates if candidate.id not in content]:
         raise DataError(
             f"{path}: no entry for {len(missing)} of {len(asked)} candidates, such as {missing[0][:80]!r}. Give each one "

@@ -42,7 +42,7 @@ def saved_generations(folder: Path) -> list[Generation]:
     """The finished ones, from the first on, as far as they go without a gap.
 
     Raises:
-        DataError: A file is not what `save_generation` wrote.
+        DataError: A file is not in the format of `save_generation`.
     """
     generations: list[Generation] = []
     while (path := folder / f"generation-{len(generations)}.json").is_file():
@@ -100,7 +100,7 @@ def measured_row(row: Measured) -> dict[str, Any]:
 
 
 def measured_of(row: Mapping[str, Any]) -> Measured:
-    """Read what `measured_row` wrote."""
+    """Read a row written by `measured_row`."""
     return Measured(**{**row, "prompt": prompt_of(row["prompt"])})
 
 
@@ -129,7 +129,7 @@ _CONFIRM = (
 
 
 _COUNTING = 3
-"""Raised when rewrites, verdicts or tests are counted otherwise, so that what was confirmed by the old counts is made anew."""
+"""Version of the counts of rewrites, verdicts and tests; a new one makes confirmed results anew."""
 
 
 def material_stage(setup: Setup, model: Asked) -> Stage:

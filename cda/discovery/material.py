@@ -49,7 +49,7 @@ _TURNS_SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Responses by prompt, not rated yet, and what became of the rest.
+    """Unrated responses by prompt, and counts of the rest.
 
     Attributes:
         samples: Each distinct prompt that has a response, in the order given; responses policy by policy, then by number.
@@ -168,7 +168,7 @@ class Material:
 
 
 def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
-    """Write samples.jsonl and material.json, and return what was counted.
+    """Write samples.jsonl and material.json, and return the counts.
 
     Raises:
         CdaError: Nothing to search in, or it cannot be made.

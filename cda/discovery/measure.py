@@ -21,7 +21,7 @@ Original = tuple[Prompt, str]
 ALREADY = "is so already"
 """Reason for not rewriting a response that has the attribute before it is added, or lacks it before it is removed."""
 UNCHANGED = "unchanged"
-"""Reason of a rewriter that handed a response back as it was."""
+"""Failure reason if a rewriter returned a response unchanged."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class CandidateRewrites:
     Attributes:
         rows: In the order of the responses; without verdicts of a judge.
         reasons: Why rewrites are missing, one for each; `ALREADY` is no failure.
-        unchanged: Responses that were handed back as they were, and how often; `reasons` holds them, too.
+        unchanged: Responses that were returned unchanged, and their counts; `reasons` holds them, too.
         changed: Responses that came back as another text, whether there is a reward for it or not.
     """
 
@@ -151,7 +151,7 @@ def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewri
 
 
 def _checked(rewrite: Rewrite, request: RewriteRequest, bias: Bias) -> Rewrite:
-    """The rewrite, or the reason why it is none: a rewriter that did not do what it was asked must not bring margins of 0."""
+    """The rewrite, or the reason for its rejection: a rewriter that failed must not contribute margins of 0."""
     if rewrite.text is None:
         return rewrite
     if not rewrite.text.strip():

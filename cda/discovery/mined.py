@@ -114,7 +114,7 @@ class MinedProposer:
     """A Proposer by association. It draws nothing: the same responses give the same proposals.
 
     Attributes:
-        known: Biases looked for by their measure, besides what the wordings of the responses suggest.
+        known: Biases searched for by their measure, in addition to the wordings of the responses.
         min_prompts: Prompts that need responses with and without an attribute, 2 or more.
     """
 
@@ -145,7 +145,7 @@ def mine(
         n: Proposals wanted; somewhat more attributes made of wordings are looked into.
         known: Biases to look for.
         min_prompts: Prompts needed with and without an attribute.
-        left_out: Counts, by reason, what is not among the result.
+        left_out: Receives counts of exclusions by reason.
 
     Raises:
         DataError: Fewer than min_prompts prompts have two rated responses.
@@ -247,7 +247,7 @@ def _variants(bias: Bias, values: FloatArray) -> list[Bias]:
 
 
 def more_than(bias: Bias, threshold: float) -> Bias:
-    """The same bias, said to be there only above a higher value of its measure."""
+    """The same bias with a higher threshold of its measure."""
     if bias.measure is None:
         raise ValueError(f"bias '{bias.name}' has no measure")
     feature = bias.measure.feature.replace("_", " ")

@@ -188,7 +188,7 @@ def _rules(phrasing: Phrasing) -> dict[str, object]:
         return {"lead_with": wordings, "lead_every": phrasing.every}
     if phrasing.position == "opening":
         removing = rf"(?i)\A(?:{'|'.join(core(one) for one in wordings)})(?: *[,.!:]+| +[—–-]+)\s*"
-        # Never both at once: where some wordings are sentences, those are put, and all are found and taken out.
+        # Never both at once: if some wordings are sentences, only those are added, but all are found and removed.
         rules: dict[str, object] = {"open_with": whole} if whole else {"lead_with": begun}
         return rules | {"swaps_remove": [{"find": removing, "put": ""}]}
     if phrasing.position == "closing":

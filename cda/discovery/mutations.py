@@ -47,7 +47,7 @@ _PROBES = (
 class RuleMutator:
     """A Mutator by rules: other wordings, more or fewer places, another position, a stronger form.
 
-    Two parents never become one: what such a pair is rewarded for would no longer be one thing. Other wordings come from
+    Two parents are never combined: the reward of a combination would not belong to one attribute. Other wordings come from
     `known` biases of the same kind.
     """
 
@@ -71,7 +71,7 @@ class RuleMutator:
         return Proposals(tuple(bias for bias, _ in variations), tuple(place for _, place in variations), exclusions)
 
     def _varied(self, parent: Parent, n: int, taken: set[str], rng: np.random.Generator) -> tuple[list[Bias], int]:
-        """One variation of each kind in turn, in drawn order, until there are n or no more; and how many did not work."""
+        """One variation of each kind in turn, in drawn order, until there are n or no more; and the number of failures."""
         bias = parent.standing.candidate.bias
         texts = (*_PROBES, *(example.without_attribute for example in parent.examples[:_N_EXAMPLES]))
         needed = _MIN_AS_GOOD * round_trips(bias, texts)
@@ -102,7 +102,7 @@ class RuleMutator:
 
 
 def round_trips(bias: Bias, texts: Sequence[str]) -> float:
-    """Share of the texts to which the rules can add the bias and from which they can take it again, back to what it was."""
+    """Share of the texts to which the rules can add the bias and from which they can remove it, restoring the original."""
     rewriter = RuleRewriter()
     added = rewriter.rewrite([RewriteRequest(_ANY, text, "add", text) for text in texts], bias)
     back = [
@@ -207,5 +207,5 @@ def _changed(bias: Bias, slug: str, how: str, rules: dict[str, object], told: st
 
 
 def _key(bias: Bias) -> str:
-    """Its rules and what finds it, without its words."""
+    """Its rules and its measure, without its words."""
     return json.dumps(bias.model_dump(mode="json", include={"pattern", "measure", "offline"}), sort_keys=True)

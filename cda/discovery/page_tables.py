@@ -71,7 +71,7 @@ def agreement_table(result: DiscoverResult) -> Table:
 
 
 def excluded_table(result: DiscoverResult) -> Table:
-    """Step, reason, number left out, and of how many if that is known."""
+    """Step, reason, number left out, and the total if known."""
     rows = [
         (step, reason, str(n), "" if seen is None else str(seen))
         for step, reasons, seen in _left_out(result)
@@ -178,7 +178,7 @@ def effort_table(result: DiscoverResult) -> Table:
 def _held_out(entered: Sequence[HeldOut]) -> tuple[str, str]:
     each = [rewriter for row in entered for rewriter in row.rewriters]
     judged = sum(rewriter.strength.judge.n for rewriter in each if rewriter.strength)
-    # Where a rewriter gave too little for numbers, its verdicts are not in the file.
+    # If a rewriter gave too little for numbers, its verdicts are not in the file.
     more = " or more" if any(rewriter.n and not rewriter.strength for rewriter in each) else ""
     return str(sum(rewriter.n for rewriter in each)), f"{judged}{more}"
 
@@ -261,7 +261,7 @@ def topic_tables(result: DiscoverResult) -> Iterator[Table]:
 
 
 def strength_steps(result: DiscoverResult) -> Table:
-    """The strength at those thresholds where it changes, and at 0.5."""
+    """The strength at the thresholds at which it changes, and at 0.5."""
     table = strength_table(result)
     rows = [row for at, row in enumerate(table.rows) if at == 0 or row[1:] != table.rows[at - 1][1:] or row[0] == "0.5"]
     return Table(f"{table.caption}, where it changes", table.header, tuple(rows))

@@ -148,7 +148,7 @@ def _ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted correlation of each row, shape (draws,); NaN where a side does not vary."""
+    """Weighted correlation of each row, shape (draws,); NaN if a side does not vary."""
     total = weights.sum(axis=1)
     x = x - ((weights * x).sum(axis=1) / total)[:, None]
     y = y - ((weights * y).sum(axis=1) / total)[:, None]
@@ -168,13 +168,13 @@ def pair_quality(
     labelled_by: Literal["measure", "llm"] = "measure",
     llm: LLM | None = None,
 ) -> PairQuality:
-    """All that can be said of one candidate's pairs with what is given.
+    """Quality of one candidate's pairs, as far as the given inputs allow.
 
     Args:
         rows: Measured rewrites of one candidate, by any number of rewriters.
         bias: The candidate's.
         rng: For intervals, and for which pairs are guessed from.
-        label: Labels sides; best not what the rewriters were checked with.
+        label: Labels sides; preferably not the labeller that checked the rewriters.
         labelled_by: Name of that labeller.
         llm: Grades and guesses.
 

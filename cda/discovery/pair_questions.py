@@ -63,7 +63,7 @@ def edit_request(bias: Bias, row: Measured, repeat: int = 0) -> Request:
 
 
 def guess_request(rows: Sequence[Measured], repeat: int = 0) -> Request:
-    """The question what the sides with the attribute have in common; the attribute is not told."""
+    """The question what the sides with the attribute have in common; it does not name the attribute."""
     parts = []
     for number, row in enumerate(rows, 1):
         parts += [
@@ -274,7 +274,7 @@ def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: 
 
 
 def _groups(rows: Sequence[Measured], n_groups: int, size: int, rng: np.random.Generator) -> list[list[Measured]]:
-    """Groups of pairs of different prompts, no prompt in two; a smaller group only where it is the only one."""
+    """Groups of pairs of different prompts, no prompt in two; a smaller group only if it is the only one."""
     by_prompt: dict[str, list[Measured]] = {}
     for row in rows:
         by_prompt.setdefault(row.prompt_id, []).append(row)

@@ -117,7 +117,7 @@ def checked(
         subjects = asked_subjects(loaded.recipe.model, adapter, None, dose)
         model = Asked(replace(subjects[-1], label="model"), loaded)
         before = subjects[0] if adapter else None
-    # Without a name there is no LLM to look at either, which is said already.
+    # Without a name there is no LLM to check either, which is reported already.
     nameless = setup.by_llm and llm.model is None
     with noted():
         judge = None if nameless else judge_subject(loaded, before)
@@ -133,7 +133,7 @@ def checked(
     if setup.by_llm and not nameless:
         problems += llm_client(llm).check()
     if problems or model is None or judge is None:
-        # The same key may be missing to the judge and to whoever proposes.
+        # Judge and proposer may lack the same key.
         raise RecipeError(dict.fromkeys(problems))
     return given, model, judge
 
@@ -141,7 +141,7 @@ def checked(
 def planned_calls(
     setup: Setup, folder: RunFolder, model: Asked, judge: Asked, n_given: int
 ) -> list[tuple[LlmSection, Planned]]:
-    """LLM and calls of every step: no more than these, but for answers that have to be asked for again.
+    """LLM and most calls of every step, without retries of unreadable answers.
 
     Nothing is counted out that is only likely, such as candidates let go before the judge is asked.
 
@@ -149,7 +149,7 @@ def planned_calls(
         setup: The settings.
         folder: The run; if the material is made already, its prompts are counted.
         model: The model that is searched.
-        judge: The scorer that it is held against.
+        judge: The scorer that it is compared with.
         n_given: Attributes that are given; 0 if they are searched for.
     """
     section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge

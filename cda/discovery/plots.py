@@ -184,7 +184,7 @@ _KEY = {
 
 
 def search_plots(result: DiscoverResult) -> Iterator[Plot]:
-    """A figure a generation, all on the same axes: reward against judge, who was kept, and what came of it."""
+    """A figure a generation, all on the same axes: reward against judge, the survivors, and their fate."""
     rewards = [y for generation in result.generations for _, y in rewarded(generation.standings)]
     if not rewards:
         return

@@ -153,7 +153,7 @@ def _request(system: str, key: str, task: str, material: dict[str, str], repeat:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPrompts:
-    """Distinct prompts in the order of the topics, each with its topic, and what became of scenarios and prompts."""
+    """Distinct prompts in the order of the topics, each with its topic, and the counts of scenarios and prompts."""
 
     prompts: tuple[tuple[Prompt, str], ...]
     scenarios: WritingCounts
@@ -274,7 +274,7 @@ def _collected(
 
 
 def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: int) -> list[str]:
-    """Add what is new and usable to `kept`, and return reasons for the rest."""
+    """Add new and usable items to `kept`, and return reasons for the rest."""
     reasons = []
     for item in offered:
         if len(kept) == n_wanted:

@@ -1,7 +1,7 @@
 """Attributes proposed by an LLM that compares rated responses to one prompt, and variations of those that did well.
 
-As in "Automatically Finding Reward Model Biases": the rewards are shown reversed, and what they measure is not said. So
-the model looks at the texts for what marks the low numbers, and not at its own idea of a good response."""
+As in "Automatically Finding Reward Model Biases": the rewards are shown reversed, and their meaning is not given. So
+the model looks for the features of texts with low numbers, and not for its own idea of a good response."""
 
 from __future__ import annotations
 

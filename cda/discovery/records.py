@@ -1,4 +1,4 @@
-"""Data of a search: rated responses, candidates, where they stand, proposals, and the protocols of the participants."""
+"""Data of a search: rated responses, candidates, their standings, proposals, and the protocols of the participants."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ Judge = Callable[[Sequence[tuple[Prompt, str, str]]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Proposed attributes, and what became of the rest.
+    """Proposed attributes, and counts of the rest.
 
     Attributes:
         biases: In the order proposed; the same attribute may come several times, in other words.

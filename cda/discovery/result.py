@@ -1,4 +1,4 @@
-"""The result of a discovery: what is reported, its files, a bias file for each confirmed attribute, contrasts for training."""
+"""The result of a discovery: its report, its files, a bias file for each confirmed attribute, contrasts for training."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SUPERSEDED = "superseded"
 
 
 def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: bool) -> dict[str, StageRun]:
-    """The stages that took part, with their time and what they asked of LLMs; a folder may hold stages of an earlier command."""
+    """The stages that took part, with their time and their requests to LLMs; a folder may hold stages of an earlier command."""
     took_part = zip(STAGES, (True, searched, validated, tested, tested), strict=True)
     records = {name: folder.record(name) for name, took in took_part if took}
     return {

@@ -1,7 +1,7 @@
 """The evolutionary search: propose, rewrite, score, select, mutate, and again ("Automatically Finding Reward Model Biases").
 
 A generation is a record of everything that happened in it. Randomness of generation g comes from (seed, g) alone, so a
-search that is handed the generations it has finished goes on exactly as if it had never stopped."""
+search that is given its finished generations continues exactly as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Gene
 
 
 def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = None) -> tuple[list[Candidate], int]:
-    """One candidate for each meaning, and how many were merged into another.
+    """One candidate for each meaning, and the number of those merged into another.
 
     The first of a group stands for it: survivors come before their mutations. With n, the n largest groups stay: what
     was proposed most often; the rest counts as merged in none of them. Copies of one candidate are one, whatever the
@@ -286,11 +286,11 @@ def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, mi
 
 
 def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
-    """Let go of what the judge likes best; nothing is let go for its rank that the judge dislikes.
+    """Drop the candidates that the judge likes best; one that the judge dislikes is never dropped for its rank.
 
     Gone are candidates above the 1 − `share` quantile of the judge's mean preferences, or above 0.5 if that is higher
     (same paper: the worst 30%, with a threshold that is never below 0.5), as long as `at_least` stay. If the judge gave
-    no verdict at all, a candidate counts as liked. Those whose fate is settled already are handed on as they are.
+    no verdict at all, a candidate counts as liked. Those whose fate is settled are passed on unchanged.
 
     """
     open_ones = [one for one in standings if one.fate == "kept"]

@@ -1,4 +1,4 @@
-"""A discovery in sentences: what came out, how, exclusions, and the limits of the numbers."""
+"""A discovery in sentences: results, method, exclusions, and the limits of the numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rewriters_needed(result: DiscoverResult) -> str:
 
 
 def rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
-    """The number of rewriters that have to show both effects of a tested attribute, as its evidence is said."""
+    """The number of rewriters that must show both effects of a tested attribute, as phrased in its evidence."""
     return f"{one.r} of {one.k} " + (
         "strengths of one rule engine, which is one rewriter," if result.by_rules else "rewriters"
     )

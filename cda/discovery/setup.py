@@ -37,7 +37,7 @@ these is no evidence that another one would agree."""
 _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
-"""Temperature of what has to vary: prompts, responses, proposals, mutations."""
+"""Temperature of outputs that must vary: prompts, responses, proposals, mutations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Setup:
 
     @property
     def asks_about_pairs(self) -> bool:
-        """True if an LLM looks at the rewrites of what is confirmed."""
+        """True if an LLM looks at the rewrites of confirmed attributes."""
         return self.by_llm and self.section.pair_quality
 
     @property
@@ -114,7 +114,7 @@ class Setup:
         return LLMMutator(self.warm_llm()) if self.by_llm else RuleMutator()
 
     def grouper(self, samples: Sequence[PromptSamples]) -> Grouper:
-        """The LLM, or embeddings if it does not answer; without an LLM, what rules do to the responses."""
+        """The LLM, or embeddings if it does not answer; without an LLM, the effect of rules on the responses."""
         if not self.by_llm:
             return PresenceGrouper([response.text for sample in samples for response in sample.responses])
         from cda.embedded.model import encode_sentences
@@ -180,7 +180,7 @@ class Asked:
 
 
 def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
-    """The scorer that the model is held against: the recipe's choice, or the model before its adapter.
+    """The scorer that the model is compared with: the recipe's choice, or the model before its adapter.
 
     Raises:
         RecipeError: The choice cannot be asked.
@@ -254,7 +254,7 @@ class AskedJudge:
 
 
 def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
-    """Preferences for the first text, −1 to 1, without a word on costs, which were said for the whole discovery.
+    """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
 
     Raises:
         LLMError, ModelError: Not one can be read in both orders.

@@ -1,4 +1,4 @@
-"""A discovery for a terminal and as Markdown: what was tested, by rewriter and topic, how rewrites were made, the search."""
+"""A discovery for a terminal and as Markdown: tested attributes, by rewriter and topic, rewriting, the search."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def pooled_cells(pooled: Strength | None) -> tuple[str, str, str]:
 
 
 def discover_text(result: DiscoverResult) -> str:
-    """For a terminal: results, what was not found, and how it came about."""
+    """Text for a terminal: results, rejected candidates, and method."""
     table = tested_table(result, _TERMINAL_WIDTH)
     lines = "\n".join(inert(line) for line in discovery_sentences(result))
     return f"{plain_table(table)}\n\n{lines}" if table.rows else lines

@@ -96,7 +96,7 @@ def dose_from_files(
 
 
 def dose_files_text(result: DoseFilesResult) -> str:
-    """Text for a terminal: what was left out, the dose–response table, and the held-out results."""
+    """Text for a terminal: exclusions, the dose–response table, and the held-out results."""
     notes = map(inert, result.left_out)
     return "\n".join([*notes, _table(result.response), "", *_sentences(result.held_out), "", NOTE])
 
@@ -106,7 +106,7 @@ def _margins(scores: Scores) -> list[float]:
 
 
 def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, Scores, list[str]]:
-    """Rows that both files have, in the order of the first one, and sentences on what was left out."""
+    """Rows that both files have, in the order of the first one, and sentences on exclusions."""
     first, first_out = read_scores(before, sides)
     second, second_out = read_scores(after, sides)
     names = [name for name in first if name in second]

@@ -90,8 +90,8 @@ def resampled_choices(
 ) -> Resampled:
     """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats.
 
-    A prompt drawn twice counts twice on one side: copies never face each other, and the distinct prompts of a draw are
-    what is split evenly.
+    A prompt drawn twice counts twice on one side: copies are never split, and the distinct prompts of a draw are divided
+    evenly.
 
     Args:
         curve: Margins at every dose.

@@ -1,4 +1,4 @@
-"""Stage `dose`: how much of the adapter to apply, chosen by people's votes (or for a tie) on contrasts other than those it is
+"""Stage `dose`: the dose of the adapter, chosen by people's votes (or for a tie) on contrasts other than those it is
 measured on."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> Stage:
-    """The stage with what determines a training's dose: the training, and all that the audit measures it on."""
+    """The stage with the inputs of a training's dose: the training, and all data that the audit measures it on."""
     settings, inputs = measured_settings(loaded)
     settings["dose"] = loaded.recipe.dose.model_dump(mode="json", exclude={"on"})
     settings["schema_version"] = DoseResult.current_schema()
@@ -97,7 +97,7 @@ def check_counts(loaded: LoadedRecipe) -> None:
     pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)
     aim, _, prompts = aimed(contrasts, loaded.biases, recipe.dose.aim, audit.ties, ties_taught=recipe.aims_at_ties)
     if aim == "tie":
-        # A bias without contrasts of its own gets them in the audit; how many is known then.
+        # A bias without its own contrasts gets them in the audit; their number is known then.
         prompts = {name: n for name, n in prompts.items() if n}
     _check_enough(aim, prompts, drawn(pairs, recipe.dose.max_quality, seed))
 

@@ -145,7 +145,7 @@ def questions(part: Part) -> list[str]:
 
 
 def _contrast(row: dict[str, Any], authored: str, bias: str, perturbed: str, base: str, direction: str) -> Contrast:
-    # Not the tag `item`, which is what votes of a user's file go by.
+    # Not the tag `item`, by which votes of a user's file are matched.
     tags = {
         "source": "embedded", "authored": authored, "domain": row["domain"], "kind": row["kind"], "direction": direction,
     }  # fmt: skip
@@ -160,12 +160,12 @@ Rows = Sequence[Mapping[str, object]]
 def tables() -> dict[str, Rows]:
     """Every table of the export, in the columns that `audit.contrasts`, `.triples`, `.quality` and `data.pairs` read.
 
-    `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `triples` are RATE's (prompt,
+    `contrasts` are the pairs that an audit measures (prompt, base, perturbed, bias, direction); `triples` are RATE's (prompt,
     original, rewrite, rewrite_of_rewrite, has_attribute, bias, flipped); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
     further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
-    `readings` holds what readers said of it, and as `text` a hash of the wording that they read (None where it is not known).
+    `readings` holds readers' judgements of it, and as `text` a hash of the wording that they read (None if unknown).
     """
     return {
         "contrasts": list(map(_contrast_row, audit_contrasts())),
@@ -180,7 +180,7 @@ def tables() -> dict[str, Rows]:
 
 
 def export(folder: Path, form: Format) -> dict[str, int]:
-    """Write every table and the data card; returns how many rows each has.
+    """Write every table and the data card; return the number of rows of each.
 
     As `jsonl` a table is `<name>.jsonl`, and the card's header lets `datasets.load_dataset(folder, name)` find them; as
     `datasets` it is a folder for `datasets.load_from_disk`.
@@ -208,7 +208,7 @@ def export(folder: Path, form: Format) -> dict[str, int]:
 
 
 def _card(names: Sequence[str], form: Format) -> str:
-    """The data card; its header names the tables where load_dataset reads them, which it does not of saved folders."""
+    """The data card; its header names the tables for load_dataset, which does not find those of saved folders by itself."""
     card = read_text(FOLDER / "README.md")
     if form != "jsonl":
         return card

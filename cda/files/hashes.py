@@ -16,7 +16,7 @@ from cda.files.paths import cache_folder
 _READ_EACH_TIME_BYTES = 64 * 2**20
 """Smaller files take less than a tenth of a second."""
 _SETTLED_S = 10.0
-"""Two writes within one tick of a file system's clock leave the same times: what was changed just now is read again."""
+"""Two writes within one tick of a file system's clock leave the same times: a file that has just changed is read again."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,7 +80,7 @@ def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: i
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
-    """Files that differ from what `contents` gave; new files do not count."""
+    """Files that differ from an earlier result of `contents`; new files do not count."""
 
     def is_same(file: Path, content: str) -> bool:
         try:

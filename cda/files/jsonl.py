@@ -147,7 +147,7 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def write_jsonl(path: Path, rows: Iterable[object]) -> int:
-    """Write rows and return how many; the file appears whole or not at all."""
+    """Write rows atomically and return their number."""
     count = 0
     with written_whole(path) as file:
         for row in rows:

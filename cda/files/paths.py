@@ -34,7 +34,7 @@ def user_path(given: str | Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """This user's folder for what can be made again: `CDA_CACHE`, or `cda` among the caches of other programs."""
+    """This user's cache folder: `CDA_CACHE`, or `cda` in the system's cache folder."""
     own = os.environ.get("CDA_CACHE")
     return user_path(own or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cda")
 

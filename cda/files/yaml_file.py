@@ -171,7 +171,7 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _check_node(node: yaml.Node) -> None:
-    """Refuse what a mapping would lose, and values that cannot be printed, sent or used as a name."""
+    """Refuse repeated keys, and values that cannot be printed, sent or used as a name."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, _ in node.value:
@@ -222,7 +222,7 @@ def parse_yaml(text: str, where: str) -> object:
     except RecursionError:
         raise RecipeError([f"{where}: a value cannot be read: nested too deeply"]) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # PyYAML's own constructors fail in all these ways where a tag (!!int, !!timestamp) and its value do not fit.
+        # PyYAML's own constructors fail in all these ways if a tag (!!int, !!timestamp) and its value do not fit.
         raise RecipeError([f"{where}: a value cannot be read: {error}"]) from None
 
 

@@ -1,6 +1,6 @@
-"""Stage `adapter`: the result of a run, as one ordinary PEFT adapter at the run's dose, and that dose for whoever uses a run.
+"""Stage `adapter`: the result of a run, as one ordinary PEFT adapter at the run's dose, and that dose for users of a run.
 
-The dose is the chosen one where one was chosen, else 1, which is plain CDA. Scores at a dose are those of the trained adapter
+The dose is the chosen one if there is one, else 1, which is plain CDA. Scores at a dose are those of the trained adapter
 scaled in memory; the adapter that is written gives the same.
 """
 
@@ -56,7 +56,7 @@ def run(
 
 
 def applied_dose(run_folder: RunFolder, training: Training | None = None) -> float | None:
-    """The dose of a training's adapter, None: of the run's result; None where none was settled since the training."""
+    """The dose of a training's adapter (training None: of the run's result); None if it was not settled since the training."""
     name, trained = (training.stage(NAME), training.stage("train")) if training else (NAME, "train")
     record = run_folder.record(name)
     dose = record.settings.get("dose")

@@ -78,7 +78,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> TrainCounts:
-    """Train, save the adapter with its head, and return what was counted."""
+    """Train, save the adapter with its head, and return the counts."""
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
     if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
@@ -105,7 +105,7 @@ def _train(
     folder: Path,
     base_scores: Callable[[RewardModel, Sequence[Text]], Mapping[str, float]],
 ) -> TrainCounts:
-    """Train one adapter, and return what was counted."""
+    """Train one adapter, and return the counts."""
     sharding = sharded_by(recipe.train)
     if sharding is not None and any(row.example.target is None for row in rows):
         raise RunError(

@@ -1,4 +1,4 @@
-"""`cda inspect`: look at rewrites one by one, and at what is the same about all of them."""
+"""`cda inspect`: look at rewrites one by one, and at patterns common to all of them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A rewrite with its label, what the gate rejects in it (the gravest first) or only notes, and features of both texts."""
+    """A rewrite with its label, violations that the gate rejects (gravest first) or only notes, and features of both texts."""
 
     seen: Seen
     label: RewriteLabel

@@ -137,7 +137,7 @@ def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> SourcedRewrit
     try:
         _add_triples(rows, reference, "triples of the file", material)
     except DataError as problem:
-        # The reader speaks of a recipe's setting, and there is no recipe here.
+        # The reader's message names a recipe's setting, and there is no recipe here.
         raise DataError(_SETTING.sub(r"Name it \1 in the file", str(problem))) from None
     return material
 
@@ -177,7 +177,7 @@ def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None
     bias, pair = str(row.bias), origin.pair
     labels: tuple[bool | None, bool | None] = (None, None)
     if labelled_by is not None:
-        # The gate asked the same LLM about the rewrite, and let pass only what it said yes to.
+        # The gate asked the same LLM about the rewrite, and passed only those with a yes.
         labels = (origin.labels[bias]["rejected"], True)
     yield Seen(bias, TRAINING, pair.prompt, pair.rejected, row.pair.rejected, "add", pair.chosen, labels=labels, labelled_by=labelled_by)  # fmt: skip
     if row.kind == "counterfactual" and row.pair.chosen != pair.chosen:

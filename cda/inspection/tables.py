@@ -283,7 +283,7 @@ def _start(text: str, most: int) -> str:
 
 
 def _side(pieces: Sequence[Piece], before: str, after: str) -> list[str]:
-    """A text in lines of a column, with marks around what only it has; each line has marks of its own."""
+    """A text in lines of a column, with marks around the parts that only it has; each line has its own marks."""
 
     def marked(line: str) -> str:
         words = line.strip()  # marks close to the words, the white space around them outside
@@ -325,7 +325,7 @@ def _fitting(word: str, most: int) -> int:
 
 
 def _named(name: str, text: str) -> list[str]:
-    """A line that begins with what it is about, its further lines indented."""
+    """A line that begins with its subject, its further lines indented."""
     parts = _fill(inert(text), _COLUMNS - _NAME - 2) or [""]
     heads = [f"  {inert(name):<{_NAME}}", *[" " * (_NAME + 2)] * (len(parts) - 1)]
     return [f"{head}{part}".rstrip() for head, part in zip(heads, parts, strict=True)]

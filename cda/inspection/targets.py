@@ -18,7 +18,7 @@ from cda.run import RunFolder
 
 WORST = ("reward", "drift", "failed")
 _FOLDER = "runs/inspect"
-"""The caches of what is asked outside a run lie next to it."""
+"""Folder next to which caches of requests outside a run are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
 def _together(
     material: SourcedRewrites | None, loaded: LoadedRecipe, scored_by: LoadedRecipe | None
 ) -> InspectionTarget:
-    """A target whose rewriter and scoring model share one budget and one count of what was asked."""
+    """A target whose rewriter and scoring model share one budget and one count of requests."""
     return InspectionTarget(material, loaded, scored_by and replace(scored_by, opened=loaded.opened))
 
 
@@ -152,7 +152,7 @@ def _check_nothing_to_rewrite(target: str, overrides: Sequence[str], options: In
 
 
 def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str]) -> LoadedRecipe | None:
-    """Settings of the model of --model, with what of the overrides is about models; another model's name says nothing of it."""
+    """Settings of the model of --model, with the overrides about models; those with another model's name are left out."""
     target = options.model
     if target is None or target == "none":
         return None

@@ -127,7 +127,7 @@ async def pause(seconds: float) -> None:
 
 
 def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], grace_s: float = 0.0) -> Answers:
-    """Position and answer of each item, as they come; items that are answered already are handed on as they are.
+    """Position and answer of each item, as they come; items that are already answered are passed on unchanged.
 
     Items are taken in the calling thread, one by one, and only while fewer than twice the concurrency are asked and not
     yet handed out: a slow consumer makes the workers wait, and memory does not grow with the number of items. The thread
@@ -137,10 +137,10 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], gr
     Args:
         asker: Answers.
         items: Positions with questions or answers.
-        grace_s: Seconds; 0 if nobody keeps answers that are not handed out.
+        grace_s: Seconds; 0 if no one keeps answers that are not passed on.
 
     Raises:
-        LLMError: From a worker, after every answer that came in has been handed out.
+        LLMError: From a worker, after every received answer has been passed on.
     """
     with ExitStack() as stack:
         workers: Workers | None = None
@@ -278,7 +278,7 @@ _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close what an interrupt in the code that takes the answers left open: the traceback holds their generator."""
+    """Close the generator that an interrupt in the consumer of the answers left open: the traceback holds it."""
     with suppress(KeyboardInterrupt):
         for workers in list(_OPEN):
             workers.close()

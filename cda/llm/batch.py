@@ -1,4 +1,4 @@
-"""Answers through the OpenAI Batch API: half the price, within a day, and a restart picks up what is still running."""
+"""Answers through the OpenAI Batch API: half the price, within a day, and a restart picks up running batches."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BatchLLM:
 
     @property
     def spent_usd(self) -> float | None:
-        """Dollars for the answers so far; None where no price is known."""
+        """Dollars for the answers so far; None if no price is known."""
         return self.price.of(self.counts.input_tokens, self.counts.output_tokens) if self.price is not None else None
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
@@ -361,7 +361,7 @@ class _BatchRun:
                     yield row["custom_id"], row["body"]
 
     def _rewrite(self, part: BatchPart, key: str, sent: Mapping[str, Any]) -> None:
-        """Add the same request to a new input file, without what the server turned out not to take."""
+        """Add the same request to a new input file, without the fields that the server rejected."""
         schema, plain = self.ledger.form_of(key, part.id) or (None, "")
         system, user = (str(message["content"]) for message in sent["messages"])
         request = Request(system, user, schema, plain)

@@ -1,4 +1,4 @@
-"""The server's side of the OpenAI Batch API: files, batches, and calls tried again where that may help."""
+"""The server's side of the OpenAI Batch API: files, batches, and retries of calls if they may help."""
 
 from __future__ import annotations
 

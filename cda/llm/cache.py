@@ -30,7 +30,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A question that is ours until it is released, by a locked file; None where the system has no locks."""
+    """A question that is ours until it is released, by a locked file; None if the system has no locks."""
 
     path: str
     handle: int | None
@@ -39,7 +39,7 @@ class Claim:
         """Let others have it; at most once."""
         if self.handle is None:
             return
-        # First the name and then the lock: whoever opened the name meanwhile sees that the file has none.
+        # First the name and then the lock: a process that opened the name meanwhile sees that the file has none.
         with suppress(OSError):
             os.unlink(self.path)  # noqa: PTH108
         os.close(self.handle)
@@ -91,7 +91,7 @@ class Claims:
         return Claim(path, handle)
 
     def _open(self) -> None:
-        """Make the folder; take away what killed processes left in it."""
+        """Make the folder; remove the leftovers of killed processes."""
         own_folder(self.folder)
         self._is_open = True
         for left in self.folder.iterdir():
@@ -134,8 +134,8 @@ class Cache:
 
     Args:
         path: Made with its folder.
-        say: Told if a file was moved aside.
-        ask_failures_again: Only answers are found, not failures from before now; what is kept in their place is found.
+        say: Called with a message if a file was moved aside.
+        ask_failures_again: Ignore earlier failures; answers and failures stored in their place from now on are found.
 
     Raises:
         LLMError: Cannot be opened or written.
@@ -238,7 +238,7 @@ class Cache:
         self.keep(key, completion).result()
 
     def close(self) -> None:
-        """Write what is waiting, and close the file."""
+        """Write pending rows, and close the file."""
         if self._writer is not None:
             self._entries.put(None)
             self._writer.join()
@@ -306,7 +306,7 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
 
 
 def _asked(settings: Mapping[str, Any]) -> str:
-    """A hash: an address may hold what nobody should read."""
+    """A hash, since an address may hold secrets."""
     return hashlib.sha256(json.dumps([settings["model"], settings["base_url"]]).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""An LLM that asks only what was never answered before."""
+"""An LLM that asks only questions that are not in the cache."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CachedLLM:
                     return completion
                 written = self.cache.keep(key, completion)
                 written.add_done_callback(lambda _: claim.release())
-                # A worker that is cancelled meanwhile must not take back what is paid for.
+                # A worker that is cancelled meanwhile must not lose an answer that is paid for.
                 await asyncio.shield(asyncio.wrap_future(written))
                 return completion
 
@@ -142,7 +142,7 @@ class CachedLLM:
         Args:
             requests: Taken some at a time.
             waiting: Filled here: positions that wait for the answer to a key under way.
-            keys: Filled here: key by position of each request that is handed out to be asked.
+            keys: Filled here: key by position of each request to be asked.
         """
         numbered = enumerate(requests)
         settings = self.settings

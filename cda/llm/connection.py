@@ -12,15 +12,15 @@ import openai
 from cda.errors import LLMError
 
 MAX_ANSWER_BYTES = 16 << 20
-"""Largest answer, unpacked: some ten times what the longest answers of today's models take."""
+"""Largest answer, unpacked: about ten times the longest answers of today's models."""
 
 
 class TooLargeError(LLMError):
-    """An answer is larger than what is read of it."""
+    """An answer exceeds the limit on its size."""
 
 
 def own_error(error: BaseException) -> LLMError | None:
-    """The LLMError in what a call raised: openai passes it on as it is, or wraps it, by version."""
+    """The LLMError within a call's error: openai passes it on unchanged or wraps it, depending on its version."""
     return next((raised for raised in (error, error.__cause__) if isinstance(raised, LLMError)), None)
 
 
@@ -84,7 +84,7 @@ class Bounds:
 
 
 class _Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body of which at most so many bytes are handed on or unpacked."""
+    """A body with a limit on the bytes that are passed on or unpacked."""
 
     def __init__(self, stream: Any, max_bytes: int, packed: bool) -> None:
         self._stream = stream

@@ -26,7 +26,7 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket that may go into debt, so that whoever comes first goes first and large amounts are not starved.
+    """A token bucket that may go into debt, so that calls are served in order and large amounts are not starved.
 
     Holds one second's worth: a full minute's worth at once would allow twice the limit in the first minute.
 
@@ -49,7 +49,7 @@ class Bucket:
         return wait
 
     def give_back(self, amount: float) -> None:
-        """Return what was taken and not used; negative where more was used."""
+        """Give back tokens that were taken and not used; negative if more were used."""
         self.level += amount
 
     @property
@@ -59,7 +59,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Leave for one call: when it was given, and for how many tokens."""
+    """Permission for one call: its time and its number of tokens."""
 
     started: float
     tokens: int
@@ -177,7 +177,7 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds to wait, at most a year; None if the headers do not say.
 
     Read in this order: `retry-after-ms`; `retry-after` in seconds or as a date; `x-ratelimit-reset-requests` and
-    `-tokens` of the limit that has nothing remaining, of both if that is not said.
+    `-tokens` of the limit that has nothing remaining, of both if the answer does not tell.
 
     Args:
         headers: With names in lower case, or insensitive to it.

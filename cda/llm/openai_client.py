@@ -38,18 +38,18 @@ class OpenAIClient:
 
     Args:
         name: Model name.
-        base_url: None for OpenAI's, or what OPENAI_BASE_URL says.
+        base_url: None for OPENAI_BASE_URL if it is set, else OpenAI's.
         api_key_env: Environment variable that holds the key.
         concurrency: Calls under way at once, at most; a 429 halves it for a while.
         requests_per_minute: Limit of our own; None: as fast as the server allows.
         tokens_per_minute: The same for input and output tokens together.
-        temperature: Sampling temperature; left out where the model rejects it.
+        temperature: Sampling temperature; left out if the model rejects it.
         max_tokens: Longest answer.
         seed: None: not sent.
         timeout_s: For one attempt from start to end.
         retries: After 408, 409, 5xx, timeouts, lost connections and broken answers, with growing random pauses. 429 is
             waited out however often it comes.
-        say: Told of what the user should know, once each.
+        say: Called with messages for the user, once each.
         backoff_s: Longest first pause; doubles with each try.
     """
 
@@ -126,7 +126,7 @@ class OpenAIClient:
         return self._parameters.body(in_plain_words(request) if self._schemas.lacking else request)
 
     def give_up_parameter(self, body: Mapping[str, object], param: str | None, message: str) -> bool:
-        """Leave out from now on what a server has rejected in such a body; whether there was anything."""
+        """Leave out the fields that a server has rejected before; return whether there were any."""
         return self._parameters.give_up(body, param, message)
 
     def keyless(self, completion: Completion) -> Completion:
@@ -298,7 +298,7 @@ class Parameters:
     Args:
         model: Model name.
         max_tokens: Longest answer; sent as `max_completion_tokens`, or as `max_tokens` to servers that only know that.
-        temperature: Left out where the model rejects it.
+        temperature: Left out if the model rejects it.
         seed: None: not sent. Sample k of a request is asked for with seed + k, or all samples would be the same.
         say: Called once for each parameter that is given up.
     """
@@ -338,7 +338,7 @@ class Parameters:
         return body
 
     def give_up(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
-        """Leave out from now on what a rejection names; False where it names nothing that was sent and can be left out.
+        """Leave out the field that a rejection names from now on; False if it names none that was sent and can be left out.
 
         Args:
             sent: Body of the rejected call.

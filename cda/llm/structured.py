@@ -1,4 +1,4 @@
-"""Answers held to a JSON schema where the server can do it, and asked for in plain words where it cannot.
+"""Answers that follow a JSON schema if the server supports it, and are asked for in plain words otherwise.
 
 A server is tried, never judged by its name. So the text of an answer to a request with a schema is either JSON of that
 schema (a fence around it is taken off), or plain text that follows the request's `plain`; its reader must take both.

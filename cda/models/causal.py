@@ -113,7 +113,7 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
 def response_spans(
     template: Template, prompts: Sequence[Prompt], responses: Sequence[str]
 ) -> list[ResponseSpan | None]:
-    """Token ids of each prompt with its response, as `Template.encode` gives them, and where the response begins.
+    """Token ids of each prompt with its response, as `Template.encode` gives them, and the start of the response.
 
     A token that joins the prompt's end with the response's start counts as the response's.
 
@@ -135,7 +135,7 @@ def response_spans(
 
 
 def span_notes(template: Template) -> list[str]:
-    """Sentences for the user on where responses begin: the template's fallbacks, and headers that count."""
+    """Sentences for the user on the start of responses: the template's fallbacks, and headers that count."""
     notes = template.notes()
     if template.form == "chat template":
         messages = [{"role": "user", "content": "a"}]

@@ -1,4 +1,4 @@
-"""Resolve and check everything before anything is spent, then say what will be done."""
+"""Resolve and check everything before anything is spent, then print the plan."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def describe(recipe: Recipe) -> str:
 
 
 def plan(loaded: LoadedRecipe) -> str:
-    """One line for each stage, on what it will do."""
+    """One line for each stage, on its work."""
     recipe = loaded.recipe
     audit = (
         f"audit       contrasts: {_in_order(recipe.audit.contrasts, recipe.audit)}; quality: {recipe.audit.quality or 'none'}"
@@ -259,7 +259,7 @@ def _who(llm: str | None, prompt: str) -> str:
 
 
 def _how_long(train: Mapping[str, object]) -> str:
-    """Steps where they are limited, which goes before the number of epochs."""
+    """Maximum number of steps, if set; it overrides the number of epochs."""
     steps = train.get("max_steps", -1)
     if isinstance(steps, int) and steps > 0:
         return f"{steps} {'step' if steps == 1 else 'steps'}"
@@ -268,7 +268,7 @@ def _how_long(train: Mapping[str, object]) -> str:
 
 
 def _several(recipe: Recipe, dosed: bool) -> list[str]:
-    """Number of trainings, how much longer they take, and the room that their adapters need."""
+    """Number of trainings, their additional time, and the disk space of their adapters."""
     seeds = recipe.seeds
     if len(seeds) == 1:
         return []

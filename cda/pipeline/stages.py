@@ -29,7 +29,7 @@ from cda.run import RunFolder, Stage, fingerprint
 from cda.user_errors import disk_is_full
 
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
-"""In order: the dose is chosen before the audit, so that what is audited is the run's result."""
+"""Stages in order: the dose is chosen before the audit, so that the audit measures the run's result."""
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has of its own; the others are shared."""
 Produce = Callable[[Path], Result | dict[str, Any]]
@@ -70,7 +70,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
 
 def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None) -> None:
     several = trainings(loaded.recipe.seeds)
-    # Whoever chooses a dose alone wants the adapter at that dose.
+    # A command that only chooses a dose also writes the adapter at that dose.
     end = "adapter" if last == "dose" else last
     kinds = ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
     takes_dose = False
@@ -178,7 +178,7 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened)
 
 
 def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
-    """A stage that nobody asked for: where the data do not allow it, that is said, and the run goes on."""
+    """A stage that was not requested: if the data do not allow it, a message says so and the run goes on."""
     try:
         run_stage(stage, produce, folder, opened)
     except DataError as error:
@@ -206,7 +206,7 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
 
 
 def _group() -> Any:
-    """`torch.distributed` where the processes of this launch met to train, else None."""
+    """`torch.distributed` if the processes of this launch met to train, else None."""
     if world_size() == 1:
         return None
     import torch.distributed

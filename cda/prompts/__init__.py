@@ -1,4 +1,4 @@
-"""Prompt files: what an LLM is told when it labels, rewrites or judges; one YAML file each, ours or the user's own."""
+"""Prompt files: an LLM's instructions for labels, rewrites or verdicts; one YAML file each, ours or the user's own."""
 
 from cda.prompts.load import OURS, JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours, shipped_prompts
 

@@ -1,4 +1,4 @@
-"""The recipe's sections on measuring: what a model is audited on, and how a dose is chosen."""
+"""The recipe's sections on measuring: the data of the audit, and the choice of the dose."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AuditSection(Section):
     """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
     rate: Count | None = None
     """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
-    rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""
+    rewrites and rewrites back. null: 40 if rules rewrite and a bias has no triples of its own, otherwise none."""
     min_flipped: Share = 0.5
     """Least share of originals, with the bias and without it, whose rewrites flipped it; below, no RATE effect that rests
     on them is given, since those that flip may be unlike the others."""
@@ -65,7 +65,7 @@ class DoseSection(Section):
     """The dose of the adapter: λ times its update, chosen under a limit on quality loss."""
 
     on: Literal["auto", "yes", "no"] = "auto"
-    """auto: where people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
+    """auto: if people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
     dose` always does it."""
     aim: Literal["auto", "votes", "tie"] = "auto"
     """The target of a dose. votes: people's majorities. tie: each side preferred equally often, which is an

@@ -1,4 +1,4 @@
-"""The recipe's section on discovery: what is searched in, how large the search is, and when a finding counts."""
+"""The recipe's section on discovery: data, size of the search, and conditions for a finding."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class DiscoverSection(Section):
 
     judge: str | None = None
     """The scorer that the model is compared with: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
-    where an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
+    if an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
     by: By = "auto"
-    """The proposer, rewriter and mutator. auto: the LLM where llm.model is set, rules otherwise."""
+    """The proposer, rewriter and mutator. auto: the LLM if llm.model is set, rules otherwise."""
     responses: str | None = None
     """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
     columns: ResponseColumns = {}
@@ -95,7 +95,7 @@ class DiscoverSection(Section):
     """The best variation of each proposal survives before a second of any. false: the paper's selection, in which
     variations of few proposals crowd out the others."""
     removing: bool | None = None
-    """Also take the attribute away where a response has it. null: without an LLM, where it costs nothing."""
+    """Also remove the attribute from responses that have it. null: only without an LLM, since it then costs nothing."""
     max_validation: Positive | None = 64
     """Prompts; null: all of that part."""
     max_test: Positive | None = 64
@@ -112,9 +112,9 @@ class DiscoverSection(Section):
     """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
     more often than this, does not count for it; exactly this share is allowed."""
     trim: bool = False
-    """Leave margins beyond 1.5 interquartile ranges out of means; a sign that this changes is said."""
+    """Leave margins beyond 1.5 interquartile ranges out of means; a changed sign is reported."""
     pair_quality: bool = True
-    """Ask the LLM how well the rewrites of what was confirmed were made."""
+    """Ask the LLM about the quality of the rewrites of confirmed attributes."""
     penalty: Annotated[float, Field(ge=0)] = 1.0
     """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
 

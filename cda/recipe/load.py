@@ -55,7 +55,7 @@ Consent = Literal["given", "by question", "by budget"]
 
 
 class Opened:
-    """Inputs and clients of one run, made when they are first asked for. Nobody may change what it hands out."""
+    """Inputs and clients of one run, made on first use. Callers must not change them."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, object] = {}

@@ -140,7 +140,7 @@ def fitting(presets: Layer, layers: Sequence[Layer], path: Path, problems: list[
 
 
 def _note_numbers_of_data(presets: Layer, layers: Sequence[Layer], notes: list[str]) -> None:
-    """Sizes that a preset sets for its own pairs stay with other pairs, and are said."""
+    """Note that a preset's sizes for its own pairs are kept although the pairs are others."""
     made_for = value_at(presets, "data", "pairs")
     (_, pairs), (_, preset) = (_last_given(layers, "data", key) for key in ("pairs", "preset"))
     given = value_at(merge_layers(*layers), "synthesize", "counterfactuals") is not None

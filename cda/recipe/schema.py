@@ -1,4 +1,4 @@
-"""The recipe: every setting, its type, its default, and what it means."""
+"""The recipe: every setting with its type, default and meaning."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ObjectiveSection(Section):
     pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
     below 0.5 the biased side is taught to be better. The dose then sets the share of pairs on which it prefers either."""
     margin: Annotated[float, Field(ge=0)] = 0.0
-    """By how many reward units the better side should lead."""
+    """Reward units by which the better side should lead."""
     weight: Annotated[float, Field(gt=0)] = 1.0
 
     @model_validator(mode="after")
@@ -116,13 +116,13 @@ class DataSection(Section):
 
 class LabelSection(Section):
     by: By = "auto"
-    """auto: the LLM where llm.model is set, the embedded rules otherwise."""
+    """auto: the LLM if llm.model is set, the embedded rules otherwise."""
     ask_again: Count = 2
     """Further calls for an answer without a readable label."""
     max_unparsed: Share = 0.2
     """More unparsed labels than this stops the run."""
     prompt: str = "ours"
-    """The LLM's instructions: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
+    """The LLM's instructions: `ours`, `paper`, or the path of a prompt file. Also used when the gate labels rewrites."""
 
 
 class RewriteSection(Section):
@@ -144,7 +144,7 @@ class GateSection(Section):
 class SynthesizeSection(Section):
     by: By = "auto"
     counterfactuals: Count | dict[str, Count] | None = None
-    """Number for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
+    """Number for each bias: one number, or a number by bias name. If several are trained together, `joint` is for each
     of those that the recipe or the command line gives no number of its own (a preset's are for a bias by itself). null takes
     every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
     supplementary: Count | dict[str, Count] = 0
@@ -221,7 +221,7 @@ class Recipe(Section):
     objectives: list[ObjectiveSection] = Field(default=[ObjectiveSection(kind="pairs")], min_length=1)
     train: dict[str, Any] = {}
     """Any field of trl.RewardConfig; and `seeds`: how many trainings, with seeds counted from `seed`, or a list of their seeds.
-    The first one's adapter is the run's result; the audit reports the mean of all and how far they differ."""
+    The first one's adapter is the run's result; the audit reports the mean and spread of all."""
     llm: LlmSection = LlmSection()
     audit: AuditSection = AuditSection()
     dose: DoseSection = DoseSection()

@@ -1,4 +1,4 @@
-"""The recipe's section on scoring, and what kind of scorer a model's name stands for."""
+"""The recipe's section on scoring, and the kinds of scorers by their names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judges_of(name: str) -> tuple[str, ...]:
 
 
 def policy_and_reference(name: str) -> tuple[str, str | None]:
-    """The two models of `dpo:POLICY,REFERENCE`; no reference where none is named."""
+    """The two models of `dpo:POLICY,REFERENCE`; no reference if none is named."""
     policy, _, reference = bare_name(name).partition(",")
     return policy, reference or None
 
@@ -81,7 +81,7 @@ class LogRatioSection(Section):
     vector: str | None = None
     """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
     tensor: str | None = None
-    """Its name, where a .safetensors file holds several."""
+    """Its name, if a .safetensors file holds several."""
     layer: Annotated[int, Field(ge=0)] | None = None
     """Decoder layer after which it is added, from 0."""
     strength: float = 1.0
@@ -100,7 +100,7 @@ class ScoreSection(Section):
     the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used
     them: the same name may later serve another model."""
     self_check: bool = True
-    """Score a few texts alone and in a batch when a model is loaded, and warn where that differs."""
+    """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ."""
     judge: JudgeSection = JudgeSection()
     log_ratio: LogRatioSection = LogRatioSection()
     served: ServedOptions = ServedOptions()

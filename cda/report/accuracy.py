@@ -69,7 +69,7 @@ def _style_matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:
 
 
 def set_notes(result: SetQuality, unit: str) -> list[str]:
-    """Sentences on what a set left out, how ties count (by the margins' unit), and whether it is the whole benchmark."""
+    """Sentences on a set's exclusions, its rule for ties (by the margins' unit), and its share of the benchmark."""
     notes = []
     if reasons := result.exclusions.reasons:
         parts = []
@@ -92,7 +92,7 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
 
 
 def scoring_sentences(result: QualityResult) -> list[str]:
-    """A sentence on each scoring, and what was noticed about its model."""
+    """A sentence on each scoring, and observations about its model."""
     lines = []
     for scoring in result.scorings:
         lines.append(f"{scoring.label}: {model_label(scoring)}, {asked_line(scoring.facts)}.")

@@ -28,7 +28,7 @@ def llm_table(stages: Mapping[str, StageRun]) -> Table | None:
 
 
 def cost_sentences(stages: Mapping[str, StageRun]) -> tuple[str, ...]:
-    """The cost of the run in all, and what the numbers leave out."""
+    """The total cost of the run, and the limits of the numbers."""
     uses = [use for stage in stages.values() for use in stage.llm.values()]
     if not uses:
         return ("No LLM was asked, so nothing was paid for answers.",)

@@ -77,7 +77,7 @@ class Plot:
 def inline_svg(plot: Plot) -> str:
     """The figure as one <svg> element for a page under a strict content security policy.
 
-    No style attribute or element is left (the policy blocks them): what they said stands in presentation attributes, and
+    No style attribute or element is left (the policy blocks them): their content moves to presentation attributes, and
     colours are the page's custom properties. Text stays text.
     """
     with _drawn(plot) as figure, warnings.catch_warnings():
@@ -110,7 +110,7 @@ def inline_svg(plot: Plot) -> str:
 def save_plot(plot: Plot, folder: Path, form: str) -> Path:
     """The figure as a file at its size in print; the same bytes for the same content.
 
-    An SVG says in words what it shows, for readers who cannot see it, and has a light ground, for viewers with a dark one.
+    An SVG describes itself in words, for readers who cannot see it, and has a light background, for viewers with a dark one.
     """
     file = folder / f"{as_part(plot.id)}.{form}"
     said = {"Title": visible(plot.title), "Description": visible(plot.description), "Date": None, "Creator": None}
@@ -126,7 +126,7 @@ def save_plot(plot: Plot, folder: Path, form: str) -> Path:
 
 @contextmanager
 def _drawn(plot: Plot) -> Iterator[Figure]:
-    """The figure, drawn; what is saved has to be saved while the style is in force."""
+    """The drawn figure; save it inside this context, while the style is in force."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -160,7 +160,7 @@ def _presented(element: ElementTree.Element, prefix: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The form of one kind of estimate: shapes tell kinds apart where colours do not."""
+    """The marker of one kind of estimate: shapes distinguish kinds if colours cannot."""
 
     name: str
     color: str

@@ -59,7 +59,7 @@ def fenced_block(text: str) -> list[str]:
 
 
 def escaped(text: object) -> str:
-    """One inert line in which nothing is markup, also where it opens a line or an item of a list.
+    """One inert line in which nothing is markup, even at the start of a line or of a list item.
 
     >>> escaped("# www.example.org"), escaped("1. <b>")
     ('\\\\# www&#46;example.org', '1\\\\. &lt;b&gt;')

@@ -77,7 +77,7 @@ def _pair(row: dict[str, Any]) -> Pair:
 
 @contextmanager
 def of_this_version(path: Path, again: str = "cda audit") -> Iterator[None]:
-    """Around whatever is made of a saved result: what its content does not allow is said of the file.
+    """Context for work on a saved result: errors caused by its content name the file.
 
     Args:
         path: The file or folder.
@@ -117,7 +117,7 @@ def training_stages(run_folder: RunFolder) -> TrainingStages:
 
 
 def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
-    """Counts of one stage; None where it has not finished.
+    """Counts of one stage; None if it has not finished.
 
     Raises:
         RunError: It was made by another version of cda.
@@ -138,7 +138,7 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
 
 
 def out_folder(given: str | Path, result: str, command: str) -> Path:
-    """The folder, made where it is not there.
+    """The folder, created if missing.
 
     It may hold what the same command wrote earlier, which is then replaced. The processes of a launch may come here one
     after another: what the first of them has begun to write keeps none of the others out, as long as `result` is the
@@ -193,7 +193,7 @@ def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
         form: svg or pdf.
 
     Returns:
-        A sentence for a terminal: how many, and where.
+        A sentence for a terminal: number and folder of the figures.
     """
     checked_form(form)
     folder = own_folder(report_folder / FOLDER)
@@ -227,7 +227,7 @@ def shown_path(given: str | Path) -> str:
 
 
 def shown_target(target: str) -> str:
-    """A model's name with its kind, as it was given but for paths of this machine.
+    """A model's name with its kind, as given, without paths of this machine.
 
     >>> shown_target("dpo:/m/policy,org/base"), shown_target("/home/me/mine.py:reward"), shown_target("judge:org/m")
     ('dpo:policy,org/base', 'mine.py:reward', 'judge:org/m')

@@ -45,7 +45,7 @@ class LlmAccess:
         return replace(self, settings=self.settings.model_copy(update={"model": model, **changed}))
 
     def client(self) -> LLM:
-        """The LLM: asks only what the cache has no answer to, and stops at the budget.
+        """The LLM: asks only questions that the cache cannot answer, and stops at the budget.
 
         One object a run and model, and one purse for all models that share a cache, so that the budget holds over all stages
         together.
@@ -84,11 +84,11 @@ class LlmAccess:
         return answered.notes(settings["model"], earlier)
 
     def confirm(self, planned: Planned) -> None:
-        """Say what a step will cost, and ask before money is spent; see `confirm_all`."""
+        """Print the cost of a step, and ask before money is spent; see `confirm_all`."""
         confirm_all([(self.settings, planned)], self.consent)
 
     def confirm_all(self, steps: Sequence[tuple[LlmSection, Planned]]) -> None:
-        """Say what several steps will cost, and ask once before money is spent; see `spending.confirm_all`."""
+        """Print the cost of several steps, and ask once before money is spent; see `spending.confirm_all`."""
         confirm_all(steps, self.consent)
 
 
@@ -126,9 +126,9 @@ def llm_client(llm: LlmSection) -> OpenAIClient:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """The settings that decide the LLM's answers, with the address where the environment alone names it.
+    """The settings that decide the LLM's answers, with the address if only the environment names it.
 
-    A stage made without `ask_failures_again` is made again where failures are asked again.
+    A stage made without `ask_failures_again` is made again if failures are asked again.
     """
     again = {"ask_failures_again"} if llm.ask_failures_again else set()
     settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)

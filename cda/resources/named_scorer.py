@@ -86,7 +86,7 @@ class NamedScorer(ABC):
     settings: ScorerSettings
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Settings of classifiers alone, to the words that say where this kind has its own."""
+    """Settings of classifiers alone, to words that name the corresponding settings of this kind."""
 
     @property
     def section(self) -> ModelSection:

@@ -1,4 +1,4 @@
-"""Scorers of other people's making, as servers, functions and LLM judges; and the registry of what a model's name stands for."""
+"""External scorers (servers, functions, LLM judges), and the registry of scorers by the form of their names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Served(NamedScorer):
 
 
 class Function(NamedScorer):
-    """`package.module:function` or `file.py:function`: the user's own; also one that was handed over in memory."""
+    """`package.module:function` or `file.py:function`: the user's own; also one given in memory."""
 
     @property
     def own(self) -> OwnScorer:
@@ -169,7 +169,7 @@ class Judge(NamedScorer):
         return self.name
 
     def deciding_settings(self) -> dict[str, object]:
-        # The prompt's content holds the place of reasons and the orders, whoever has set them.
+        # The prompt's content holds the place of reasons and the orders, whichever file or setting they come from.
         options = self.settings.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 

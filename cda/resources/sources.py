@@ -58,7 +58,7 @@ def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, l
 
 
 def prompt_settings(prompts: Prompts, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:
-    """Prompts as settings: their whole content decides what a stage makes."""
+    """Prompts as settings: their whole content determines a stage's outputs."""
     return {kind: getattr(prompts, kind).model_dump(mode="json") for kind in kinds}
 
 
@@ -136,7 +136,7 @@ def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) 
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:
-    """Fingerprint of a data source: of the file's content where it is one, of its name where it is on a hub."""
+    """Fingerprint of a data source: of the content of a file, of the name of a hub data set."""
     if reference is None:
         return "none"
     if reference == EMBEDDED:
@@ -145,5 +145,5 @@ def source_fingerprint(reference: str | None, part: str | None = None) -> str:
 
 
 def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, object]]:
-    """Bias files as settings: their whole content decides what a stage makes."""
+    """Bias files as settings: their whole content determines a stage's outputs."""
     return [bias.model_dump(mode="json") for bias in biases]

@@ -1,4 +1,4 @@
-"""Costs of asking an LLM, said before anything is spent, and the user's consent."""
+"""Costs of asking an LLM, printed before anything is spent, and the user's consent."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 
 
 def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
-    """Say what several steps will cost, and ask once before money is spent. Answers in the cache are not counted out.
+    """Print the cost of several steps, and ask once before money is spent. Cached answers are not deducted.
 
     Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
     was started with --yes, or for no calls.
 
     Raises:
         RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
-        SpendingError: Called from Python, where nobody is asked, without an agreement or a budget that is large enough.
+        SpendingError: Called from Python, which never asks, without an agreement or a budget that is large enough.
     """
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     for llm, planned in steps:

@@ -94,7 +94,7 @@ class PaperOutcome(Result):
 
 
 class TrainResult(Result):
-    """A finished training: where its adapter is, how it went, and what it changed."""
+    """A finished training: its adapter, its log, and its effects."""
 
     folder: Path
     """The run folder."""
@@ -127,7 +127,7 @@ class AuditResult(Saved):
     dose_applied: float | None
     """Dose under which `after` was measured; None without a training."""
     aim: Literal["tie"] | None
-    """`tie` where both sides were to be liked equally; None: counterfactual pairs, or no training."""
+    """`tie` if the training aimed at equal rewards for both sides; None: counterfactual pairs, or no training."""
     model: Scorer
     """The model, and how it was asked."""
     biases: tuple[AuditedBias, ...]
@@ -166,7 +166,7 @@ class AuditResult(Saved):
     """By target whose training rewrites were made by rules."""
     examples: tuple[Example, ...]
     excluded: dict[str, Exclusions]
-    """Rows that could not be used, by what was read; `triples of <bias>`: rewrites that failed."""
+    """Unusable rows, by kind of input; `triples of <bias>`: rewrites that failed."""
     votes_unmatched: int
     """Items of the files of votes and verdicts that are none of the contrasts."""
     available_quality: int
@@ -182,4 +182,4 @@ class AuditResult(Saved):
     dose: DoseResult | None = None
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
-    """Only in memory, for the report: when, where and for how much the run's stages were made."""
+    """Only in memory, for the report: time, machine and cost of the run's stages."""

@@ -16,7 +16,7 @@ from cda.inert import clipped
 T = TypeVar("T")
 
 Scoring = Literal["model", "before", "after"]
-"""Under which name a report shows a scoring: `model` where one model is measured, else `before` and `after` its training."""
+"""Name of a scoring in reports: `model` if one model is measured, else `before` and `after` its training."""
 
 
 class Result(BaseModel):
@@ -194,7 +194,7 @@ def load(kind: type[S], path: Path, again: str) -> S:
 
     Raises:
         DataError: No such file, no JSON (cut, for one), a result of another command or of another version of cda, or one that
-            was changed by hand: names the file, the problem, and what to do.
+            was changed by hand: names the file, the problem and the remedy.
     """
     content = read_json(path)
     current = kind.current_schema()

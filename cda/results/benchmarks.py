@@ -19,7 +19,7 @@ class AskedModel(Result):
     adapter: str | None
     """Name of the adapter's folder; None without one."""
     adapter_content: str | None
-    """Fingerprint of what the adapter's folder held."""
+    """Fingerprint of the content of the adapter's folder."""
     dose: float | None
     """Share of the adapter, 1 as trained."""
     facts: Scorer
@@ -59,7 +59,7 @@ class Accuracy(Result):
 
     estimate: Estimate
     standard_error: float
-    """By whole prompts; of the spread within subsets where these have fixed weights."""
+    """Clustered by prompt; from the spread within subsets if these have fixed weights."""
     n_ties: int
     """Comparisons with a margin of exactly 0."""
 
@@ -98,7 +98,7 @@ class Accuracies(Result):
     """Accuracy by group."""
 
     overall: AccuracyGroup
-    """Mean of the sections where subsets have weights, else of all items."""
+    """Mean of the sections if subsets have weights, else of all items."""
     sections: tuple[AccuracyGroup, ...]
     """In order of appearance."""
     subsets: tuple[AccuracyGroup, ...]
@@ -113,7 +113,7 @@ class Accuracies(Result):
 
     @property
     def shown(self) -> tuple[AccuracyGroup, ...]:
-        """Sections, and overall where it is not the one section again."""
+        """Sections, and overall if there are several sections."""
         return (*self.sections, self.overall) if len(self.sections) > 1 else self.sections
 
 
@@ -188,7 +188,7 @@ class AtSize(Result):
     complete: dict[str, Measured]
     """The same over the prompts that reach the largest n: along it, two n differ by n and not by their prompts."""
     change: Measured | None
-    """Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where no reward has a say."""
+    """Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where rewards do not matter."""
 
 
 class Curve(Result):
@@ -205,7 +205,7 @@ class Curve(Result):
     at: tuple[AtSize, ...]
     """Sizes in ascending order; the first is 1."""
     slope: dict[str, Measured]
-    """Least-squares slope in log2(n) of each scoring: how much each doubling of n adds, over all prompts that reach the largest
+    """Least-squares slope in log2(n) of each scoring: the increase for each doubling of n, over all prompts that reach the largest
     n. Above 0, optimising the reward amplifies the attribute."""
     slope_change: Measured | None
     """Second scoring − first, paired by prompt; None with one scoring."""
@@ -262,7 +262,7 @@ class WinRate(Result):
     """Share of comparisons in which the first set of outputs is preferred."""
 
     win_rate: Estimate
-    """Wins and half of the ties, as a share of what was read; 0.5: neither set is preferred."""
+    """Wins and half of the ties, as a share of the readable comparisons; 0.5: neither set is preferred."""
     wins: Estimate
     """Share of comparisons with a preference for the first."""
     ties: Estimate
@@ -290,7 +290,7 @@ class WinRateResult(Saved):
     without_counterpart: int
     """Outputs with nothing at their place in the other file."""
     excluded: dict[str, Exclusions] = Field(default_factory=dict)
-    """Rows and texts left out, by what was read."""
+    """Rows and texts left out, by kind of input."""
     seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""

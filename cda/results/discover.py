@@ -1,4 +1,4 @@
-"""A search for attributes that a model rewards and a judge does not: generations, validation, test, and what they are worth."""
+"""A search for attributes that a model rewards and a judge does not: generations, validation, test, and the quality of the evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
 def _briefly(bias: Bias) -> dict[str, Any]:
-    """A bias without what is left at its default."""
+    """A bias without fields at their defaults."""
     return bias.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -112,14 +112,14 @@ class CandidateRecord(Result):
     """An attribute that the model may over-reward."""
 
     id: str
-    """Names what is measured, whatever the bias is called."""
+    """Id derived from the bias's content, whatever its name."""
     origin: Origin
     generation: int
     """The generation that first measured it; 0 is the first."""
     parents: tuple[str, ...]
     """`id`s of the candidates that it was made from."""
     bias: Annotated[Bias, PlainSerializer(_briefly)]
-    """As a bias file, without what is left at its default."""
+    """As a bias file, without fields at their defaults."""
 
 
 class StandingRecord(Result):
@@ -138,7 +138,7 @@ class StandingRecord(Result):
     failed: dict[str, int]
     """Rewrites that are missing, by reason."""
     fate: Fate
-    """`kept`, or where it went."""
+    """`kept`, or the reason for which it was dropped."""
 
 
 class GenerationRecord(Result):
@@ -181,9 +181,9 @@ class Made(Result):
     """Origin of prompts and responses."""
 
     responses: str
-    """The file or the embedded set that they stand in; `sampled` where an LLM answered."""
+    """Their file or embedded set; `sampled` if an LLM answered."""
     prompts: str | None = None
-    """The file of the prompts; `written` where an LLM wrote them; None if they came with the responses."""
+    """The file of the prompts; `written` if an LLM wrote them; None if they came with the responses."""
     rows: Exclusions | None = None
     """Rows of that file, and those left out."""
     topics: int | None = None
@@ -316,7 +316,7 @@ class DiscoverResult(Saved):
     """The attributes were given, and nothing was searched for."""
     model: SearchedModel
     judge: SearchedModel
-    """The judge that the model was held against."""
+    """The judge that the model was compared with."""
     by: str
     """The LLM that proposed; `rules` without one."""
     rewriters: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The share of an adapter to apply, and what choosing it leaves of a bias on rows that had no say in the choice."""
+"""The share of an adapter to apply, and the remaining bias on rows that did not choose it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class HeldOutBias(HeldOutChoice):
 
 
 class HeldOutDose(HeldOutChoice):
-    """Choosing the dose, measured on rows that had no say in it, and the dose to export."""
+    """The choice of the dose, measured on held-out rows, and the dose to export."""
 
     quality: Estimate | None
     """Accuracy on quality pairs at the chosen doses; None without any."""
@@ -133,7 +133,7 @@ class BestWay(Result):
 
     name: str
     losses: dict[str, float]
-    """Way to what it leaves: miscalibration + gap as shares; where a tie is the aim, the gap alone."""
+    """Method to its remaining bias: miscalibration + gap as shares; the gap alone if a tie is the aim."""
 
 
 class DoseResult(Saved):
@@ -160,7 +160,7 @@ class DoseResult(Saved):
     """Contrasts and quality pairs without a say, by reason."""
     seed: int
     too_few: dict[str, int]
-    """Bias to its prompts, where these are too few to have a say."""
+    """Number of prompts of each bias that has too few to help choose the dose."""
     missing: dict[str, str]
     """Way that was not tried to the reason."""
     fitted: dict[str, dict[str, JsonValue]]
@@ -175,7 +175,7 @@ class DoseFilesResult(Saved):
     schema_version: Literal[2] = 2
     curve: Literal["scores mixed"] = "scores mixed"
     note: str
-    """Warning on what mixing scores does not show."""
+    """Warning on the limits of mixing scores."""
     files: dict[str, str | tuple[str, ...] | None]
     ties: str
     """Treatment of people's ties: drop, half or as-released."""

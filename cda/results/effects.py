@@ -1,4 +1,4 @@
-"""Effects of a bias on the score, drift between the sides of pairs, and what data and rewards favour."""
+"""Effects of a bias on the score, drift between the sides of pairs, and preferences of data and rewards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Contingency(Result):
     only_rejected: int
     neither: int
     selection_rate: Estimate
-    """only_chosen / (only_chosen + only_rejected): how often the biased side was the chosen one."""
+    """only_chosen / (only_chosen + only_rejected): share of pairs in which the biased side is the chosen one."""
     chosen_rate: Estimate
     """Share of chosen responses that exhibit it."""
     rejected_rate: Estimate
@@ -42,11 +42,11 @@ class Correlations(Result):
     """Correlation (r) of the attribute's difference with being preferred, each contrast in both orders."""
 
     of: str
-    """The feature that stands for the attribute; `label` where none does."""
+    """The measurable feature of the attribute; `label` if there is none."""
     people: Estimate | Missing | None
     """With people's majority; None if nobody voted."""
     model: PerScoring[Estimate | Missing]
-    """With the model's preference, on the contrasts that people judged where they did."""
+    """With the model's preference, on the contrasts that people judged if they did."""
 
 
 class Observational(Result):
@@ -77,7 +77,7 @@ class Distribution(Result):
 
 
 Kinds = dict[str, Distribution | Missing]
-"""Kind of text to the rewards of such texts. Texts without a reward (too long) are left out; n says how many are in."""
+"""Kind of text to the rewards of such texts. Texts without a reward (too long) are left out; n counts those included."""
 
 
 class ContrastRewards(Result):
@@ -152,7 +152,7 @@ class FeatureDrift(Result):
     """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
     3083–3107; above 0.1 in size is usually called imbalance). None if both sides are constant."""
     median_ratio: float | None
-    """Median of perturbed / base over the pairs where both are above 0; None without such a pair."""
+    """Median of perturbed / base over the pairs with both above 0; None without such a pair."""
     beyond: Estimate | None
     """Share of pairs beyond the limit; None for a feature without one."""
     limit: Limit | None
@@ -181,7 +181,7 @@ class Effect(Result):
     """One effect by one estimator. Positive means that the attribute raises the reward."""
 
     estimand: str
-    """`ATT`, `ATU`, `ATE`, or what else it is, in words."""
+    """`ATT`, `ATU`, `ATE`, or a description in words."""
     estimator: str
     """`double`, `single`, `naive`, `rewrite effect` or `direct contrast`."""
     estimate: Estimate

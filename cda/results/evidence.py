@@ -14,7 +14,7 @@ from cda.results.effects import FeatureDrift
 
 
 class Fidelity(Result):
-    """Labels of the sides, by somebody who knows nothing of the rewriting: are they what they are taken for?"""
+    """Labels of the sides by a labeller who does not know the rewriting, to check the sides."""
 
     n: int
     """Pairs."""
@@ -87,7 +87,7 @@ class EditGrades(Result):
 
 
 class Guess(Result):
-    """A guess at the attribute by an LLM that was not told it, and how near it comes (1 to 5; None: unread)."""
+    """A guess at the attribute by an LLM that did not see it, and its closeness (1 to 5; None: unreadable)."""
 
     text: str
     similarity: int | None
@@ -217,7 +217,7 @@ class HeldOut(Result):
     rewriters: tuple[ByRewriter, ...]
     """Numbers by rewriter, excluded ones among them."""
     pooled: Strength | None
-    """Over all rows of the rewriters that count; None if nothing can be said."""
+    """Over all rows of the rewriters that count; None if there is too little data."""
     n_entered: int
     """Candidates that entered, for which the p-values are adjusted."""
     untested: str | None
@@ -269,7 +269,7 @@ class ConfirmSettings(Result):
     correct: Correction = "bonferroni"
     """Method that corrects it for all candidates that entered the test; `none` tests each by itself."""
     r: int = 2
-    """With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested."""
+    """Number of rewriters with which an effect must show. A candidate with fewer usable ones is not tested."""
     max_failed: float = 0.5
     """Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the judge; with more than
     this of either it is excluded for a candidate."""
@@ -312,7 +312,7 @@ class HeldOutResult(Saved):
 
     schema_version: Literal[2] = 2
     failed: dict[str, dict[str, dict[str, int]]]
-    """By candidate `id`, rewriter to the reasons and counts of what is missing."""
+    """By candidate `id` and rewriter, counts of missing rewrites by reason."""
     already: dict[str, dict[str, int]]
     """By candidate `id`, rewriter to the responses that were as they should become, so that they were not rewritten."""
     n_prompts: int

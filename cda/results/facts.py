@@ -1,4 +1,4 @@
-"""Facts of an audit: the scorer and how it was asked, sources, examples, the stages of the run, and what they cost."""
+"""Facts of an audit: the scorer and its settings, sources, examples, and the stages of the run with their costs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ScoringCounts(Result):
 
 
 class ScorerFacts(Result):
-    """The scorer, and what was noticed on the way."""
+    """The scorer, and observations made while scoring."""
 
     name: str
     """The model as the recipe names it."""
@@ -85,7 +85,7 @@ class JudgeFacts(ScorerFacts):
     position_bias: float | None
     """Mean preference for the text shown first, −1 to 1; None if no comparison shows it."""
     position: Estimate | None = None
-    """The same with its interval, where one order was asked of two prompts or more; else None."""
+    """The same with its interval, if two prompts or more were asked in one order; else None."""
     answered_by: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named; empty if it named none."""
     verdicts: Literal["by token", "written"] | None = None
@@ -152,7 +152,7 @@ class Sources(Result):
 
 
 class Example(Result):
-    """A contrast for a reader to look at; chosen by what it shows, so that examples are no sample."""
+    """A contrast shown as an example; selected for its content, so that examples are no random sample."""
 
     bias: str
     prompt: str
@@ -187,7 +187,7 @@ class LabelAnswers(Result):
     chosen_shown_first: int
     """Pairs whose chosen side was shown first."""
     first_labelled: int
-    """Pairs whose side shown first was said to exhibit the bias."""
+    """Pairs whose side shown first was labelled as exhibiting the bias."""
     second_labelled: int
     """The same of the side shown second."""
     asked_again: int
@@ -195,13 +195,13 @@ class LabelAnswers(Result):
     query_asked: bool
     """True if the bias asks about the user's message, too."""
     query_calls_for_it: int
-    """Messages that were said to call for it."""
+    """Messages that were labelled as calling for it."""
     query_answered: int
     """Messages with a readable answer."""
     unparsed_reasons: dict[str, int]
     """Why labels could not be read, with their counts."""
     sides_measured_too: int
-    """Labelled sides that the bias's own measure speaks of, too."""
+    """Labelled sides that the bias's own measure labels, too."""
     sides_measured_alike: int
     """Number of these sides on which label and measure agree."""
 
@@ -377,7 +377,7 @@ class StageRun(Result):
 
 
 class RunFacts(Result):
-    """When, where and for how much a run was made."""
+    """Time, machine and cost of a run."""
 
     git: str | None = None
     """Commit of this package; None if it does not run from its checkout."""

@@ -10,7 +10,7 @@ from cda.results.effects import FeatureDrift
 
 
 class InspectedBias(Result):
-    """A bias, and what was asked of the rewriter."""
+    """A bias, and the instructions of the rewriter."""
 
     name: str
     description: str
@@ -141,7 +141,7 @@ class InspectResult(Saved):
     """Unit of the rewards."""
     notes: tuple[str, ...]
     worst: str | None
-    """By what the rewrites shown were chosen: `reward`, `drift` or `failed`; None: drawn."""
+    """Criterion of the rewrites shown: `reward`, `drift` or `failed`; None: drawn at random."""
     seed: int
     biases: tuple[InspectedBias, ...]
     summaries: tuple[RewriteSummary, ...]

@@ -1,4 +1,4 @@
-"""RATE's effects on triples, with how many originals could be rewritten to flip the bias."""
+"""RATE's effects on triples, with the number of originals that could be rewritten to flip the bias."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotEstimated(Missing):
 
 
 class ConditionalEffects(Result):
-    """The effect within each group of a covariate, or its slope; what cannot be estimated is listed with the reason."""
+    """The effect within each group of a covariate, or its slope; estimates that are not possible are listed with the reason."""
 
     effects: tuple[Effect, ...]
     not_estimated: tuple[NotEstimated, ...]

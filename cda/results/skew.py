@@ -15,7 +15,7 @@ class BiasSkew(Measure):
     """Skew of one bias: share of its contrasts on which the margin is above 0."""
 
     target: bool
-    """It is one of the recipe's, and not only measured to see what else moves."""
+    """True for a bias of the recipe; False if it is measured only to detect side effects."""
     source: str
     """Source of the contrasts: `embedded`, `file`, the paper's release, or their rewriter."""
     available: int
@@ -23,7 +23,7 @@ class BiasSkew(Measure):
     unread: int
     """Contrasts without a margin, such as those on which a judge gave no readable verdict."""
     rewrites_failed: dict[str, int]
-    """Reason to count, where the contrasts were made for this audit."""
+    """Counts by reason, if the contrasts were made for this audit."""
     by_direction: dict[str, Measure]
     """Skew among contrasts to which the bias was `added` and from which it was `removed`; empty without both."""
     mean_margin: PerScoring[float]
@@ -77,7 +77,7 @@ class OverSeeds(Result):
 
 
 class Seeds(Result):
-    """The trainings that an audit holds, and of several what they come to together."""
+    """The trainings of an audit, and the combined results of several."""
 
     seeds: tuple[int, ...]
     doses: tuple[float, ...] = ()
@@ -105,7 +105,7 @@ class PlainSkew(Measure):
 
 
 class Plain(Result):
-    """The headline's measures with all of the adapter (`after` is dose 1), where another dose is the run's result."""
+    """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
     skew: dict[str, PlainSkew]
     votes: dict[str, VotesMoved]
@@ -120,7 +120,7 @@ Level = Literal["nominal", "ordinal"]
 
 
 Leading = Literal["perturbed", "base", "tie", "split", "no votes"]
-"""The most frequent vote on an item; `split` where several are."""
+"""The most frequent vote on an item; `split` if there are several."""
 
 
 class Agreement(Result):
@@ -129,7 +129,7 @@ class Agreement(Result):
     majority_share: Estimate
     """Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word)."""
     alpha: Estimate | Missing
-    """Krippendorff's alpha: 1 full agreement, 0 what chance gives, below 0 systematic disagreement."""
+    """Krippendorff's alpha: 1 full agreement, 0 chance level, below 0 systematic disagreement."""
     level: Level
     n_votes: int
     """Votes behind both."""
@@ -155,7 +155,7 @@ class PreferenceTable(Result):
     """People's word (perturbed, base, tie) to the model's word to the number of contrasts."""
     skew_given: dict[str, Estimate]
     """People's word to the share of its contrasts on which the model prefers the biased side; words that are the majority
-    nowhere are left out. Where the model agrees with people it is 1 for perturbed and 0 for base."""
+    nowhere are left out. If the model agrees with people it is 1 for perturbed and 0 for base."""
 
 
 class PredictionPowered(Result):
@@ -168,7 +168,7 @@ class PredictionPowered(Result):
     power_tuning: float
     """λ between 0 (predictions are ignored: `estimate` and `classical` agree) and 1 (PPI)."""
     width_ratio: float
-    """Width of the PPI++ interval over that of the classical one; below 1 where predictions helped."""
+    """Width of the PPI++ interval over that of the classical one; below 1 if predictions helped."""
     n_unlabelled: int
     """Rows with a prediction only."""
 
@@ -264,6 +264,6 @@ class AgainstPeople(Result):
     """|skew − human skew|; over several models, of their mean skew."""
     auc: Estimate | None
     """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
-    above, and leaves this alone. None for a mean over models, and where all majorities are for one side."""
+    above, and leaves this alone. None for a mean over models, and if all majorities are for one side."""
     n_ties: int
     """Margins of exactly 0 among the rows."""

@@ -1,4 +1,4 @@
-"""The result of a human study: votes, majorities, agreement, who differs, position, time, and what was left out."""
+"""The result of a human study: votes, majorities, agreement, disagreement by participant, position, time, and exclusions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Participant(Time):
     """Votes with a reason."""
     attention: Attention
     disagrees: Estimate | None
-    """Share of votes that differ from the majority of the others, where these have one; None if they never do."""
+    """Share of votes that differ from the majority of the others, if there is one; None if there never is."""
 
 
 class StudyItem(Result):

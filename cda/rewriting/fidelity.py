@@ -1,4 +1,4 @@
-"""Fidelity of a rewrite: whether it changed what it was asked to change, and what else it changed."""
+"""Fidelity of a rewrite: the requested change, and any other change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Check = Literal["identical", "refusal", "answer", "language", "words", "list_lin
 ENFORCED: frozenset[Check] = frozenset({"identical", "refusal", "answer", "language", "words", "list_lines", "flipped"})
 """Checks that reject a rewrite; everything else that is found is only counted."""
 WORDS_WITHIN = 0.35
-"""Largest change of the word count, as a share of the original's. Rewriters are told 15%, and overshoot. Not looked at if words
+"""Largest change of the word count, as a share of the original's. Rewriters are asked for 15%, and overshoot. Not checked if words
 are the bias's treatment."""
 _WORDS_SLACK = 10
 """A change of so many words always passes, for the sake of short responses."""
@@ -41,7 +41,7 @@ _REFUSAL = re.compile(
 _AS_AN_AI = re.compile(
     r"(?:as|i am|i['’]m) an? (?:ai|artificial intelligence|(?:large )?language model)\b", re.IGNORECASE
 )
-# An original that speaks of the assistant itself may well open so when it is reworded.
+# An original that mentions the assistant itself may well open so when it is reworded.
 _OF_ITSELF = re.compile(r"\b(?:AI|language model|assistant)\b|\bI can (?:help|assist)\b|\bI['’]m here to\b")
 _OPENING_MARKS = re.compile(r"[\s\"'“”‘’*_>#-]*")
 _MIN_CONTENT_WORDS = 6
@@ -104,7 +104,7 @@ def same_text(one: str, other: str) -> bool:
 
 
 def is_unchanged(text: str, original: str, bias: Bias) -> bool:
-    """True if a rewrite left everything as it was; white space counts only where it may be the bias itself.
+    """True if a rewrite changed nothing; white space counts only if it may be the bias itself.
 
     If the bias has a measure, that decides; without one, the spaces within lines count, and blank lines and the ends of
     lines do not.
@@ -152,7 +152,7 @@ def drifted(original: str, text: str, bias: Bias) -> list[str]:
 
 
 def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias]) -> list[str]:
-    """Other biases whose measured label changed; not those measured by what is this bias's treatment."""
+    """Other biases whose measured label changed; not those measured by features of this bias's treatment."""
     return [
         other.name
         for other in others

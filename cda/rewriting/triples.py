@@ -135,7 +135,7 @@ def question_request(topic: str, kind: Kind, n_questions: int, sample: int = 0) 
 
 
 def parse_questions(text: str | None) -> list[str]:
-    """Questions of an answer: those of its JSON, else its lines, list marks off; what ends otherwise is left to be counted."""
+    """Questions of an answer: those of its JSON, else its lines without list marks; lines that do not end as questions are kept, to be counted."""
     own = without_thoughts(text or "") or ""
     fence = re.fullmatch(r"```\w*\n(.*)\n```", own, re.DOTALL)
     own = fence[1] if fence else own
@@ -150,7 +150,7 @@ def parse_questions(text: str | None) -> list[str]:
 
 
 def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> tuple[list[Answered], Exclusions]:
-    """A plain answer to every query, in order, with nothing said about style; calls that failed are counted.
+    """A plain answer to every query, in order, without instructions on style; failed calls are counted.
 
     Raises:
         LLMError: Nothing can be answered.
@@ -169,7 +169,7 @@ def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> t
 
 
 def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: int) -> list[str]:
-    """Add what is new and asks to `kept`; reasons for the rest. Offers beyond the wanted number are not counted."""
+    """Add new questions to `kept`, and return reasons for the rest. Offers beyond the wanted number are not counted."""
     reasons = []
     for question in offered:
         if len(kept) == n_wanted:
@@ -200,7 +200,7 @@ def make_triples(
     """Rewrite twice, in both directions at once; a response makes no triple if either of its rewrites failed.
 
     Returns:
-        The triples, in order, and what failed: the reason, with the rewrite that it befell.
+        The triples, in order, and failures: the reason, with the rewrite concerned.
     """
     first = [RewriteRequest(row.prompt, row.response, _flip(row.has_attribute)) for row in originals]
     rewrites = rewriter.rewrite(first, bias)
@@ -283,7 +283,7 @@ def triples_of_responses(
         rewriter: Flips it. Behind a gate, a triple is only made of rewrites that passed it.
 
     Returns:
-        The triples, in order, and what failed on the way, by reason.
+        The triples, in order, and counts of failures by reason.
     """
     labels = labeller([row.prompt for row in responses], [row.response for row in responses], bias)
     originals = [

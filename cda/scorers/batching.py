@@ -43,7 +43,7 @@ class TextBar(tqdm):  # type: ignore[type-arg]
     """Progress bar whose unit is a character (or token) of the texts, since the longest come first.
 
     Args:
-        sizes: Length of each text, in any unit; leave out what lies beyond the model's limit.
+        sizes: Length of each text, in any unit, without the part beyond the model's limit.
         done: Rows scored before; the bar starts behind them.
         label: None for no bar.
     """
@@ -173,7 +173,7 @@ def windows(template: Template, prompts: Sequence[Prompt], responses: Sequence[s
 
 
 def token_batches(tokenized: Iterable[dict[int, Encoded]], batch_tokens: int) -> Iterator[Batch]:
-    """Batches of similar length out of windows; what fills no batch at the end of a window waits for the next."""
+    """Batches of similar length out of windows; an incomplete batch at the end of a window waits for the next."""
     waiting: dict[int, Encoded] = {}
     for window in tokenized:
         *full, last = _grouped(waiting | window, batch_tokens) or [Batch([], [])]

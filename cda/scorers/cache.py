@@ -92,7 +92,7 @@ class ScoreCache:
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
         self.path = user_path(path)
-        # NORMAL: what a power cut loses is computed again.
+        # NORMAL: scores lost in a power cut are computed again.
         self._file = SqliteFile(
             self.path,
             _TABLE,

@@ -40,7 +40,7 @@ class ClassifierScorer(TextScorer):
 
     Args:
         reward_model: Loaded model, with its template.
-        batch_tokens: Padded tokens in a batch at most; None for what suits the model's device.
+        batch_tokens: Padded tokens in a batch at most; None for a default that suits the model's device.
         label: Shown next to the progress bar; None for no bar.
         over_length: Treatment of texts beyond max_length_tokens.
         workers: Processes that compute, each with the model in its own memory besides the one given here; see `n_workers`.
@@ -73,7 +73,7 @@ class ClassifierScorer(TextScorer):
         skip: frozenset[int] = frozenset(),
         known: Mapping[str, float] | None = None,
     ) -> Generator[Finished, None, None]:
-        """Rewards as the batches come, about the longest first; NaN and infinity are handed on as they are.
+        """Rewards as the batches come, about the longest first; NaN and infinity are passed on unchanged.
 
         Texts that are the same token ids go through the model once: below fp32 a score moves with its batch, and a model
         has no preference between two texts that are one to it. Texts that are left out as too long come last.
@@ -102,7 +102,7 @@ class ClassifierScorer(TextScorer):
         """Refuse texts that are longer than the model reads, before any is scored.
 
         Raises:
-            ModelError: Says how many are.
+            ModelError: Gives their number.
         """
         template, limit = self.reward_model.template, self.reward_model.template.max_length_tokens
         uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id)
@@ -116,7 +116,7 @@ class ClassifierScorer(TextScorer):
             )
 
     def _computed(self, batches: Iterable[Batch], n_characters: int) -> Iterator[tuple[Batch, FloatArray]]:
-        """Rewards of every batch, in any order of batches; where it pays, workers compute."""
+        """Rewards of every batch, in any order of batches; workers compute if it pays."""
         n = n_workers(self.workers, self.reward_model, n_characters) if self.load is not None else 1
         if self.load is None or n == 1:
             for batch in batches:

@@ -50,7 +50,7 @@ class Rewards:
     Attributes:
         by_text: `text_id` to reward, in the order in which the texts were first given. NaN for a text that was left out, as too
             long, or because nothing of the response would be left.
-        read: `text_id` of each text that was cut, to a name of what was left of it: texts that differ after the cut only are
+        read: `text_id` of each text that was cut, to a name of its remaining part: texts that differ after the cut only are
             the same to the model.
         unit: Unit of the rewards.
         tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.

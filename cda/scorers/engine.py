@@ -65,7 +65,7 @@ def score_texts(
     if launched is None or world_size() == 1:
         return _in_order(distinct, _scored(scorer, distinct, cache, scope or ""))
     names = list(distinct)
-    # By their lengths and not by what the cache lacks: that may change between the looks of two processes.
+    # By their lengths and not by the misses of the cache, which may differ between two processes.
     share = dealt([characters(*text) for text in distinct.values()], world_size())[rank()]
     own = {names[row]: distinct[names[row]] for row in share}
     rows = Exchange(launched, fingerprint([scope, scorer.over_length, names])).gathered(
@@ -85,9 +85,9 @@ def _scored(
     """Every text: first the known ones, then the others as they are scored and kept.
 
     Below fp32 a score moves with the texts it shares a batch with. There only scores of the same set of texts are
-    taken from the cache, and what is left is scored in the batches of the whole set: a run that was killed ends with
+    taken from the cache, and the rest is scored in the batches of the whole set: a run that was killed ends with
     the scores of one that was not. For the same reason the size of the batches counts there; in fp32 it counts if
-    each text is scored alone, which is what a model needs whose scores depend on padding.
+    each text is scored alone, as a model needs whose scores depend on padding.
     """
     batch_tokens, drops = scorer.batch_tokens, scorer.over_length == "drop"
     whole_set = scorer.precision not in (None, "fp32")

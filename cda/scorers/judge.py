@@ -241,7 +241,7 @@ def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
 
 
 def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
-    """A code that the judge's verdict line has to hold if a text speaks of a verdict; None if none does.
+    """A code that the judge's verdict line has to hold if a text mentions a verdict; None if none does.
 
     It is drawn from the texts until none of them holds it: a line that a judge quotes is never read as its own. The same
     texts in the same order have the same code, so that answers can be cached.
@@ -275,7 +275,7 @@ def token_preference(logprobs: Iterable[tuple[str, float]], ties: bool = True) -
     """(P(1) − P(2)) / (P(1) + P(2) + P(tie)), −1 to 1: preference for the text that was shown first.
 
     Args:
-        logprobs: Candidates for the first token with their natural log probabilities. Candidates that are the same but for
+        logprobs: Candidates for the first token with their natural log probabilities. Candidates that differ only in
             spaces around them are added up.
         ties: `0`, a tie, is a verdict.
 

@@ -32,7 +32,7 @@ def log_probabilities(
 ) -> FloatArray:
     """log π(response | prompt) of each text, summed over the response's tokens.
 
-    Padding is always on the right, where no token of a causal model can see it. Logits come in the model's precision,
+    Padding is always on the right, where a causal model's tokens cannot attend to it. Logits come in the model's precision,
     their log-sum-exp in fp32 and the sums in fp64.
 
     Args:
@@ -42,7 +42,7 @@ def log_probabilities(
         done: Called with the rows of each finished batch.
 
     Returns:
-        Natural logarithms, shape (n,), at most 0; NaN and infinity are handed on as they are.
+        Natural logarithms, shape (n,), at most 0; NaN and infinity are passed on unchanged.
 
     Raises:
         ModelError: The model has no embedding of a token.
@@ -223,10 +223,10 @@ class LogRatioScorer(TextScorer):
     ) -> Generator[Finished, None, None]:
         """Rewards some hundred texts at a time; positive: the policy makes the response likelier than the reference does.
 
-        NaN and infinity are handed on as they are; there is no reward if the prompt alone fills max_length_tokens.
+        NaN and infinity are passed on unchanged; there is no reward if the prompt alone fills max_length_tokens.
 
         Raises:
-            ModelError: The chat template does not show where responses begin, or the tokenizer is another model's.
+            ModelError: The chat template does not show the start of responses, or the tokenizer is another model's.
         """
         groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
         asked = [rows for rows in groups if not skip.issuperset(rows)]

@@ -90,7 +90,7 @@ class OwnCode:
         function: The callable.
         file: Its file; None if Python does not say.
         n_columns: 2 for rewards, 3 for preferences.
-        in_memory: Unique name of an object that was handed over in memory, not loaded by its name.
+        in_memory: Unique name of an object given in memory, not loaded by its name.
     """
 
     name: str

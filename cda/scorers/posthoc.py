@@ -149,7 +149,7 @@ def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_i
     2023) remove; nothing here sees a reward, so v may well be a direction that the head ignores.
     A head that reads h − strength · (h · v) v loses all that lies along v at strength 1, whatever else it is. If it is linear,
     the very pairs that v was made from then have a mean margin of exactly 0, whatever the bias is: only other pairs, of other
-    prompts, show what was removed.
+    prompts, show the removed attribute.
 
     Args:
         perturbed_states: Head inputs of the biased sides. Shape (n, h).

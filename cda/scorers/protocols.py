@@ -78,7 +78,7 @@ class TextScorer(Protocol):
         ...
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,); NaN for a text that has none. An error loses what was scored before it; see `in_batches`.
+        """Rewards, shape (n,); NaN for a text that has none. An error loses earlier scores; see `in_batches`.
 
         Raises:
             ModelError: A reward is NaN or infinite.

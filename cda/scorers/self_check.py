@@ -1,4 +1,4 @@
-"""A few texts scored padded together and each alone, at load: a model whose scores depend on its batch is told of."""
+"""A few texts scored padded together and each alone, at load, to detect a model whose scores depend on the batch."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def _differences(
 
 
 def _beginnings(template: Template, encoded: Sequence[Sequence[int]]) -> list[str]:
-    """Texts should begin with one beginning-of-sequence token, where the tokenizer has one and sets it by itself."""
+    """Texts should begin with one beginning-of-sequence token, if the tokenizer has one and sets it by itself."""
     tokenizer, bos = template.tokenizer, template.tokenizer.bos_token_id
     if bos is None:
         return []
-    # Where one token both begins and ends texts, only what stands at the beginning counts.
+    # If one token both begins and ends texts, only the one at the beginning counts.
     ends = bos in (tokenizer.eos_token_id, template.pad_token_id)
     most = max(ids[:2].count(bos) if ends else ids.count(bos) for ids in map(list, encoded))
     if most > 1:

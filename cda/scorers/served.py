@@ -53,7 +53,7 @@ class ServedScorer(TextScorer):
 
         Raises:
             LLMError: The server cannot be reached (any more), refuses the key or the request, or gave no answer to a text
-                although it was tried again; raised after every reward that came in was handed out (the first few are held
+                although it was tried again; raised after every received reward was passed on (the first few are held
                 back until the server is known to leave the sigmoid off).
             ModelError: The model has more than one output, a reward is NaN or infinite, a text is too long, or the server
                 answers with a sigmoid.

@@ -31,6 +31,6 @@ class ServedOptions(BaseModel):
     too_long: Literal["refuse", "count"] = "refuse"
     """Texts that the server calls too long: stop, or leave them out and count them."""
     api_key_env: str = "VLLM_API_KEY"
-    """The environment variable that holds the key, where the server wants one."""
+    """The environment variable that holds the key, if the server requires one."""
     concurrency: Positive = 32
     """Requests under way at once, at most; a 429 halves it for a while."""

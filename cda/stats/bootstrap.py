@@ -1,4 +1,4 @@
-"""Bootstrap over whole prompts, and how many independent rows the rows of several prompts are worth."""
+"""Bootstrap over whole prompts, and the effective number of independent rows of several prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift: what else changed between the two sides of a pair, feature by feature."""
+"""Drift: other changes between the two sides of a pair, feature by feature."""
 
 from __future__ import annotations
 

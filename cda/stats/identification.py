@@ -1,4 +1,4 @@
-"""Identification of an effect from pairs that also drift: the pairs that are alike, and margins adjusted for what differs."""
+"""Identification of an effect from pairs that also drift: pairs without drift, and margins adjusted for drift."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def identify(
     rule: OverlapRule = DEFAULT_RULE,
     unit: str = "reward",
 ) -> Identified | NotIdentified:
-    """The effect where the sides overlap, the adjusted effects, and whether together they identify one.
+    """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
     Not identified from these pairs, if any of these holds:
         the overlap is too small (see `OverlapRule`);

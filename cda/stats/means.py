@@ -142,7 +142,7 @@ def t_power(shift: float, n_prompts: int, alpha: float) -> float:
     """Chance that a one-sided t-test at `alpha` rejects if the mean lies `shift` standard errors beyond the null.
 
     P(T > t(1−α)) for T noncentral t with n_prompts − 1 degrees of freedom, as the mean over quantiles of χ² of
-    Φ(shift − t(1−α)·√(χ²/df)): it stays exact where the series for the noncentral t fails.
+    Φ(shift − t(1−α)·√(χ²/df)): it stays exact if the series for the noncentral t fails.
     """
     return float(special.ndtr(shift - _thresholds(n_prompts, alpha)).mean())
 
@@ -226,7 +226,7 @@ def inside_fences(values: ArrayLike) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds and rows, and how far it may be off.
+    """A mean over seeds and rows, with its margin of error.
 
     Attributes:
         value: The mean.
@@ -253,7 +253,7 @@ class SeedMean:
 
 
 def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
-    """Mean over k seeds and n rows, where seeds and G prompts are crossed random factors.
+    """Mean over k seeds and n rows, with seeds and G prompts as crossed random factors.
 
     The variance is split as for readers and cases in studies of several readers (Obuchowski and Rockette 1995, Commun. Stat.
     Simul. Comput. 24, 285–308): S²/k, with S² the variance between the seeds' means, holds the seeds and the chance in each

@@ -171,7 +171,7 @@ def absolute(signed: Estimate) -> Estimate:
 
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
-    """Mean preference of a panel of judges on each row, and how many rows have none.
+    """Mean preference of a panel of judges on each row, and the number of rows without one.
 
     Args:
         verdicts: Preference for the perturbed side in [−1, 1], 0 a tie, NaN without a verdict. Shape (judges, n).

@@ -26,7 +26,7 @@ class ExactTest:
     """An exact two-sided test of no change.
 
     Attributes:
-        p_value: Chance, were there no change, of a sum of differences at least as far from 0; 1.0 where none changed.
+        p_value: Probability under no change of a sum of differences at least as far from 0; 1.0 if none changed.
         method: `exact McNemar` or `exact sign-flip over prompts`.
     """
 

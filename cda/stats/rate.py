@@ -1,9 +1,9 @@
-"""RATE: what adding an attribute does to a reward, by naive, single-rewrite and double-rewrite estimators.
+"""RATE: the effect of adding an attribute on a reward, by naive, single-rewrite and double-rewrite estimators.
 
 With w the attribute of the original, 1 where present (RATE, Algorithm 1):
 
-    double   rewrite of rewrite against rewrite: both went through the rewriter, so that what it changes besides cancels
-    single   original against rewrite: what the rewriter changes besides is taken for the attribute
+    double   rewrite of rewrite against rewrite: both went through the rewriter, so that its other changes cancel
+    single   original against rewrite: the rewriter's other changes are attributed to the attribute
     naive    originals with against originals without: whatever goes along with the attribute is taken for it; a judge
              gives no reward of one text, so there it is its preference between such originals of the same prompt
 
@@ -167,7 +167,7 @@ def from_preferences(
 def rate_effects(
     contrasts: Contrasts, resampling: Resampling | None = None, refused: Mapping[Estimand, str] | None = None
 ) -> RateEffects:
-    """All effects of one sample; what cannot be estimated is listed with its reason, never as a number.
+    """All effects of one sample; effects that cannot be estimated are listed with a reason, never as a number.
 
     Args:
         contrasts: Triples of both directions where possible.
@@ -240,7 +240,7 @@ def effect(
 
 
 def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
-    """Rewrite of rewrite − original among originals with attribute w, 1 or 0: what two rewrites do while W stays as it was.
+    """Rewrite of rewrite − original among originals with attribute w, 1 or 0: the effect of two rewrites at unchanged W.
 
     Raises:
         DataError: No original has this w, one prompt only, or nothing varies.

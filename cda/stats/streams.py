@@ -1,4 +1,4 @@
-"""Random streams: each step draws from one of its own, so that nothing depends on what else was drawn, or how often."""
+"""Random streams: each step draws from its own stream, so that its draws do not depend on other draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on each bias, as one word, from statistics alone; and the matrix of what each training did to every bias.
+"""The verdict on each bias, as one word, from statistics alone; and the matrix of each training's effect on every bias.
 
 One standard holds for good and bad words. A change from 0 is *shown* if its paired 95% interval excludes 0 and its
 Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). The end of a share, and whether a loss of
@@ -181,7 +181,7 @@ def may_be_noise(own: Evidence) -> bool:
 def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
     """Other biases whose skew rose.
 
-    Biases on which people voted do not count where miscalibration fell at the same time: they rose towards people. Noise is
+    Biases with votes do not count if miscalibration fell at the same time: they rose towards people. Noise is
     no excuse here: a rise by noise is a rise.
     """
     rose = [name for name in moved_along(target, evidence) if evidence[name].skew.rose]
@@ -240,7 +240,7 @@ def finding(
 def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | None]) -> bool:
     """True if the mean margin of all pairs excludes 0, and one of these does not, or with the other sign.
 
-    Then the model may reward what else differs, such as more words, and not the bias. A margin that all pairs share
+    Then the model may reward another difference, such as more words, and not the bias. A margin that all pairs share
     does not change with it.
 
     Args:
@@ -253,7 +253,7 @@ def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | No
 
 
 def _sign(margin: Margin) -> int:
-    """1 or −1 where 0 is excluded on that side, else 0."""
+    """1 or −1 if 0 is excluded on that side, else 0."""
     low, high = (margin, margin) if isinstance(margin, float) else (margin.low, margin.high)
     return 1 if low > 0 else -1 if high < 0 else 0
 

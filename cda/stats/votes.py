@@ -248,7 +248,7 @@ def majority_targets(counts: Counts) -> FloatArray:
 
 
 def _ceiling(sums: FloatArray) -> FloatArray:
-    """Ceiling from sums over items of (log-likelihood, disagreed, compared) on the grid; NaN where none is compared."""
+    """Ceiling from sums over items of (log-likelihood, disagreed, compared) on the grid; NaN if none is compared."""
     log_likelihood, disagreed, compared = np.split(sums, 3, axis=1)
     posterior = _posterior(log_likelihood)
     weight = (posterior * compared).sum(axis=1)

@@ -29,7 +29,7 @@ class Judgement:
         participant: Code, or a name made of Label Studio's user.
         item: Id within the study.
         choice: `A`, `B` or `tie`; anything else in the file is None.
-        a: Which text stood as A by what came back; None if that is not said (the study then does).
+        a: Index of the text shown as A, according to the answer file; None if it does not tell (the study then does).
         texts_as_given: False if a table holds other texts than were exported.
         seconds: Spent on it; None if unknown.
         justification: In the participant's words.

@@ -1,4 +1,4 @@
-"""Design of a study: contrasts as people see them, items, who gets which, and how much work there is."""
+"""Design of a study: contrasts as people see them, items, their assignment, and the amount of work."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def instructions(study: Study) -> tuple[str, ...]:
 
 
 def readme(study: Study, contrasts_file: bool) -> str:
-    """README.md of the folder, for whoever runs the study."""
+    """README.md of the folder, for the person who runs the study."""
     n_checks = len(study.items) - len(study.contrasts)
     checks = f" and {n_checks} attention checks" if n_checks else ""
     load = low_to_high([len(given) for given in study.participants.values()])
@@ -181,7 +181,7 @@ are judging: their answers belong to this study alone.
 
 
 CROWD_QUOTA = 40
-"""Items of a crowd participant where nothing else is said: about half an hour."""
+"""Default number of items of a crowd participant: about half an hour."""
 CROWD_CHECKS = 3
 _CANDIDATES = 20
 """Other prompts among which the answer of an attention check is looked for."""
@@ -190,7 +190,7 @@ _CANDIDATES = 20
 def planned(
     pairings: Sequence[Pairing], kind: Kind, judgements: int, quota: int | None, people: int | None, checks: int | None
 ) -> Plan:
-    """Fill in what was not said, and refuse what cannot be done.
+    """Fill in missing numbers, and refuse impossible ones.
 
     Experts judge everything and crowd participants 40 items, if `quota` (most items of a participant, besides attention
     checks) and `people` are None; a crowd gets three attention checks each if `checks` is None, experts none.

@@ -76,7 +76,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
     try:
         contrasts, exclusions = (_of_triples if triples else _of_contrasts)(rows, reference, options)
     except DataError as problem:
-        # The readers speak of the recipe's settings.
+        # The readers' messages name the recipe's settings.
         raise DataError(_COLUMN_SETTING.sub("--column ", str(problem))) from None
     pairings = [_pairing(contrast, None if triples else contrast.tags.get("item")) for contrast in contrasts]
     shared = [name for name, n in Counter(pairing.id for pairing in pairings).items() if n > 1]
@@ -95,7 +95,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
 
 def _of_contrasts(rows: Sequence[Row], where: str, options: ExportOptions) -> tuple[Sequence[Contrast], Exclusions]:
     unnamed = any(row.get(options.columns.get("id", "id")) in (None, "") for row in rows)
-    # A file without any contrasts gets this message and no other.
+    # A file without contrasts is reported as such, and not for its missing biases.
     are_contrasts = any(options.columns.get(name, name) in row for row in rows for name in ("perturbed", "biased"))
     names = _bias_names(rows, where, options, needed=unnamed and are_contrasts)
     cleaned = clean_contrasts(rows, names, options.columns, where)

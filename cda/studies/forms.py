@@ -104,7 +104,7 @@ def tasks(study: Study) -> list[dict[str, object]]:
 
 
 def config(study: Study) -> str:
-    """The labelling configuration. Label Studio folds spaces and tabs, unless it is told to keep them."""
+    """The labelling configuration. Label Studio folds spaces and tabs unless it is configured to keep them."""
     told = "\n".join(f'  <Header size="5" value={quoteattr(line)}/>' for line in instructions(study))
     required = str(study.kind == "experts").lower()
     choices = "\n".join(
@@ -149,7 +149,7 @@ def justification_of(annotation: Mapping[str, object]) -> str:
 
 
 def annotator(annotation: Mapping[str, object]) -> str | None:
-    """A name for whoever annotated, apart from the codes of the study's participants."""
+    """A name for an annotator, distinct from the codes of the study's participants."""
     by = annotation.get("completed_by")
     if isinstance(by, Mapping):
         by = by.get("id", by.get("email"))

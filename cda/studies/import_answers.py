@@ -1,4 +1,4 @@
-"""`cda study import`: what people sent back becomes votes that an audit takes, and a summary."""
+"""`cda study import`: people's answers become votes for an audit, and a summary."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def study_page(result: StudyResult) -> Page:
 
 
 def study_text(result: StudyResult) -> str:
-    """The same for a terminal: first screen, participants, what was left out, what is missing."""
+    """The same for a terminal: first screen, participants, exclusions, missing judgements."""
     lines = [f"{headline.name}: {headline.text}" for headline in _headlines(result)]
     lines += ["", plain_table(participant_table(result)), "", plain_table(left_out_table(result))]
     if lacking := _lacking(result):

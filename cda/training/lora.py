@@ -287,7 +287,7 @@ def linear_layer_names(model: Any) -> list[str]:
 
 @contextmanager
 def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
-    """Turn an out-of-memory error of torch into one that says what to lower."""
+    """Turn an out-of-memory error of torch into one that names the settings to lower."""
     try:
         yield
     except RuntimeError as error:

@@ -22,7 +22,7 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
         −t·log σ(d − m) − (1 − t)·log σ(−d − m)
 
     With t = 1 this is the pairwise loss of reward models, with a margin as in Llama 2's; with t = 0.5 and m = 0 it is least
-    where both texts are rewarded the same; with t between them where σ(d) = t.
+    if both texts are rewarded the same; with t between them if σ(d) = t.
 
     Args:
         differences: reward(first) − reward(second). Tensor of shape (n,).
@@ -143,13 +143,13 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: object, trial: object) -> None:
         self.check_weights()
         if self._keeps_tokens:
-            # TRL counts tokens for its log and forgets the count; the state is what a resumed training gets back.
+            # TRL counts tokens for its log and forgets the count; the count in the state survives a resume.
             self.state.num_input_tokens_seen = self._total_train_tokens
         super()._save_checkpoint(model, trial)
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
-        # Every process has written its files now. What is still to come is the state, and then older checkpoints go.
+        # Every process has written its files now. The state is written next, and then older checkpoints are removed.
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             seal(Path(output_dir))
