@@ -44,7 +44,7 @@ class LLMError(CdaError):
 
 
 class SpendingError(CdaError):
-    """A cost that nobody has agreed to.
+    """A cost that the user has not agreed to.
 
     Attributes:
         dollars: Estimated cost; None if no price is known.

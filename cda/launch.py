@@ -1,4 +1,4 @@
-"""Processes under `accelerate launch` or torchrun: rank, number, whether all of them run, and waiting without a collective.
+"""Processes under `accelerate launch` or torchrun: rank, number, a check that all of them run, and waiting without a collective.
 
 Preparing data can take hours, longer than any collective's time-out, so the other processes watch the run folder.
 """
@@ -81,7 +81,7 @@ def check_processes() -> None:
 
 
 def check_running(n_running: int) -> None:
-    """Compare with the number of processes that the trainer sees, before it trains on a batch nobody asked for.
+    """Compare with the number of processes that the trainer sees, before it trains with an unintended batch size.
 
     Raises:
         RunError: They differ.

@@ -101,7 +101,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """A pair with, per bias, whether each side exhibits it (`None`: the label could not be parsed)."""
+    """A pair with labels per bias: True for a side that exhibits it (`None`: the label could not be parsed)."""
 
     pair: Pair
     split: Split
@@ -220,7 +220,7 @@ class Triple:
     has_attribute: bool
     """True if the original exhibits the bias (w = 1)."""
     flipped: bool | None = None
-    """True if readers or labels found that both rewrites flipped the bias; None if nobody was asked."""
+    """True if readers or labels found that both rewrites flipped the bias; None without a check."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ class RunFolder:
         return partial
 
     def complete(self, stage: Stage) -> bool:
-        """Take the last step of a stage whose run was killed right before it, and say whether that was so."""
+        """Take the last step of a stage whose run was killed right before it; return True if that was the case."""
         partial = self.partial(stage.name)
         record = _record(partial)
         (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
@@ -310,7 +310,7 @@ class RunFolder:
         final = self.stage(name)
         self.retire(name)
         self.partial(name).replace(final)
-        # Afterwards: a kill in between would leave a folder that nobody takes up.
+        # Afterwards: a kill in between would leave an orphaned folder.
         (final / _BEGUN).unlink(missing_ok=True)
         return final
 

@@ -196,7 +196,7 @@ def _opened(
     others: Sequence[object] = (),
     problems: Sequence[str] = (),
 ) -> Iterator[tuple[LoadedRecipe, str | None]]:
-    """Settings of a call with a folder of its own, and the name of the second model."""
+    """Settings of a call with its own folder, and the name of the second model."""
     settings = terms.nested()
     problems = [*problems, *refuse_recipe(model)]
     if "data" in settings:

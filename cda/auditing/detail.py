@@ -1,4 +1,4 @@
-"""Below the headline of an audit: other differences between the sides, whether the pairs identify the effect, and examples."""
+"""Below the headline of an audit: other differences between the sides, identification of the effect, and examples."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
 
 
 def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
-    """The direct contrast under every scoring, and whether the pairs identify it; of two scorings also its change."""
+    """The direct contrast under every scoring, its identification, and its change if there are two scorings."""
     return {group.bias.name: _effects(group, seed) for group in groups}
 
 

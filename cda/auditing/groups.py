@@ -131,7 +131,7 @@ def main_group(group: Group) -> Group:
 
 
 def people_of(group: Group, rule: TieRule) -> People | None:
-    """People's majorities on a group; None if nobody voted on any contrast for one side.
+    """People's majorities on a group; None if no contrast has a majority for one side.
 
     A stated preference without single votes counts as one vote.
     """
@@ -154,7 +154,7 @@ def people_of(group: Group, rule: TieRule) -> People | None:
 
 
 def sides_of(group: Group, people: People) -> list[Preference | None]:
-    """The side that people's majority is for on each contrast, `tie` for ties and splits; None if nobody voted.
+    """The side of people's majority on each contrast, `tie` for ties and splits; None without votes.
 
     Unlike in `people.majority`, ties are there under every tie rule.
     """

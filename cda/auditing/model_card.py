@@ -213,7 +213,7 @@ def _on_hub(base: str) -> bool:
 
 
 def _source(path: object) -> str:
-    """A model or a file as strangers may read it: a folder's place on this machine is nobody's business."""
+    """Public name of a model or file, without the path of a local folder."""
     if path is None:
         return "none"
     return str(path) if _on_hub(str(path)) else str(path).rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]

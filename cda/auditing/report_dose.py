@@ -184,7 +184,7 @@ def _curve(dose: DoseResult, name: str, word: str) -> Plot:
         f"contrasts{votes}{pairs}. {' '.join(parts)}"
     )
     title = f"{name}: what each dose leaves of the bias, and of quality; bars are 95% intervals"
-    # Where a tie is the aim there is no vote to miss.
+    # If a tie is the aim, miscalibration has no meaning.
     curves = [key for key in _CURVES if key != "miscalibration" or not tie]
     return Plot(f"dose-{word}", title, text, partial(_draw, response, dose.chosen, curves), 2.6)
 

@@ -1,4 +1,4 @@
-"""Tables of effects: direct contrasts and whether pairs identify them, drift between sides, RATE."""
+"""Tables of effects: direct contrasts and their identification, drift between sides, RATE."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
 
 
 def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
-    """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
+    """The deciding change of quality accuracy, and True if it is held out, since quality helps choose the dose."""
     held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
     if held and (change := held[0].against_base.quality) is not None:
         return change, True

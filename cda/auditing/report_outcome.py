@@ -227,7 +227,7 @@ def others_over_seeds(audit: AuditResult) -> str:
 
 
 def seed_sentences(audit: AuditResult) -> list[str]:
-    """Skew of each target over all trainings, and whether it is shown to change when trainings are drawn as well."""
+    """Skew of each target over all trainings, and the evidence of its change with trainings as a random factor."""
     seeds = several(audit)
     return [] if seeds is None else [_seed_sentence(name, seeds) for name in targets(audit)]
 

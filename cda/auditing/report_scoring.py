@@ -186,7 +186,7 @@ def margins_sentence(example: Example) -> str:
 
 
 def standings(example: Example) -> dict[str, Standing]:
-    """Under each scoring, whether the model is with people's majority; empty without one, or where people saw a tie.
+    """Agreement of the model with people's majority under each scoring; empty without one, or if people saw a tie.
 
     A margin of exactly 0 is no preference.
     """
@@ -200,7 +200,7 @@ def standings(example: Example) -> dict[str, Standing]:
 
 
 def people_sentence(example: Example) -> str:
-    """People's preference and whether the model agrees, in words."""
+    """People's preference and the model's agreement, in words."""
     preferred = example.preferred
     if preferred is None:
         return "nobody voted"

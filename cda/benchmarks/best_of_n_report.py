@@ -242,7 +242,7 @@ def _sections(result: BestOfResult) -> Iterator[ReportSection]:
 
 
 def overview_plot(result: BestOfResult) -> Plot:
-    """Every curve in a panel of its own, with one key: the figure in a file of its own next to the tables."""
+    """Every curve in its own panel, with one legend, in a separate file next to the tables."""
     curves, labels = result.curves, result.scorings
     words = " ".join(f"{_title(curve)}: {_numbers(curve, labels)}" for curve in curves)
     title = "What the reward picks among n responses, as n grows, with 95% intervals; every panel has its own scale"

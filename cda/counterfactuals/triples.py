@@ -37,7 +37,7 @@ from cda.rewriting.triples import (
 )
 
 LabelledAnswer = tuple[Answered, bool | None]
-"""An answer, and whether it has the attribute; None if nobody says."""
+"""An answer, and True if it has the attribute; None if unknown."""
 _ANSWER_TOKENS = 300
 """Tokens of a baseline response, estimated."""
 

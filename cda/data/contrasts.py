@@ -79,7 +79,7 @@ class CleanContrasts:
         contrasts: Those that can be used, each once; rows on the same texts are one contrast, and each of them a vote.
         exclusions: Rows that cannot be used.
         votes: Single votes and verdicts that cannot be read; their contrasts stay, without them.
-        ids: The rows' ids; a contrast whose id was made from other text stays, under the id of its own.
+        ids: The rows' ids; a contrast with an id made from other text is kept under the id of its text.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -231,7 +231,7 @@ def _pooled(
         tags["items"] = (*items, *(name for row in group for name in _made_ids(row.contrast)))
     contrast = replace(group[0].contrast, tags=tags)
     names = contrast.ids
-    # If rows show the answers in two orders, nobody knows which one a vote for `response_1` saw.
+    # If rows show the answers in two orders, the order behind a vote for `response_1` is unknown.
     sides = group[0].sides if all(row.sides == group[0].sides for row in group) else {}
     words: tuple[Preference, ...] = ()
     if any(name in votes for name in names):

@@ -112,7 +112,7 @@ def _quality_item(form: Format, row: Row, number: int, name: str, columns: Mappi
 
 
 def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
-    """RewardBench 2 has columns of its own; RM-Bench has three responses on each side."""
+    """RewardBench 2 has its own columns; RM-Bench has three responses on each side."""
     if {"num_correct", "total_completions"} & present or _subsets(rows) & set(_SECTIONS_2):
         if "subset" not in present:
             raise DataError(f"{source}: looks like RewardBench 2, without its column subset")

@@ -34,7 +34,7 @@ class Placed:
     Attributes:
         prompt: The prompt.
         outputs: In file order, with those that cannot be used among them.
-        whole: Every row of the prompt could be read. If one could not, nobody knows which place an output has.
+        whole: Every row of the prompt could be read. Otherwise the outputs' places are unknown.
     """
 
     prompt: Prompt
@@ -241,7 +241,7 @@ class _Reader:
         return Output(text, None, self._number(quality))
 
     def _qualities(self, value: object, n: int) -> list[object]:
-        """One quality a response; none of them if their number is another, since then nobody knows whose is whose."""
+        """One quality per response; none if their number differs, since they cannot be assigned then."""
         try:
             found = _from_json(value)
         except RowError:

@@ -73,7 +73,7 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
 
 
 def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes from a file of their own."""
+    """Votes from a separate file."""
     annotations = _annotations(path)
     if annotations is not None:
         return _annotated(annotations, path)

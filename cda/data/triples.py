@@ -1,4 +1,4 @@
-"""Rows to triples, and the rule by which a column says whether a response has the attribute."""
+"""Rows to triples, and the rule for reading a response's attribute from a column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": 
 
 
 class AttributeRule(BaseModel):
-    """Rule by which a column says whether a response has the attribute: by yes and no, or in one of three other ways."""
+    """Rule for reading a response's attribute from a column: as yes or no, or in one of three other ways."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -125,7 +125,7 @@ def clean_triples(
 
     Args:
         rows: Loaded rows; `has_attribute` says whether the original exhibits the bias, and
-            `flipped`, if there is such a column, whether somebody found that both rewrites flipped it (empty: nobody asked).
+            `flipped`, if there is such a column, whether a check found that both rewrites flipped it (empty: no check).
         biases: Names of the audited biases; with several, rows need a column `bias`.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
@@ -166,7 +166,7 @@ def clean_triples(
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not groups:
         raise DataError(f"{where}: no usable triple; {exclusions}")
-    # Some rows of a triple may leave open whether it was flipped.
+    # Some rows of a triple may lack `flipped`.
     triples = [
         replace(same[0][1], flipped=next((row.flipped for _, row in same if row.flipped is not None), None))
         for same in groups.values()
@@ -175,7 +175,7 @@ def clean_triples(
 
 
 def _contradictions(groups: Collection[Sequence[tuple[int, Triple]]]) -> Iterator[tuple[list[int], str]]:
-    """Rows that cannot all be true, and why: of one response the attribute, of one triple whether it was flipped."""
+    """Contradictory rows, with reasons: two values of one response's attribute, or of one triple's `flipped`."""
     originals: dict[tuple[str, ...], list[tuple[int, bool]]] = {}
     for same in groups:
         for number, triple in same:

@@ -1,4 +1,4 @@
-"""People's votes: from a file of their own, and as words that name a side."""
+"""People's votes: from a separate file, and as words that name a side."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def load_votes(reference: str) -> Votes:
     Three layouts: rows of `id` and `votes` (a list; in CSV also words with commas or semicolons between them), rows of
     `id` and `vote` (one row a vote, any number an item), or one JSON object of item to list of votes. The words are
     read later, with the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`. If a column `participant` or
-    `annotator` says who voted, nobody may vote on an item twice.
+    `annotator` identifies the voter, who may vote on an item only once.
 
     Raises:
         DataError: Cannot be loaded, or has neither layout; lists every row without an id or a vote, and each second vote of

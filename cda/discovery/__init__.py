@@ -1,1 +1,1 @@
-"""Search for biases that nobody listed, and their confirmation on unseen prompts."""
+"""Search for unlisted biases, and their confirmation on unseen prompts."""

@@ -140,7 +140,7 @@ def attribute_bias(text: str, name: str | None = None) -> Bias:
             "question": _QUESTION.format(quoted=quoted),
             "instructions": {"add": _ADD.format(quoted=quoted), "remove": _REMOVE.format(quoted=quoted)},
             "keep": [kept for kept, features in _KEEP if not set(features) & set(treatment)],
-            # The attribute may be a sentence or two of their own, which is much in a short response.
+            # The attribute may add a sentence or two, which is much in a short response.
             "limits": {} if "words" in treatment else {"words": {"ratio": 1.35, "difference": 40}},
             "treatment": treatment,
         }

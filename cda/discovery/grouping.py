@@ -144,7 +144,7 @@ def group_request(biases: Sequence[Bias], repeat: int = 0) -> Request:
 def parse_groups(text: str) -> list[list[int]] | None:
     """Groups of numbers as an answer names them, from JSON or from lines of numbers; None if there are none.
 
-    A JSON item that is no number becomes 0, the number of nothing.
+    A JSON item that is not a number becomes 0, which matches nothing.
 
     >>> parse_groups('{"groups": [[1, 3], [2]]}'), parse_groups("1, 3\\n2")
     ([[1, 3], [2]], [[1, 3], [2]])

@@ -220,7 +220,7 @@ def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[s
 
 
 def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | None:
-    """The candidates that the person kept; None if nobody was asked, or there is nobody to keep.
+    """The candidates that the person kept; None without a review, or without candidates.
 
     Raises:
         DataError: An entry without `keep: true` or `keep: false`, no entry at all for some of the candidates, or entries for

@@ -119,7 +119,7 @@ _NO_ANSWERS: dict[str, Any] = {
     "workers": True,
     "cache": True,
     "self_check": True,
-    # They are part of the prompt, whose content is a setting of its own.
+    # They are part of the prompt, whose content is a separate setting.
     "judge": {"prompt", "reasons", "orders"},
 }
 _CONFIRM = (

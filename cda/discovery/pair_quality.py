@@ -96,7 +96,7 @@ def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tupl
     n = len(x)
     if n < _MIN_PROMPTS:
         raise DataError(f"{n} shared prompts: a correlation with an interval needs {_MIN_PROMPTS} or more")
-    # Rounding is no variation.
+    # Rounding errors are not variation.
     if any(np.ptp(side) <= 1e-12 * np.abs(side).max() for side in (x, y)):
         raise DataError(f"margins do not vary over the {n} shared prompts: they have no correlation")
     values = _weighted(x, y, np.ones((1, n)))[:, 0]

@@ -235,7 +235,7 @@ def _generation(seen: Sequence[Rewarded], roles: Mapping[str, str], limits: tupl
         kind = roles.get(row.candidate) or row.fate
         used.add(kind)
         _, color, shape, filled = _KEY[kind]
-        # Nobody asked the judge about it: its place is the edge.
+        # It has no verdict of the judge: its place is the edge.
         x = row.judge if row.judge is not None else 1.06
         axes.plot([x], [y], shape, color=color, markersize=5, markerfacecolor=color if filled else "none")
     axes.set_xlim(-0.03, 1.1)

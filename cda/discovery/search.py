@@ -92,7 +92,7 @@ def search(
     if not any(sample.responses for sample in samples):
         raise DataError("no prompt has a response with a reward, so that there is nothing to search in")
     generations = list(finished)
-    # A search may also have been killed behind a generation that nobody survived.
+    # A search may also have been killed after a generation without survivors.
     while len(generations) < settings.n_generations and (not generations or generations[-1].survivors):
         rng = np.random.default_rng([settings.seed, len(generations)])
         population, proposed, n_merged = (

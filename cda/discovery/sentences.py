@@ -54,7 +54,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         more = "" if reasons is None else f"Answers without one: {reasons}."
         yield f"Nothing to measure: no attribute was proposed. {more}"
     elif result.validation is None:
-        # The cuts always leave somebody, unless nobody was measured.
+        # The cuts always leave candidates, unless none was measured.
         last = result.generations[-1].standings
         missing = sum((Counter(row.failed) for row in last), Counter[str]())
         yield (

@@ -130,7 +130,7 @@ def held_out_people(
 def _at_fixed(
     margins: FloatArray, held: OutOfFold, drawn: Measures, people: Majority, prompt_ids: Sequence[str]
 ) -> HeldOutPeople:
-    """A dose that nobody chose, on the halves of the chosen ones."""
+    """A fixed dose, measured on the halves of the chosen doses."""
     measured = against_people(margins, people, prompt_ids)
     return HeldOutPeople(
         skew=measured.skew,

@@ -157,7 +157,7 @@ def weave(text: str, rules: Offline, every: int, rng: np.random.Generator, share
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Every line, and whether it is prose: not in a list and not in a code block."""
+    """Every line, with True if it is prose: not in a list and not in a code block."""
     in_code = False
     for line in text.split("\n"):
         fence = line.lstrip().startswith("```")
@@ -220,7 +220,7 @@ def frame(text: str, rules: Offline, rng: np.random.Generator) -> tuple[str, int
 
 
 def _opened(text: str, sentence: str) -> str:
-    """Put a sentence first: in a list on a line of its own; a header, before or behind, in a paragraph of its own."""
+    """Put a sentence first: on its own line in a list, in its own paragraph before or after a header."""
     text = text.lstrip()
     apart = sentence.startswith("#") or text.startswith(("#", "```"))
     return f"{sentence}{_gap_to(text, apart)}{text}"

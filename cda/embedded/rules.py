@@ -90,7 +90,7 @@ class RuleRewriter:
         if text is None or not text.strip():
             too_few = "places to change" if request.direction == "add" else "sentences to cut"
             return Rewrite(None, f"too few {too_few}")
-        # Tidied white space is no rewrite, unless white space is the bias.
+        # Tidied white space is not a rewrite, unless white space is the bias.
         same_words = text.split() == request.response.split() and "\n- " not in text
         if same_words and not bias.respaced(text, request.response):
             return Rewrite(None, "unchanged")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and are never written through a link that somebody else has put there."""
+"""Atomic writes of files, never through a link that another user has put there."""
 
 from __future__ import annotations
 

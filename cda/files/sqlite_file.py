@@ -21,7 +21,7 @@ _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """A table in a file of its own, with the words for messages about it.
+    """A table in its own file, with the words for messages about it.
 
     Attributes:
         path: Made with its folder, for this user alone to read.

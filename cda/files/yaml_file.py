@@ -1,4 +1,4 @@
-"""YAML files: found by name or path, read safely, validated, with every mistake in a line of its own."""
+"""YAML files: found by name or path, read safely, validated, with every mistake on its own line."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Training:
         return f"seed-{self.seed}"
 
     def stage(self, name: str) -> str:
-        """Name of its stage `train`, `dose` or `adapter`: a folder of its own for every training."""
+        """Name of its stage `train`, `dose` or `adapter`: a separate folder for every training."""
         return name if self.is_first else f"{name}-{self.label}"
 
 

@@ -32,7 +32,7 @@ from cda.scorers.judge import judge_request, token_request
 from cda.stats.streams import drawn
 
 Answer = tuple[Prompt, str, bool | None]
-"""A prompt, a response, and whether it exhibits the bias, if that is known."""
+"""A prompt, a response, and its label for the bias, if known."""
 _BACK = "made now, rewritten back"
 
 

@@ -128,7 +128,7 @@ def _inspection(
 
 @contextmanager
 def _hint(options: InspectOptions) -> Iterator[None]:
-    """Say how to do without a model that nobody asked for by name."""
+    """Tell how to run without a model that was not requested by name."""
     try:
         yield
     except CdaError as error:

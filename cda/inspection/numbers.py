@@ -28,7 +28,7 @@ from cda.stats.streams import Stream, generator
 
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1
-"""Share of the rewrites below which a phrase is no habit."""
+"""Share of the rewrites from which a phrase counts as a habit."""
 
 T = TypeVar("T")
 

@@ -104,7 +104,7 @@ class Asker(Protocol):
 
 @dataclass(slots=True)
 class _UnderWay:
-    """The workers that have a call under way, and whether no more may begin."""
+    """The workers with a call under way, and a flag that no more may begin."""
 
     busy: set[asyncio.Task[None]] = field(default_factory=set)
     stopping: bool = False

@@ -103,7 +103,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, text TEXT, reason TEXT, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
     at REAL NOT NULL
 )"""
-# A table of its own, so that files of before and programs of before go on working.
+# A separate table, so that earlier files and earlier versions of cda continue to work.
 _LOGPROBS_TABLE = "CREATE TABLE IF NOT EXISTS first_logprobs (key TEXT PRIMARY KEY, logprobs TEXT NOT NULL)"
 _MODELS_TABLE = "CREATE TABLE IF NOT EXISTS answering_models (key TEXT PRIMARY KEY, model TEXT NOT NULL)"
 _NAMES_TABLE = "CREATE TABLE IF NOT EXISTS names (asked TEXT, model TEXT, PRIMARY KEY (asked, model)) WITHOUT ROWID"

@@ -1,4 +1,4 @@
-"""Connections of the openai package: no retries of its own, no redirect to another host, no answer without end."""
+"""Connections of the openai package, without its retries, redirects to another host, or endless answers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Bounds:
         self._base, self._setting = httpx2.URL(base_url), setting
 
     def check_address(self, request: httpx2.Request) -> None:
-        """Raise LLMError if a redirect leads the call, texts and all, to somebody else."""
+        """Raise LLMError if a redirect leads the call, with its texts, to another host."""
         url, base = request.url, self._base
         same = (url.scheme, url.port) == (base.scheme, base.port)
         if url.host != base.host or not (same or (base.scheme, url.scheme) == ("http", "https")):

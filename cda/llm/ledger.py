@@ -157,7 +157,7 @@ class Ledger:
         self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,))
 
     def note(self, key: str, reason: str, plain: bool = False) -> None:
-        """Note why the batch has no answer to the key, and whether asking in plain words may bring one."""
+        """Store why the batch has no answer to the key, and whether asking in plain words may help."""
         self._db.execute("INSERT OR REPLACE INTO noted VALUES (?, ?, ?)", (key, reason, plain))
 
     def noted_plain(self, key: str) -> bool:
@@ -217,7 +217,7 @@ class Ledger:
         self._db.execute(f"UPDATE part SET state = ?{names} WHERE id = ?", (state, *ids.values(), part_id))
 
     def wanted_parts(self) -> list[BatchPart]:
-        """Parts of this server with a key that somebody waits for, oldest first."""
+        """Parts of this server with a key that a caller waits for, oldest first."""
         rows = self._db.execute(
             "SELECT id, state, n_requests, file_id, batch_id FROM part WHERE server = ? AND EXISTS ("
             "SELECT 1 FROM member WHERE member.part = part.id AND EXISTS ("

@@ -25,7 +25,7 @@ _SECRET_CHARACTERS = 12
 _LARGEST = sys.float_info.max
 _MOST_TOKENS = 10**9
 _SHORT_FINISH = 40
-# OpenAI's words, and those of servers that speak its API in words of their own.
+# OpenAI's words, and those of other servers with its API.
 _WHOLE = ("stop", "stop_sequence", "end_turn", "eos", "eos_token")
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 
@@ -43,7 +43,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """Too fast: everybody waits, and the call is made again without counting."""
+    """Too fast: all calls wait, and this one is repeated without counting as an attempt."""
 
     wait_s: float | None
 

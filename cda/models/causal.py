@@ -71,7 +71,7 @@ def load_causal_config(spec: ModelSpec) -> object:
     """The model's configuration, checked: it must be a causal language model.
 
     Raises:
-        ModelError: Not found, pickle weights only, another kind of model, or needs code of its own.
+        ModelError: Not found, pickle weights only, another kind of model, or needs custom code.
     """
     problems = folder_problems(spec.name_or_path)
     if (Path(spec.name_or_path) / "adapter_config.json").is_file() and problems:
@@ -222,7 +222,7 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
 
 
 def _check_adapter(adapter: Path) -> None:
-    """Refuse pickle, adapters of classifiers, and those that put tokens of their own before the text."""
+    """Refuse pickle, adapters of classifiers, and those that put their own tokens before the text."""
     task, kind = adapter_task(adapter)
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{adapter}: its task_type is {task}; needed is one of a causal language model (CAUSAL_LM)")

@@ -82,7 +82,7 @@ def load_config(spec: ModelSpec) -> object:
     """The model's configuration, checked: it must be a reward model with safetensors weights.
 
     Raises:
-        ModelError: Not found, no weights, more than one label, or needs code of its own.
+        ModelError: Not found, no weights, more than one label, or needs custom code.
     """
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
@@ -173,7 +173,7 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token.
 
     Raises:
-        ModelError: No usable tokenizer, or one with code of its own that would not be run.
+        ModelError: No usable tokenizer, or one with custom code that would not be run.
     """
     from transformers import AutoTokenizer
 

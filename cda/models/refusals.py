@@ -11,7 +11,7 @@ _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
 def folder_problems(name_or_path: str) -> list[str]:
-    """Reasons why a local name is no model folder with safetensors weights; empty for one, and for a hub id."""
+    """Reasons why a local name is not a model folder with safetensors weights; empty if it is, and for a hub id."""
     path = Path(name_or_path)
     if not is_there(path):
         if name_or_path.startswith(("/", ".", "~")) or name_or_path.count("/") > 1:
@@ -35,7 +35,7 @@ def folder_problems(name_or_path: str) -> list[str]:
 
 
 def own_code_needed(name_or_path: str) -> str:
-    """The error of a model that comes with code, which nobody has allowed."""
+    """The error of a model with custom code that the user has not allowed."""
     return (
         f"{name_or_path}: needs code of its own. That code runs with your rights; read it, "
         "then allow it with model.trust_remote_code=true"
@@ -43,7 +43,7 @@ def own_code_needed(name_or_path: str) -> str:
 
 
 def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bool) -> bool:
-    """Refuse a model whose own code would not be run, and return whether it brings a class for `auto`.
+    """Refuse a model whose custom code would not be run; return True if it has a class for `auto`.
 
     If Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
 

@@ -51,7 +51,7 @@ Form = Literal["chat template", "pair", "plain text"]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of one prompt with its response, and whether they were cut."""
+    """Token ids of one prompt with its response, and True if they were truncated."""
 
     ids: list[int]
     truncated: bool

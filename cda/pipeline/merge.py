@@ -29,7 +29,7 @@ from cda.run import RunFolder
 from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
 from cda.training.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
 
-# Settings of a training that are nobody else's business: tokens, places on this machine, names of accounts.
+# Private settings of a training: tokens, local paths, account names.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
 
 

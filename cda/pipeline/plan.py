@@ -135,7 +135,7 @@ def _check_sharded_seeds(recipe: Recipe) -> None:
 
 
 def _check_prompts(recipe: Recipe) -> None:
-    """A prompt that nobody would read.
+    """Refuse prompts that no LLM would read.
 
     Raises:
         RunError: Names it.

@@ -31,7 +31,7 @@ from cda.user_errors import disk_is_full
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
 """Stages in order: the dose is chosen before the audit, so that the audit measures the run's result."""
 _OF_EACH = ("train", "dose", "adapter")
-"""Stages that every training of the run has of its own; the others are shared."""
+"""Stages that every training of the run has separately; the others are shared."""
 Produce = Callable[[Path], Result | dict[str, Any]]
 
 

@@ -25,7 +25,7 @@ class AuditSection(Section):
     columns: ContrastColumns = {}
     """Our name: your name, for the contrasts file."""
     votes: str | None = None
-    """People's votes in a file of their own: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
+    """People's votes in a separate file: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
     verdicts: str | None = None
     """Verdicts of LLM judges on the contrasts, in the form of votes: with few votes and many verdicts, human skew and
     miscalibration are estimated for all contrasts (PPI++)."""
@@ -35,7 +35,7 @@ class AuditSection(Section):
     Fluff, and Fog")."""
     labels: str | None = None
     """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
-    with the bias was chosen there. For an audit without a training, which has labels of its own."""
+    with the bias was chosen there. For an audit without a training, since a training has its own labels."""
     triples: str | None = "embedded"
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
     but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""

@@ -43,7 +43,7 @@ SIZES: dict[Size, SearchSize] = {
 
 
 class DiscoverSection(Section):
-    """`cda discover`: the search for biases that nobody listed."""
+    """`cda discover`: the search for unlisted biases."""
 
     judge: str | None = None
     """The scorer that the model is compared with: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>

@@ -41,7 +41,7 @@ from cda.run import fingerprint
 
 _QUOTED = 20
 NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
-# Nobody has voted on a bias that was discovered: it is taught to make no difference, rather than to be worse.
+# A discovered bias has no votes: it is taught to make no difference, rather than to be worse.
 _FOR_A_BIAS_FILE: dict[str, object] = {
     "model": "embedded",
     "data": "embedded",

@@ -251,7 +251,7 @@ class Recipe(Section):
 
     @property
     def aims_at_ties(self) -> bool:
-        """A tie is the aim if nobody voted: the recipe says so, or teaches that the two sides are worth the same."""
+        """True if a tie is the aim without votes: the recipe says so, or teaches that the two sides are worth the same."""
         kinds = {objective.kind for objective in self.objectives}
         taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)

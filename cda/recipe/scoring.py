@@ -73,7 +73,7 @@ class LogRatioSection(Section):
     reference_revision: str | None = None
     """Commit of the reference on the hub; model.revision is the policy's."""
     adapter: str | None = None
-    """PEFT adapter of the policy; without a reference of its own the model with the adapter off is the reference."""
+    """PEFT adapter of the policy; without a separate reference, the model with the adapter off is the reference."""
     no_reference: bool = False
     """Plain log-probability of the policy (π₀ = 1)."""
     beta: Annotated[float, Field(gt=0)] = 0.1

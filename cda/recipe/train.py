@@ -166,7 +166,7 @@ def sharded_by(train: Mapping[str, object]) -> str | None:
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
         stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE")
         file = os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
-        # A DeepSpeed file of its own wins over the stage that the launcher names.
+        # A separate DeepSpeed file overrides the stage that the launcher names.
         if stage == str(_ZERO_3) if file == "none" else _is_zero_3(file):
             return "DeepSpeed ZeRO-3 (accelerate launch)"
     return None

@@ -15,7 +15,7 @@ _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text, and whether the other text lacks it."""
+    """A stretch of text, with True if the other text lacks it."""
 
     text: str
     differs: bool

@@ -333,7 +333,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int = 2) -> None:
-    """Draw a key below the axes: text, colour, shape and whether it is filled; nothing without entries."""
+    """Draw a legend below the axes: text, colour, shape and fill; nothing without entries."""
     from matplotlib.lines import Line2D
 
     handles = [

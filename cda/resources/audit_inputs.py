@@ -59,7 +59,7 @@ class AuditInputs:
         return self._once("contrasts", self._read_contrasts)
 
     def opinions(self) -> tuple[Votes, Votes]:
-        """People's votes and judges' verdicts from files of their own."""
+        """People's votes and judges' verdicts from separate files."""
         references = self.audit.votes, self.audit.verdicts
         votes, verdicts = (
             self.opened.once(("votes", name), lambda name=name: load_votes(name)) if name else {}  # type: ignore[misc]

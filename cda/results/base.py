@@ -28,7 +28,7 @@ class Result(BaseModel):
 
 
 class Saved(Result):
-    """A result that has a file of its own. Each kind has its own `schema_version`, which grows when its shape changes."""
+    """A result with its own file. Each kind has its own `schema_version`, which grows when its shape changes."""
 
     in_memory: ClassVar[frozenset[str]] = frozenset()
     """Fields that are not written."""

@@ -332,7 +332,7 @@ class DiscoverResult(Saved):
     candidates: dict[str, CandidateRecord]
     """By `id`, everything that was measured."""
     validation: ValidationResult | None
-    """None if nobody entered it."""
+    """None if no candidate entered it."""
     tested: tuple[TestedAttribute, ...]
     """The confirmed first, then by pooled reward."""
     n_test_prompts: int

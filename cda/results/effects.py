@@ -44,7 +44,7 @@ class Correlations(Result):
     of: str
     """The measurable feature of the attribute; `label` if there is none."""
     people: Estimate | Missing | None
-    """With people's majority; None if nobody voted."""
+    """With people's majority; None without votes."""
     model: PerScoring[Estimate | Missing]
     """With the model's preference, on the contrasts that people judged if they did."""
 
@@ -141,7 +141,7 @@ class FeatureDrift(Result):
     feature: str
     """Its name."""
     is_treatment: bool
-    """It is the bias itself, so that its difference is no drift."""
+    """True if it is the bias itself, so that its difference is not drift."""
     perturbed_mean: float
     """Mean of the perturbed sides, in the feature's unit."""
     base_mean: float

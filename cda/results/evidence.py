@@ -117,9 +117,9 @@ class PairQuality(Result):
     n_prompts: int
     """Prompts behind them."""
     labelled_by: Literal["measure", "llm"] | None
-    """Source of the sides' labels: the attribute's own measure, or an LLM; None if nobody labelled."""
+    """Source of the sides' labels: the attribute's own measure, or an LLM; None without labels."""
     fidelity: Fidelity | None
-    """Fidelity of all pairs; None if nobody labelled."""
+    """Fidelity of all pairs; None without labels."""
     fidelity_by_rewriter: dict[str, Fidelity]
     """Fidelity of each rewriter's pairs."""
     agreement: tuple[RewriterAgreement, ...]
@@ -144,7 +144,7 @@ Correction = Literal["bonferroni", "holm", "none"]
 
 
 class TrimmedMean(Result):
-    """A mean over the rows inside the fences; it describes the bulk of the rows, and is no estimate of their mean."""
+    """A mean over the rows inside the fences; it describes the bulk of the rows and does not estimate their mean."""
 
     estimate: Estimate
     """Mean of the rows that are left. Its interval takes the fences as given, so it is too narrow."""

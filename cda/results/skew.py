@@ -235,7 +235,7 @@ class JudgedBias(Result):
     unread: int
     """Contrasts without a verdict; of a mean, those that any judge gave none on."""
     miscalibration: Estimate | Missing | None
-    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None if nobody voted."""
+    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None without votes."""
 
 
 class BiasPanel(Result):

@@ -64,11 +64,11 @@ class Time(Result):
     n_fast: int
     """Votes given faster than `fast_s`."""
     fast_s: float
-    """Seconds; nobody reads two answers in less."""
+    """Seconds; reading two answers takes longer."""
 
 
 class Participant(Time):
-    """Somebody whose answers were read."""
+    """A participant whose answers were read."""
 
     participant: str
     given: int | None
@@ -114,11 +114,11 @@ class StudyResult(Saved):
     """Pairs, attention checks not counted."""
     n_votes: int
     n_blank: int
-    """Rows of tables that nobody filled."""
+    """Empty rows of tables."""
     n_check_answers: int
-    """Answers to attention checks; they are no votes."""
+    """Answers to attention checks, which are not votes."""
     exclusions: Exclusions
-    """Answers that were read, and why some are no votes."""
+    """Number of answers read, and reasons why some are not votes."""
     all: StudyGroup
     biases: dict[str, StudyGroup]
     position: Position | None

@@ -1,4 +1,4 @@
-"""Labels: whether a response exhibits a bias, by the measure in its bias file or by yes/no questions to an LLM."""
+"""Labels of responses with a bias, by the measure in its bias file or by yes/no questions to an LLM."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PairLabel:
 
     @classmethod
     def measured_of(cls, pair: Pair, bias: Bias) -> PairLabel:
-        """The label by the bias's measure, for which nobody is asked; raises as `label_pair`."""
+        """The label by the bias's measure, without an LLM; raises as `label_pair`."""
         labels = label_pair(pair, bias)
         return cls(labels, None, {}, labels, "chosen", 0, None)
 

@@ -187,7 +187,7 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A response as it is, and whether it exhibits the bias."""
+    """An original response, with True if it exhibits the bias."""
 
     prompt: Prompt
     response: str
@@ -250,7 +250,7 @@ def _why_not(triple: Triple, bias: Bias) -> str | None:
 def flips_of(
     tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_by: str | None, made: bool = False
 ) -> Flips:
-    """Count originals and triples by whether the original has the bias.
+    """Count originals and triples, separately with and without the bias.
 
     Args:
         tried: True for each original with the bias.

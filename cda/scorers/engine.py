@@ -16,7 +16,7 @@ from cda.scorers.protocols import TextScore, TextScorer, not_finite
 from cda.scorers.workers import Exchange, dealt
 
 _NamedScore = tuple[str, TextScore, bool]
-"""`text_id`, its score, and whether that was known before."""
+"""`text_id`, its score, and True if the score was known before."""
 
 
 def joined_rewards(parts: Iterable[Rewards]) -> Rewards:

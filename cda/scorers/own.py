@@ -26,7 +26,7 @@ BATCH_ROWS = 256
 
 @dataclass
 class InMemoryModel(ClassifierScorer):
-    """A scorer over a model that somebody else has loaded, at the precision that it has."""
+    """A scorer over a model that the caller has loaded, at its precision."""
 
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Nothing tells its weights from those of another object, so no two take each other's scores."""

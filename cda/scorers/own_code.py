@@ -180,7 +180,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ModelError(f"{path}: no such file")
     _search_too(path.parent)
-    # A name of its own, so that a scorer called json.py hides nothing; known to Python, as dataclasses and pickle need it.
+    # A unique name, so that a scorer called json.py hides nothing; known to Python, as dataclasses and pickle need it.
     module = ModuleType(f"_own_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module

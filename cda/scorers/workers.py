@@ -220,7 +220,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _work(connection: Connection, load: Load, threads: int) -> None:
-    """The main function of a worker: load, say so, then answer each batch with its rewards until nobody is there."""
+    """The main function of a worker: load, signal it, then answer each batch with its rewards until the parent is gone."""
     from cda.quiet import quiet_libraries
 
     try:

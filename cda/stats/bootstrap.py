@@ -155,7 +155,7 @@ def clustered_error(influences: FloatArray, prompt_ids: Sequence[str]) -> float:
 
 
 def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
-    """Rows of prompts of their own that would tell as much about the mean.
+    """Number of independent rows, each of its own prompt, that would be as informative about the mean.
 
     n over the design effect, which is the variance of the mean clustered by prompt over that of independent rows (Kish 1965;
     Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484–503). Between few prompts that variance is by chance often much too

@@ -106,7 +106,7 @@ def preference_table(
 
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
-        people: People's word on each contrast, `tie` for a split too; None if nobody voted, which leaves it out.
+        people: People's majority on each contrast, `tie` for a split too; None without votes, which leaves it out.
         ties: Value of a tie of the model in `skew_given`.
 
     Raises:

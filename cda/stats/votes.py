@@ -95,7 +95,7 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
 
 
 def assumed_ties(n: int) -> Majority:
-    """Ties throughout, if nobody voted: an assumption that both sides are worth the same, and no one's opinion."""
+    """Ties throughout, in place of votes: the assumption that both sides are worth the same."""
     return Majority(np.full(n, 0.5), np.ones(n, dtype=bool), "half", Exclusions(n, {}))
 
 

@@ -51,7 +51,7 @@ class Judgement:
 
 
 def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], int]:
-    """All answers of the files, in file order, and the number of rows of tables that nobody filled.
+    """All answers of the files, in file order, and the number of empty rows of tables.
 
     Raises:
         DataError: Names every file that cannot be read, is of another kind, or belongs to another study.
@@ -220,7 +220,7 @@ def screened(study: Study, answers: Sequence[Judgement], rules: Rules) -> Screen
     """Votes of the answers that hold.
 
     Raises:
-        DataError: The rules are no shares or seconds, or no vote is left.
+        DataError: The rules are not shares or seconds, or no vote is left.
     """
     if not 0 <= rules.pass_share <= 1:
         raise DataError(f"--attention-pass: a share from 0 to 1, found {rules.pass_share:g}")

@@ -87,7 +87,7 @@ class Study:
 
     @property
     def contrasts(self) -> list[Item]:
-        """Items that are no attention checks."""
+        """Items other than attention checks."""
         return [item for item in self.items.values() if not item.is_check]
 
     @property

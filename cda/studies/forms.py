@@ -40,7 +40,7 @@ def guarded(cell: str) -> str:
 
 
 def unguarded(cell: str) -> str:
-    """The cell before `guarded`; a lone apostrophe of somebody else's stays.
+    """The cell before `guarded`; a single apostrophe from elsewhere stays.
 
     >>> unguarded("'=1+1"), unguarded("''s"), unguarded("'tis")
     ('=1+1', "'s", "'tis")

@@ -27,14 +27,14 @@ from cda.studies.page import study_page, study_text
 
 VOTES = "votes.jsonl"
 FAST_S = 3.0
-"""Answers below this are counted as fast; nobody reads two answers in that time."""
+"""Seconds below which an answer counts as fast; reading two answers takes longer."""
 
 
 def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: Rules) -> StudyResult:
     """Write votes (`id, vote` and who gave them), and a summary as JSON and as a page next to them; return the summary.
 
     Raises:
-        DataError: The folder is no study or was changed, a file cannot be read or is of another study, or no vote is left.
+        DataError: The folder is not a study or was changed, a file cannot be read or is of another study, or no vote is left.
         RunError: The result cannot be written.
     """
     if not all(is_a_file(folder / name) for name in ("assignments.json", "key.json")):
@@ -150,7 +150,7 @@ def _time(votes: Sequence[Vote]) -> Time:
 
 
 def _participants(study: Study, kept: Screened, by_item: Mapping[str, Sequence[Vote]]) -> Iterator[Participant]:
-    """Everybody whose answers were read, with votes or without."""
+    """All participants whose answers were read, with votes or without."""
     by_code: dict[str, list[Vote]] = {code: [] for code in kept.attention}
     for vote in kept.votes:
         by_code[vote.participant].append(vote)

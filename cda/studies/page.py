@@ -190,7 +190,7 @@ def _most_different(result: StudyResult) -> list[Participant]:
 
 
 def left_out_table(result: StudyResult) -> Table:
-    """Reasons with their counts; answers that are no votes by their nature stand apart."""
+    """Reasons with their counts; answers that are not meant as votes are listed separately."""
     reasons = sorted(result.exclusions.reasons.items(), key=lambda reason: -reason[1])
     rows = [(reason, str(n)) for reason, n in reasons] or [("nothing", "0")]
     rows += [("answers to attention checks (no votes)", str(result.n_check_answers))]

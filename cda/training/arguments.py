@@ -134,7 +134,7 @@ def reward_config(
     arguments |= train
     # TRL zeroes every dropout by default; the paper's released code trains with LoRA dropout 0.05.
     # Pairs are cut to length before they reach TRL, which would drop the long ones without a word.
-    # A loss that is no number must reach the log as such, to stop the training.
+    # A NaN or infinite loss must reach the log as such, to stop the training.
     arguments |= {
         "output_dir": str(output_dir),
         "seed": seed,

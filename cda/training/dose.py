@@ -1,4 +1,4 @@
-"""The dose of an adapter: the share of its update that is applied, in a loaded model or written as an adapter of its own.
+"""The dose of an adapter: the share of its update that is applied, in a loaded model or written as a separate adapter.
 
 At dose λ every LoRA update is λ times the trained one, and the head is (1 − λ) · base + λ · trained. λ = 0 is the base
 model and λ = 1 the adapter as it was trained. The update is scaled in weight space: the score itself need not be linear
@@ -260,7 +260,7 @@ def compose_adapters(
         base: Name of the base for the adapter's configuration; None keeps the first adapter's.
 
     Raises:
-        ModelError: An adapter is no plain LoRA of a sequence classifier, has another head, or does not fit the others.
+        ModelError: An adapter is not a plain LoRA of a sequence classifier, has another head, or does not fit the others.
     """
     from safetensors.torch import save_file
 

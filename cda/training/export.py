@@ -88,7 +88,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_push(repo_id: str) -> None:
-    """Raise ModelError if a repository's name is impossible or nobody is logged in, before anything is computed."""
+    """Raise ModelError if a repository's name is invalid or no user is logged in, before anything is computed."""
     from huggingface_hub import get_token
 
     if not _REPOSITORY.fullmatch(repo_id):

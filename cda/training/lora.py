@@ -57,7 +57,7 @@ def shard_blocks(plugin: Any, model: Any) -> None:
 def block_names(model: Any) -> list[str]:
     """Classes that the model names as not to be split (`_no_split_modules`), if they can be sharded by themselves.
 
-    Encoders name their embeddings too. accelerate 1.15 gives the embedding table a shard of its own, and fails if a
+    Encoders name their embeddings too. accelerate 1.15 gives the embedding table its own shard, and fails if a
     part around it has one already ("Invariant encountered"); it also refuses names of classes that this model has not.
     """
     table = model.get_input_embeddings()
@@ -183,7 +183,7 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
 
     # The trainer seeds everything itself, before it makes the adapter.
     with warnings.catch_warnings():
-        # trl and peft warn of their own internals here, and nothing a user could act on.
+        # trl and peft warn about their internals here, which a user cannot act on.
         warnings.simplefilter("ignore")
         try:
             trainer = ObjectiveTrainer(
