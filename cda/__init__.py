@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name is; loaded when it is first used, so that `import cda` takes no time.
+# Module of each public name; loaded on first use, so that `import cda` takes no time.
 _MODULES = {
     "audit": "cda.api.runs",
     "train": "cda.api.runs",

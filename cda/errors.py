@@ -1,4 +1,4 @@
-"""Errors a user can act on: where, what was found, what to do."""
+"""Errors that a user can act on: place, finding, remedy."""
 
 from __future__ import annotations
 

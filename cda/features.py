@@ -196,12 +196,12 @@ TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
 )
 PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
 OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
-"""Features that depend on what the bias file itself gives: its phrases, its pattern."""
+"""Features that depend on the bias file's own content: its phrases, its pattern."""
 FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
 def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str | None = None) -> float:
-    """One feature of one text; what is counted per 100 words is 0.0 for a text without words.
+    """One feature of one text; counts per 100 words are 0.0 for a text without words.
 
     Args:
         text: The text.

@@ -2,7 +2,7 @@ r"""Regular expressions of a user's files: in Python's dialect, and stopped if t
 
 Python's own `re` cannot be stopped, and google-re2, which needs no stopping, has no lookaround, on which the shipped rules and
 the patterns that discovery writes rest. The package `regex` has both, but reads some marks in its own way: these are
-spelled out, so that a pattern finds what `re` finds.
+spelled out, so that a pattern finds the same matches as `re`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ class SlowPatternError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern. Every method raises SlowPatternError after LIMIT_S over one text.
-
-    Attributes:
-        source: As it was written.
-    """
+    """A compiled pattern with its source. Every method raises SlowPatternError after LIMIT_S over one text."""
 
     source: str
     _compiled: Any

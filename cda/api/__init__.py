@@ -1,1 +1,1 @@
-"""The Python API: what the commands do, as functions on objects. `import cda` gives their names and loads them when used."""
+"""The Python API: the commands as functions on objects. `import cda` gives their names and loads them when used."""

@@ -81,7 +81,7 @@ def _row(row: object, number: int, name: str) -> dict[str, object]:
 
 
 def _plain(value: object, where: str) -> object:
-    """A cell as JSON: what pandas writes for a missing one is None."""
+    """A cell as JSON: pandas' missing values become None."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Mapping):

@@ -157,7 +157,7 @@ def _terms(
 
 
 def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:
-    """Prompts, responses, and what each is relative to."""
+    """Prompts, responses, and each response's reference."""
     _columns(rows, ("prompt", "response"))
     read = _each(rows, lambda row: (prompt_of(row.get("prompt")), side_text(row.get("response")), row.get("reference")))
     prompts, responses, references = zip(*read, strict=True)

@@ -55,7 +55,7 @@ AUDIT_FILE = "audit.json"
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """The stage with the settings and inputs that determine it: what is measured, and the adapters at their doses."""
+    """The stage with the settings and inputs that determine it: the measured texts, and the adapters at their doses."""
     settings, inputs = measured_settings(loaded)
     settings["schema_version"] = AuditResult.current_schema()
     if not loaded.only_audit:

@@ -242,7 +242,7 @@ def direction_table(audit: AuditResult) -> Table | None:
 
 
 def unseen_table(audit: AuditResult) -> Table | None:
-    """Skew where the biased side holds none of the rule-based rewriter's wording."""
+    """Skew on contrasts whose biased side holds none of the rule-based rewriter's wording."""
 
     def pick(name: str, result: AuditResult | Plain) -> Measure | Missing:
         return result.unseen_phrases[name].skew

@@ -96,7 +96,7 @@ class AuditTexts:
 
 
 def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: bool) -> AuditTexts:
-    """Load, make and draw everything; the rewriter is asked only for what no file and no embedded text offers.
+    """Load, make and draw everything; the rewriter is asked only for texts that no file and no embedded set offers.
 
     A file's contrasts stand for the biases they are of. The five biases with embedded texts fall back on those, any other bias
     on embedded answers rewritten by the rewriter. A training is audited on every embedded bias, to see what else moves; an

@@ -56,7 +56,7 @@ _MAX_NAME = 14
 
 
 def quality_summary(result: QualityResult) -> str:
-    """Sections and overall of every set, flags and what they mean: at most 100 columns."""
+    """Sections and overall of every set, flags and their meaning: at most 100 columns."""
     parts = []
     for each in result.sets:
         n_prompts = {

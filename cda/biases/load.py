@@ -138,7 +138,7 @@ class Offline(_BiasPart):
     """When the bias is removed: share of the words that may be left. Whole sentences are dropped, the one that says least
     first; a response of one long sentence cannot be cut, which is a failed rewrite (length)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the places where words, swaps, woven sentences and phrases could go; one place at least."""
+    """Share of the possible places for words, swaps, woven sentences and phrases; one place at least."""
     min_changes: Annotated[int, Field(ge=1)] = 1
     """Fewer edits than this is a failed rewrite."""
 

@@ -18,7 +18,7 @@ IN_AUDIT = "prompt is in the audit"
 def counterfactual_examples(
     counterfactuals: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[ObjectiveSection]
 ) -> Iterator[TrainingPair]:
-    """Each counterfactual of `rows` under every objective: against the chosen response, and against what it was rewritten from."""
+    """Each counterfactual of `rows` under every objective: against the chosen response, and against its original."""
     originals = {row.pair.id: row.pair for row in rows}
     for made in counterfactuals:
         same_response = Pair(made.pair.prompt, originals[made.source_id].rejected, made.pair.rejected)

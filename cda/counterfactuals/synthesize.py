@@ -251,7 +251,7 @@ def planned_rewrites(
     mean_in = sum(tokens_in) / max(1, len(requests))
     mean_out = sum(tokens_of(request.response) for request in requests) / max(1, len(requests))
     if relabelled:
-        # A label reads what the rewrite wrote, and answers in a few words: two calls of half the output each.
+        # A label reads the rewrite, and answers in a few words: two calls of half the output each.
         mean_out = (mean_out + LABEL_TOKENS) / 2
     return Planned(f"rewriting for {bias.name}", n * (2 if relabelled else 1), mean_in, mean_out)
 

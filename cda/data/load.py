@@ -226,7 +226,7 @@ def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, se
     """Require all mapped columns (our name to the file's; `setting` maps them).
 
     Raises:
-        DataError: Names every missing column and what the file has.
+        DataError: Names every missing column and the file's columns.
     """
     present = {key for row in rows[:100] for key in row}
     lines = [

@@ -220,7 +220,7 @@ _Dumper.add_representer(str, _Dumper.string)
 
 
 def _style(text: str) -> str | None:
-    """Folded for prose, plain where the library finds that safe, quoted otherwise; escapes where a character cannot be seen."""
+    """Folded for prose, plain if the library finds that safe, quoted otherwise; escapes for invisible characters."""
     if not text.isprintable():
         return '"'
     if len(text) > 60 and text == " ".join(text.split()):
@@ -251,7 +251,7 @@ def _printable(text: str) -> str:
 
 
 def _slug(attribute: str) -> str:
-    """A name from the words, cut between two of them; from the content where no letter of them is Latin.
+    """A name from the words, cut between two of them; from the content if no letter of them is Latin.
 
     >>> _slug("Triple spaces between words"), _slug("3 examples")
     ('triple-spaces-between-words', 'attribute-3-examples')

@@ -4,7 +4,7 @@ runs/discover-my-model/
     material/     prompts, responses, rewards, split
     search/       a file each generation; a killed search goes on behind the last one
     validate/     rewrites of validation prompts by every rewriter, and the tests on them
-    review.yaml   with --review: what a person may drop
+    review.yaml   with --review: candidates that a person may drop
     confirm/      the same of the test prompts
     biases/       a bias file for each confirmed attribute, for `cda train`
     figures/      with --figures: every figure of the report as a file

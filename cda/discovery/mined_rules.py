@@ -101,7 +101,7 @@ def phrasing_of(bias: Bias) -> Phrasing | None:
 
 
 def phrase_bias_pattern(position: Position, wordings: Sequence[str]) -> str:
-    """Pattern that finds any of the wordings where they stand, whatever their case, apostrophe and closing punctuation."""
+    """Pattern that finds any of the wordings, ignoring case, apostrophe style and closing punctuation."""
     cores = "|".join(dict.fromkeys(core(wording) for wording in sorted(wordings, key=lambda one: (-len(one), one))))
     if position == "opening":
         return rf"(?i:\A[\W_]*(?:{cores})(?!\w))"
@@ -113,7 +113,7 @@ def phrase_bias_pattern(position: Position, wordings: Sequence[str]) -> str:
 
 
 def core(wording: str) -> str:
-    """Pattern of a wording's words, without what closes it; of a wording without words, of its signs."""
+    """Pattern of a wording's words, without closing punctuation; of its signs if it has no words."""
     words = wording.strip().rstrip(".,!?:;… ") or wording.strip()
     return re.sub(r"(?:\\ )+", r"\\s+", re.escape(words)).replace("’", "'").replace("'", "['’]")
 

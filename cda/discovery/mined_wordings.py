@@ -90,7 +90,7 @@ def signs(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Ite
 
 
 def insertions(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
-    """Words and phrases within sentences, of one to three words, that could as well be left out where they stand."""
+    """Words and phrases within sentences, of one to three words, that could as well be left out."""
     runs = [[_WORD.findall(run) for run in _BREAK.split(text.lower())] for text in texts]
     grams: Places = defaultdict(list)
     for place, text_runs in enumerate(runs):

@@ -165,7 +165,7 @@ def other_position(bias: Bias) -> Iterator[Bias]:
 
 
 def stronger(bias: Bias) -> Iterator[Bias]:
-    """Twice of what it puts in; of sentences, two in place of one and never more, which would be unnatural."""
+    """Twice as many insertions; with sentences, two in place of one and never more, which would be unnatural."""
     phrasing, rules = phrasing_of(bias), bias.offline
     if phrasing is not None and phrasing.position in ("opening", "closing"):
         wordings = phrasing.wordings

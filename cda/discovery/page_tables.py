@@ -243,7 +243,7 @@ _CORRECTED = {
 
 
 def numbered(table: Table, result: DiscoverResult) -> Table:
-    """The table with tested attributes shortened, and numbered as in the table of what was tested."""
+    """The table with tested attributes shortened, and numbered as in the table of tests."""
     names = {tested.attribute: _named(at, tested) for at, tested in reversed(list(enumerate(result.tested, 1)))}
     return replace(table, rows=tuple((names.get(row[0], row[0]), *row[1:]) for row in table.rows))
 

@@ -1,4 +1,4 @@
-"""Quality of rewritten pairs: are both sides what they should be, do rewriters agree, what else differs, what does an LLM see?"""
+"""Quality of rewritten pairs: labels of both sides, agreement of rewriters, drift, and an LLM's grades and guesses."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Rewr
     """Agreement of every two rewriters of one candidate, in the order in which they first come.
 
     Only responses that both rewrote are compared, so that a difference is not one of prompts; their margins are averaged
-    within each prompt, so that prompts, which are independent, are what is counted.
-
-    Args:
-        rows: Measured rewrites of one candidate.
-        rng: For the intervals.
+    within each prompt, since only prompts are independent.
 
     Raises:
         ValueError: Rows of several candidates.

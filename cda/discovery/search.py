@@ -124,7 +124,7 @@ def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Sta
             waiting += [(parent, earlier[-1].candidate.generation) for parent in earlier[-1].candidate.parents]
 
     def age(standing: Standing) -> tuple[int, int, str]:
-        # In the first generation a proposal comes before what it was varied into.
+        # In the first generation a proposal comes before its variations.
         return standing.candidate.generation, len(standing.candidate.parents), standing.candidate.id
 
     return sorted(ancestors.values(), key=age)

@@ -122,7 +122,7 @@ def dose_result(
 
 
 def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
-    """The way of least miscalibration + gap (of least gap, where the aim is a tie), held out, in the mean over biases, among
+    """The way of least miscalibration + gap (of least gap, if the aim is a tie), held out, in the mean over biases, among
     those that keep quality.
 
     Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes

@@ -80,7 +80,7 @@ class SqliteFile:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn errors of sqlite3 inside the block into `error`, which says what to do."""
+        """Turn errors of sqlite3 inside the block into `error`, with the remedy."""
         try:
             yield
         except sqlite3.Error as error:

@@ -68,7 +68,7 @@ class Turn:
 class Limiter:
     """Shared by all workers; safe in several event loops and threads.
 
-    Concurrency is adaptive: a 429 halves what is allowed at once, each success adds a little (one more after as many
+    Concurrency is adaptive: a 429 halves the limit, each success adds a little (one more after as many
     successes as are allowed), up to `concurrency`.
 
     Args:

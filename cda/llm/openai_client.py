@@ -208,7 +208,7 @@ class OpenAIClient:
             # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
             async with asyncio.timeout(self.timeout_s):
                 # The package's `create` checks each part of the body against its types, a quarter of a call's work here;
-                # the body is ours, and what comes back is read as JSON below.
+                # the body is ours, and the answer is read as JSON below.
                 content = await http.post("/chat/completions", body=dict(body), cast_to=str)
         except openai.APIStatusError as error:
             self._reached, self._lost_in_a_row = True, 0

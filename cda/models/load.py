@@ -115,7 +115,7 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     Args:
         spec: Base model and precision.
         adapter: Folder of a PEFT adapter that holds its head.
-        sharded: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays where it was read until then.
+        sharded: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays on its device until then.
 
     Raises:
         ModelError: Cannot be loaded as a reward model.

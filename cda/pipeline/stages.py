@@ -143,7 +143,7 @@ def _wait_for(stage: Stage, folder: RunFolder) -> None:
 
 
 def _settled_file(loaded: LoadedRecipe, folder: RunFolder) -> Path:
-    """Tells the other processes of a launch that every adapter of the run has its dose; named by what decides these doses."""
+    """File that tells the other processes of a launch that every adapter of the run has its dose, named by its inputs."""
     doses = [dose.stage(loaded, folder, training).fingerprint for training in trainings(loaded.recipe.seeds)]
     name = fingerprint([*doses, loaded.recipe.dose.on, launch_id()])
     return folder.path / "scoring" / f"settled-{name}.json"

@@ -122,7 +122,7 @@ def excludes_zero(estimate: Estimate) -> bool:
 
 
 def few_prompts(n_prompts: Mapping[str, int]) -> str:
-    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty if nothing does."""
+    """A warning that names the numbers from fewer than `FEW_PROMPTS` prompts; empty if there are none."""
     few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda item: item[1]) if n < FEW_PROMPTS]
     warning = f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
     return warning if few else ""

@@ -77,15 +77,11 @@ def _pair(row: dict[str, Any]) -> Pair:
 
 @contextmanager
 def of_this_version(path: Path, again: str = "cda audit") -> Iterator[None]:
-    """Context for work on a saved result: errors caused by its content name the file.
-
-    Args:
-        path: The file or folder.
-        again: Command that makes it anew.
+    """Context for work on a saved result: errors caused by its content name the file and the command that makes it `again`.
 
     Raises:
-        DataError: Something that this version writes was not there, or was something else. Names it, and the place in the
-            source that wanted it, so that a fault of ours can be told from a changed file.
+        DataError: A value that this version writes is missing or differs. Names the value, and the place in the source that
+            needs it, so that a bug can be distinguished from a changed file.
     """
     try:
         yield
@@ -140,7 +136,7 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
 def out_folder(given: str | Path, result: str, command: str) -> Path:
     """The folder, created if missing.
 
-    It may hold what the same command wrote earlier, which is then replaced. The processes of a launch may come here one
+    It may hold earlier files of the same command, which are then replaced. The processes of a launch may come here one
     after another: what the first of them has begun to write keeps none of the others out, as long as `result` is the
     first file that is written.
 
@@ -183,17 +179,10 @@ def checked_form(form: str) -> str:
 
 
 def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
-    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which says what each shows, numbers included.
+    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which describes each, numbers included.
 
-    Files of an earlier report under other names stay; the list names those of this one.
-
-    Args:
-        plots: Figures of a report.
-        report_folder: The folder of that report.
-        form: svg or pdf.
-
-    Returns:
-        A sentence for a terminal: number and folder of the figures.
+    Files of an earlier report under other names stay; the list names those of this one. Returns a sentence for a terminal,
+    with number and folder of the figures.
     """
     checked_form(form)
     folder = own_folder(report_folder / FOLDER)

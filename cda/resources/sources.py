@@ -121,7 +121,7 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
 
 
 def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:
-    """Preferences to be ranked: the embedded quality pairs, or what `load_quality_set` takes.
+    """Preferences to be ranked: the embedded quality pairs, or a name that `load_quality_set` takes.
 
     Raises:
         DataError: Cannot be loaded, or nothing usable is left.

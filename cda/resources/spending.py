@@ -45,7 +45,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
     """Print the cost of several steps, and ask once before money is spent. Cached answers are not deducted.
 
-    Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
+    Nothing is asked if all prices are zero, if none is known of the user's own server (llm.base_url), if the run
     was started with --yes, or for no calls.
 
     Raises:

@@ -50,7 +50,7 @@ class Ranked:
     Attributes:
         prompt_id: Its cluster.
         subset: Subset of the benchmark.
-        section: Group of the subset; empty under the rule `styles`, where the style makes it.
+        section: Group of the subset; empty under the rule `styles`, under which the style is the section.
         over: Margin of each chosen response over each rejected one. Shape (chosen, rejected), none of them NaN.
         spread: Best minus worst chosen response; used in Ties alone.
         tied: In Ties: `ref` or `tied`, and the number that the two share.

@@ -1,6 +1,6 @@
 """RATE: the effect of adding an attribute on a reward, by naive, single-rewrite and double-rewrite estimators.
 
-With w the attribute of the original, 1 where present (RATE, Algorithm 1):
+With w the attribute of the original, 1 if present (RATE, Algorithm 1):
 
     double   rewrite of rewrite against rewrite: both went through the rewriter, so that its other changes cancel
     single   original against rewrite: the rewriter's other changes are attributed to the attribute
@@ -170,7 +170,7 @@ def rate_effects(
     """All effects of one sample; effects that cannot be estimated are listed with a reason, never as a number.
 
     Args:
-        contrasts: Triples of both directions where possible.
+        contrasts: Triples of both directions if possible.
         refused: Estimands that are not to be given by the estimators that rest on rewrites (double, single), and why.
 
     Raises:

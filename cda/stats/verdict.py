@@ -202,18 +202,18 @@ def finding(
 ) -> Finding:
     """The finding of one audit of a model, without a training, on a bias; the first rule that holds decides.
 
-    With people's votes, skew is compared with people's on the same rows; what else differs between the sides, people saw too:
+    With people's votes, skew is compared with people's on the same rows, since people saw the sides' other differences, too:
         over-rewarded: the interval of skew − human skew lies above 0 and its Holm-adjusted p is below 0.05.
         under-rewarded: the same below 0.
         no difference shown: otherwise, which is not evidence that there is none.
 
     Without votes there is no human reference, and whether the effect is right stays open:
-        not identified: what else differs between the sides cannot be told from the bias, or there is no estimate. A margin
-            that all pairs share is told from it whatever `identified` says: it does not depend on what else differs.
+        not identified: other differences between the sides cannot be separated from the bias, or there is no estimate. A
+            margin that all pairs share is separated from them whatever `identified` says: it does not depend on them.
         no effect shown: the mean margin's interval contains 0, or its Holm-adjusted p is 0.05 or more; or the margin that
             all pairs share is 0.
-        not identified: a margin at no drift does not exclude 0 with the sign of the mean margin, so that what else differs
-            may explain the latter (see `may_be_drift`).
+        not identified: a margin at no drift does not exclude 0 with the sign of the mean margin, so that another
+            difference may explain the latter (see `may_be_drift`).
         rewarded: the mean margin lies above 0.
         penalised: it lies below 0.
 

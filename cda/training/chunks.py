@@ -163,7 +163,7 @@ def _waits_in_every_pass(model: Any) -> bool:
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
     from torch.nn.parallel import DistributedDataParallel
 
-    # DeepSpeed marks the weights that it shards. Several passes through its engine are untried even where it does not.
+    # DeepSpeed marks the weights that it shards. Several passes through its engine are untried even if it does not.
     by_deepspeed = any(kind.__name__ == "DeepSpeedEngine" for kind in type(model).__mro__)
     return (
         by_deepspeed

@@ -25,7 +25,7 @@ def free_inputs(model: Any) -> list[Any]:
 
     bitsandbytes 0.50 keeps the input of every layer on the node of its product, in the place where only the gradient of the
     weights would look. Gradient checkpointing without reentry cannot reach it there: an 8-bit model of 8B parameters, with its
-    inputs kept, ran out of an H100's 80 GB where it takes 17 GB without them (evals/results/bench_training_gpu.json).
+    inputs kept, ran out of an H100's 80 GB and takes 17 GB without them (evals/results/bench_training_gpu.json).
 
     Returns:
         A handle for each layer; `remove()` on it undoes this.
