@@ -264,7 +264,7 @@ def _score(
     if shared is not None:
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
             old.unlink(missing_ok=True)
-        rows = ({"prompt": prompt_row(prompt), "first": one, "second": other} for prompt, one, other in comparisons)
+        rows = ({"prompt": prompt_row(prompt), "first": first, "second": other} for prompt, first, other in comparisons)
         write_jsonl(shared, rows)
     # Texts that the dose was chosen on come first, as that stage scored them: one model has one score of a text in a run.
     by_id = {text_id(*text): text for text in texts_of(comparisons)} if doses else {}

@@ -192,7 +192,11 @@ def _encoding(form: str | None, length: int) -> list[str]:
         either = {"if tokenizer.chat_template:": "chat template", "else:": "pair"}
         return [
             "# How texts were put together in training is not known here: a chat template where there is one.",
-            *(text for when, one in either.items() for text in (when, *(f"    {x}" for x in _encoding(one, length)))),
+            *(
+                text
+                for when, encoding in either.items()
+                for text in (when, *(f"    {x}" for x in _encoding(encoding, length)))
+            ),
         ]
     cut = f'truncation=True, max_length={length}, return_tensors="pt"'
     if form == "pair":

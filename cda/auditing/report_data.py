@@ -154,7 +154,7 @@ def correlation_table(audit: AuditResult) -> Table | None:
         r = analysis.correlation
         trained = [analysis.labels.r_train if analysis.labels else None] if labelled else []
         found = [*trained, r.people, *(model for _, model in r.model.items())]
-        rows.append((name, r.of, *(cell(one, lambda r: f"{decimals(r)} (n {count(r)})") for one in found)))
+        rows.append((name, r.of, *(cell(value, lambda r: f"{decimals(r)} (n {count(r)})") for value in found)))
     trained_column = ["training data" if compares(audit) else "labelled pairs"] if labelled else []
     header = ("bias", "attribute", *trained_column, "people", *(_model(when) for when in audit.scorings))
     return table("Correlation of the attribute with being preferred (r), with 95% intervals", header, rows)

@@ -42,7 +42,7 @@ def effects_table(audit: AuditResult) -> Table:
             of = f"{found.overlap.n} of {found.overlap.n_total}"
             adjusted = (found.adjusted.get(form, Missing(reason="not tried")) for form in FORMS)
             verdict = "not identified from these pairs" if drift_sentence(name, audit) else found.verdict
-            forms = (cell(one, lambda adjusted: signed(adjusted.effect)) for one in adjusted)
+            forms = (cell(fit, lambda adjusted: signed(adjusted.effect)) for fit in adjusted)
             rows.append((label, alike, of, *forms, *everything, verdict))
     tests = () if compares(audit) else ("p, all pairs", "p (Holm)")
     header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in FORMS.values()),

@@ -69,8 +69,8 @@ def _beside_people(
     for name in voted_names(audit):
         estimates = pick(audit.votes[name])
         rows.append(Row(named(name), tuple(estimates.values())[: len(marks)]))
-        said = ", ".join(f"{key} {share(one)}" for key, one in estimates.items() if one)
-        n = next(count(one) for one in estimates.values() if one)
+        said = ", ".join(f"{key} {share(estimate)}" for key, estimate in estimates.items() if estimate)
+        n = next(count(estimate) for estimate in estimates.values() if estimate)
         parts.append(f"{name}: {said} (n = {n}).")
     return rows_plot(id, title, f"{what}, {' '.join(parts)}", rows, marks, scale)
 
@@ -103,7 +103,7 @@ def _by_majority(audit: AuditResult) -> Plot:
 def _given_words(given: Mapping[str, Estimate]) -> str:
     words = {side: f"people for the {word}" for side, word in SIDES.items()} | {"tie": "people tied"}
     ordered = sorted(given.items(), key=lambda item: item[0] == "tie")
-    return ", ".join(f"{words[side]} {share(one)} (n = {count(one)})" for side, one in ordered)
+    return ", ".join(f"{words[side]} {share(estimate)} (n = {count(estimate)})" for side, estimate in ordered)
 
 
 def correlation_plots(audit: AuditResult) -> list[Plot]:
@@ -122,7 +122,7 @@ def correlation_plots(audit: AuditResult) -> list[Plot]:
     parts = []
     for name, r in people.items():
         each = {"people": r, **model[name], **({"training data": trained[name]} if name in trained else {})}
-        parts.append(f"{name}: {', '.join(f'{key} {decimals(one)} (n = {count(one)})' for key, one in each.items())}.")
+        parts.append(f"{name}: {', '.join(f'{key} {decimals(r)} (n = {count(r)})' for key, r in each.items())}.")
     text = (
         "Correlation (r) of each attribute with being preferred, by people across and by the model upwards. "
         + " ".join(parts)

@@ -126,7 +126,11 @@ def _shares_plot(
     for label, measure in measures.items():
         estimates = (*(share for _, share in measure.items()), *((plain.get(label),) if plain else ()))
         rows.append(Row(label, estimates))
-        said = [f"{mark.name} {share(one)}" for mark, one in zip(marks, estimates, strict=True) if one is not None]
+        said = [
+            f"{mark.name} {share(estimate)}"
+            for mark, estimate in zip(marks, estimates, strict=True)
+            if estimate is not None
+        ]
         parts.append(f"{label}: {', '.join(said)} (n = {count(measure.before)}).")
     scale = Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=50)
     return rows_plot(name, title, " ".join(parts), rows, marks, scale)
@@ -182,9 +186,9 @@ def _ridges(
     parts = []
     for label, by_scoring in kept:
         said = (
-            f"{when} mean {signed(one.mean)}, median {reward(one.quantiles[_MEDIAN])}, middle half {reward(one.quantiles[1])} "
-            f"to {reward(one.quantiles[3])} (n = {count(one.mean)})"
-            for when, one in by_scoring.items()
+            f"{when} mean {signed(hill.mean)}, median {reward(hill.quantiles[_MEDIAN])}, "
+            f"middle half {reward(hill.quantiles[1])} to {reward(hill.quantiles[3])} (n = {count(hill.mean)})"
+            for when, hill in by_scoring.items()
         )
         parts.append(f"{' '.join(label.split())}: {'; '.join(said)}.")
     draw = partial(_draw_ridges, kept, edges, audit.scorings)
@@ -197,9 +201,9 @@ def _draw_ridges(rows: Ridges, edges: Sequence[float], scorings: Sequence[str], 
 
     for when in scorings:
         drawn = {len(rows) - 1 - y: found[when] for y, (_, found) in enumerate(rows) if when in found}
-        highest = max((max(one.counts) / max(1, sum(one.counts)) for one in drawn.values()), default=1.0)
-        for bottom, one in drawn.items():
-            _draw_hill(axes, one, edges, bottom, highest, SCORINGS[when])
+        highest = max((max(hill.counts) / max(1, sum(hill.counts)) for hill in drawn.values()), default=1.0)
+        for bottom, hill in drawn.items():
+            _draw_hill(axes, hill, edges, bottom, highest, SCORINGS[when])
     axes.set_yticks([len(rows) - 0.6 - y for y in range(len(rows))], [label for label, _ in rows])
     axes.set_ylim(-0.1, len(rows))
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
@@ -234,7 +238,9 @@ def _effects_plot(audit: AuditResult, when: str) -> Plot | None:
         like = "" if isinstance(identification, Missing) else f", {identification.overlap.n} alike"
         label = f"{named(name)}\n{next(iter(found.values())).n} pairs{like}"
         rows.append(Row(label, tuple(found.get(key) for key in marks)))
-        said = ", ".join(f"{_PAIRS[key].name} {signed(one)} (n = {count(one)})" for key, one in found.items())
+        said = ", ".join(
+            f"{_PAIRS[key].name} {signed(estimate)} (n = {count(estimate)})" for key, estimate in found.items()
+        )
         parts.append(f"{name}: {said}{'' if 'alike' in found else ', like pairs not estimated'}.")
     stage = f", {when}" if compares(audit) else ""
     title = f"Mean margin of all pairs, of pairs alike in all else, and adjusted for drift{stage}"
@@ -252,7 +258,7 @@ def _common_limits(audit: AuditResult) -> tuple[float, float]:
         for _, scored in effects.items()
         for estimate in _estimates(scored).values()
     ]
-    low, high = min(0.0, *(one.low for one in shown)), max(0.0, *(one.high for one in shown))
+    low, high = min(0.0, *(estimate.low for estimate in shown)), max(0.0, *(estimate.high for estimate in shown))
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
 
@@ -290,7 +296,9 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
             label = "naive" if kind[1] == "naive" else " ".join(kind)
             rows.append(Row(label, tuple(estimates)))
             said = [
-                f"{when} {signed(one)} (n = {count(one)})" for when, one in zip(effects, estimates, strict=True) if one
+                f"{when} {signed(estimate)} (n = {count(estimate)})"
+                for when, estimate in zip(effects, estimates, strict=True)
+                if estimate
             ]
             parts.append(f"{label}: {', '.join(said)}.")
     if not rows:
@@ -331,14 +339,14 @@ def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
 
 
 def _draw_drift(rows: Sequence[tuple[str, Estimate]], axes: Axes) -> None:
-    low, high = min(one.low for _, one in rows), max(one.high for _, one in rows)
+    low, high = min(estimate.low for _, estimate in rows), max(estimate.high for _, estimate in rows)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
     axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
     scale = Scale("biased side − other side (SDs)", limits=limits, reference=0)
-    draw_rows(axes, [Row(label, (one,)) for label, one in rows], [Mark("difference", INK, "o")], scale)
-    for y, (_, one) in enumerate(rows):
+    draw_rows(axes, [Row(label, (estimate,)) for label, estimate in rows], [Mark("difference", INK, "o")], scale)
+    for y, (_, estimate) in enumerate(rows):
         # Features that are nearly constant have huge standardized differences: the number stands at the edge.
-        if not limits[0] <= one.value <= limits[1]:
-            right = one.value > 0
-            axes.text(limits[right], y, f"{reward(one.value)} {'→' if right else '←'}", fontsize=6.5, va="center",
+        if not limits[0] <= estimate.value <= limits[1]:
+            right = estimate.value > 0
+            axes.text(limits[right], y, f"{reward(estimate.value)} {'→' if right else '←'}", fontsize=6.5, va="center",
                       ha="right" if right else "left")  # fmt: skip

@@ -74,7 +74,7 @@ def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
     lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
     lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
     for bias in audit.biases if section.id == "examples" else ():
-        for example in few_of([one for one in audit.examples if one.bias == bias.name], _EXAMPLES_PER_BIAS):
+        for example in few_of([shown for shown in audit.examples if shown.bias == bias.name], _EXAMPLES_PER_BIAS):
             lines += [f"### {escaped(bias.name)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
             texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
             for title, text in texts.items():

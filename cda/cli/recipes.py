@@ -92,8 +92,8 @@ def dose(
         rules = get_args(TieRule)
         problems = [
             f"--{name}: needs --{other} beside it"
-            for one, two in (("before", "after"), ("quality-before", "quality-after"))
-            for name, other in ((one, two), (two, one))
+            for first, second in (("before", "after"), ("quality-before", "quality-after"))
+            for name, other in ((first, second), (second, first))
             if name in given and other not in given
         ]
         if not {"before", "after"} & given.keys():

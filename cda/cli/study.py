@@ -82,7 +82,7 @@ def import_(
         from cda.studies.import_answers import import_study
 
         place = user_path(out) if out else None
-        files = [user_path(one) for one in results]
+        files = [user_path(path) for path in results]
         import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
 
 

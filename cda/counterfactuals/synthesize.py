@@ -61,7 +61,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     recipe = loaded.recipe
     settings = {
         "synthesize": recipe.synthesize.model_dump(mode="json"),
-        "objectives": [one.model_dump(mode="json") for one in recipe.objectives],
+        "objectives": [objective.model_dump(mode="json") for objective in recipe.objectives],
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
         "schema_version": SynthesizeCounts.schema_version,
@@ -200,7 +200,9 @@ def _contrasts(
     by_bias: dict[str, list[Contrast]] = {}
     for contrast in kept:
         by_bias.setdefault(contrast.bias, []).append(contrast)
-    used = [one for contrasts in by_bias.values() for one in drawn(contrasts, data.max_contrasts, recipe.seed)]
+    used = [
+        contrast for contrasts in by_bias.values() for contrast in drawn(contrasts, data.max_contrasts, recipe.seed)
+    ]
     splits = assign_splits(
         used,
         {prompt_id(row.pair.prompt): row.split for row in rows},
@@ -247,7 +249,9 @@ def planned_rewrites(
     relabelled = synthesize.gate.on and bias.label_by == "ask"
     sample = pairs[:: max(1, len(pairs) // 200)]
     requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for pair in sample]
-    tokens_in = [request_tokens(rewrite_request(one, bias, synthesize.show_prompt, told=prompt)) for one in requests]
+    tokens_in = [
+        request_tokens(rewrite_request(request, bias, synthesize.show_prompt, told=prompt)) for request in requests
+    ]
     mean_in = sum(tokens_in) / max(1, len(requests))
     mean_out = sum(tokens_of(request.response) for request in requests) / max(1, len(requests))
     if relabelled:

@@ -89,7 +89,7 @@ def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
 
 def merged_groups(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
     """A coarser partition: the groups whose own places stand together in `together`; ascending."""
-    return sorted(sorted(place for group in one for place in groups[group]) for one in together)
+    return sorted(sorted(place for group in joined for place in groups[group]) for joined in together)
 
 
 def format_biases() -> list[Bias]:

@@ -47,12 +47,12 @@ class CandidateEvidence:
     @property
     def usable(self) -> list[Strength]:
         """Strengths of the rewriters that count."""
-        return [one.strength for one in self.rewriters if one.excluded is None and one.strength is not None]
+        return [entry.strength for entry in self.rewriters if entry.excluded is None and entry.strength is not None]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Means that owe their sign to a few rows: trimming would turn them."""
-        named = [(one.rewriter, one.strength) for one in self.rewriters] + [("pooled", self.pooled)]
+        named = [(entry.rewriter, entry.strength) for entry in self.rewriters] + [("pooled", self.pooled)]
         trimmed = [(name, strength.trimmed) for name, strength in named if strength is not None]
         return tuple(
             f"{name}: leaving out {trim.n_trimmed} of {trim.n_trimmed + trim.estimate.n} margins outside the fences turns "
@@ -79,7 +79,7 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
     rewriters = tuple(
         _by_rewriter(name, own, failed.get(name, {}), max_failed, trim) for name, own in by_rewriter.items()
     )
-    counted = {one.rewriter for one in rewriters if one.excluded is None}
+    counted = {entry.rewriter for entry in rewriters if entry.excluded is None}
     pool = [row for row in rows if row.rewriter in counted]
     untested = _too_little(_in_bounds(pool, trim)) if counted else "no rewriter is left"
     return CandidateEvidence(rewriters, None if untested else strength(pool, trim), untested)
@@ -219,7 +219,7 @@ def confirm(
     """
     by_candidate, r = _evidence(rows_by_candidate, settings, failed), settings.r
     p_values = [
-        None if _untested(found, r) else partial_conjunction([one.p_value for one in found.usable], r)
+        None if _untested(found, r) else partial_conjunction([strength.p_value for strength in found.usable], r)
         for found in by_candidate.values()
     ]
     corrected_ps = corrected([1.0 if p is None else p for p in p_values], settings.correct)
@@ -268,15 +268,15 @@ def _untested(found: CandidateEvidence, r: int) -> str | None:
     k = len(found.usable)
     if k >= r:
         return found.untested
-    gone = "; ".join(f"{one.rewriter}: {one.excluded}" for one in found.rewriters if one.excluded)
+    gone = "; ".join(f"{entry.rewriter}: {entry.excluded}" for entry in found.rewriters if entry.excluded)
     return f"{k} of {len(found.rewriters)} rewriters can be used, {r} are needed" + (f" ({gone})" if gone else "")
 
 
 def _detectable(strengths: Sequence[Strength], alpha: float, power: float, r: int) -> float | None:
-    errors = [one.standard_error for one in strengths]
+    errors = [strength.standard_error for strength in strengths]
     if not all(error > 0 for error in errors):
         return None
-    return smallest_detectable(errors, [one.reward.n_prompts for one in strengths], alpha, power, r)
+    return smallest_detectable(errors, [strength.reward.n_prompts for strength in strengths], alpha, power, r)
 
 
 def strength_curve(

@@ -246,8 +246,8 @@ def _opposed(texts: Sequence[str]) -> NDArray[np.bool_]:
         return np.array([word.search(text) is not None for text in texts], dtype=np.bool_)
 
     opposed = np.zeros((len(texts), len(texts)), dtype=np.bool_)
-    for one, other in _OPPOSED:
-        first = named(one)
+    for attribute, other in _OPPOSED:
+        first = named(attribute)
         second = named(other) if other else ~first
         # A text that names both sides stands on neither.
         across = np.outer(first & ~second, second & ~first)

@@ -34,7 +34,7 @@ def save_generation(generation: Generation, folder: Path) -> None:
     """Write both files; the JSON last, so that a generation without it never finished."""
     name = f"generation-{generation.index}"
     write_jsonl(folder / f"{name}.jsonl", (measured_row(row) for row in generation.rows))
-    candidates = tuple(candidate_record(one.candidate) for one in generation.standings)
+    candidates = tuple(candidate_record(standing.candidate) for standing in generation.standings)
     save(SavedGeneration(generation=generation_record(generation), candidates=candidates), folder / f"{name}.json")
 
 
@@ -65,7 +65,7 @@ def generation_record(generation: Generation) -> GenerationRecord:
         n_prompts=generation.n_prompts,
         n_merged=generation.n_merged,
         proposed=generation.proposed,
-        standings=tuple(standing_record(one) for one in generation.standings),
+        standings=tuple(standing_record(standing) for standing in generation.standings),
     )
 
 

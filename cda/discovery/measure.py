@@ -147,7 +147,10 @@ def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewri
         for _, group in itertools.groupby(asked, key=lambda pair: pair[0].id):
             own = list(group)
             rewrites += rewriter.rewrite([request for _, request in own], own[0][0].bias)
-    return [_checked(rewrite, request, one.bias) for rewrite, (one, request) in zip(rewrites, asked, strict=True)]
+    return [
+        _checked(rewrite, request, candidate.bias)
+        for rewrite, (candidate, request) in zip(rewrites, asked, strict=True)
+    ]
 
 
 def _checked(rewrite: Rewrite, request: RewriteRequest, bias: Bias) -> Rewrite:

@@ -131,8 +131,10 @@ class MinedProposer:
         mined, ratings = mine(samples, n, self.known, self.min_prompts, left_out)
         seen = len(mined) + left_out.total()
         kept = _apart(mined, n, self.known, left_out)
-        sources = tuple(ratings.telling_prompt(np.flatnonzero(one.present)) for one in kept)
-        return Proposals(tuple(one.bias for one in kept), sources, Exclusions(seen, dict(sorted(left_out.items()))))
+        sources = tuple(ratings.telling_prompt(np.flatnonzero(attribute.present)) for attribute in kept)
+        return Proposals(
+            tuple(attribute.bias for attribute in kept), sources, Exclusions(seen, dict(sorted(left_out.items())))
+        )
 
 
 def mine(
@@ -265,7 +267,9 @@ def more_than(bias: Bias, threshold: float) -> Bias:
 
 def _family(mined: Sequence[Mined]) -> list[Bias]:
     """Openings that go with reward, together, if there are several: real biases are families of wordings."""
-    phrasings = [phrasing_of(one.bias) for one in sorted(mined, key=_surest_first) if one.association.t > 1]
+    phrasings = [
+        phrasing_of(attribute.bias) for attribute in sorted(mined, key=_surest_first) if attribute.association.t > 1
+    ]
     wordings = dict.fromkeys(
         wording
         for phrasing in phrasings
@@ -284,14 +288,14 @@ def _apart(mined: Sequence[Mined], n: int, known: Sequence[Bias], left_out: Coun
 
     names = {bias.name for bias in known}
     kept: list[Mined] = []
-    for one in mined:
-        twin = next((i for i, other in enumerate(kept) if same(one, other)), None)
+    for attribute in mined:
+        twin = next((i for i, other in enumerate(kept) if same(attribute, other)), None)
         if twin is not None:
             left_out["found in the same responses as another"] += 1
-            if one.bias.name in names and kept[twin].bias.name not in names:
-                kept[twin] = one
+            if attribute.bias.name in names and kept[twin].bias.name not in names:
+                kept[twin] = attribute
         elif len(kept) >= n:
             left_out["goes with reward less surely than others"] += 1
         else:
-            kept.append(one)
+            kept.append(attribute)
     return kept

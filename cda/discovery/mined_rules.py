@@ -64,7 +64,11 @@ def phrase_bias(phrasing: Phrasing) -> Bias:
     if position in ("between", "before") and every != 2:
         often = ", nearly all of them" if every == 1 else f", one in {every}"
     # Features that the wordings themselves raise, and that are no drift.
-    marks = [name for name, mark in (("exclamations", "!"), ("questions", "?")) if any(mark in one for one in wordings)]
+    marks = [
+        name
+        for name, mark in (("exclamations", "!"), ("questions", "?"))
+        if any(mark in wording for wording in wordings)
+    ]
     return Bias.model_validate(
         {
             "name": bias_name(f"{_SLUG[position]} {wordings[0]}", f"{position}: {wordings}", every),
@@ -182,12 +186,14 @@ def _swap_bias(
 
 def _rules(phrasing: Phrasing) -> dict[str, object]:
     wordings = list(phrasing.wordings)
-    whole = [one for one in wordings if one[-1] in ".!?:…" or (not one[-1].isalnum() and one[-1] != ",")]
-    begun = [one for one in wordings if one not in whole]
+    whole = [
+        wording for wording in wordings if wording[-1] in ".!?:…" or (not wording[-1].isalnum() and wording[-1] != ",")
+    ]
+    begun = [wording for wording in wordings if wording not in whole]
     if phrasing.position == "before":
         return {"lead_with": wordings, "lead_every": phrasing.every}
     if phrasing.position == "opening":
-        removing = rf"(?i)\A(?:{'|'.join(core(one) for one in wordings)})(?: *[,.!:]+| +[—–-]+)\s*"
+        removing = rf"(?i)\A(?:{'|'.join(core(wording) for wording in wordings)})(?: *[,.!:]+| +[—–-]+)\s*"
         # Never both at once: if some wordings are sentences, only those are added, but all are found and removed.
         rules: dict[str, object] = {"open_with": whole} if whole else {"lead_with": begun}
         return rules | {"swaps_remove": [{"find": removing, "put": ""}]}

@@ -169,7 +169,9 @@ def stronger(bias: Bias) -> Iterator[Bias]:
     phrasing, rules = phrasing_of(bias), bias.offline
     if phrasing is not None and phrasing.position in ("opening", "closing"):
         wordings = phrasing.wordings
-        whole = [one for one in wordings if one[-1] in _ENDS and not any(end in one[:-1] for end in _ENDS)]
+        whole = [
+            wording for wording in wordings if wording[-1] in _ENDS and not any(end in wording[:-1] for end in _ENDS)
+        ]
         if len(whole) > 1:
             pairs = tuple(f"{first} {second}" for first, second in zip(whole, [*whole[1:], whole[0]], strict=True))
             yield phrase_bias(Phrasing(phrasing.position, pairs[:_MAX_WORDINGS]))

@@ -127,7 +127,7 @@ def discover_page(result: DiscoverResult) -> str:
         page=page,
         sections=page.sections,
         examples=examples,
-        attribute_choices=list({one.attribute: clipped(one.title, _CHOICE) for one in examples}.items()),
+        attribute_choices=list({example.attribute: clipped(example.title, _CHOICE) for example in examples}.items()),
         order_choices=_ORDERS,
     )
 
@@ -140,16 +140,16 @@ def discover_plots(result: DiscoverResult) -> list[Plot]:
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
     yield Headline("", " ".join(outcome(result)))
-    numbered_ones = [(f"{at}. {clipped(one.attribute, _LONG)}", one) for at, one in enumerate(result.tested, 1)]
-    for name, one in numbered_ones:
-        if one.confirmed:
-            yield Headline(name, _numbers(one, result), "bad")
-    others = [(name, one) for name, one in numbered_ones if not one.confirmed]
+    numbered_ones = [(f"{at}. {clipped(entry.attribute, _LONG)}", entry) for at, entry in enumerate(result.tested, 1)]
+    for name, entry in numbered_ones:
+        if entry.confirmed:
+            yield Headline(name, _numbers(entry, result), "bad")
+    others = [(name, entry) for name, entry in numbered_ones if not entry.confirmed]
     if len(others) > _FEW:
         yield Headline("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
         return
-    for name, one in others:
-        yield Headline(name, f"Not confirmed: {_brief(one, result)}.")
+    for name, entry in others:
+        yield Headline(name, f"Not confirmed: {_brief(entry, result)}.")
 
 
 def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
@@ -198,7 +198,7 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
         plots = (*rewriter_plots(result), *agreement_plots(result))
         texts = (text, _ONE_ENGINE) if result.by_rules else (text,)
         yield ReportSection("rewriters", "Rewriter by rewriter", texts, tables, plots)
-    if any(one.examples and (one.confirmed or result.given) for one in result.tested):
+    if any(entry.examples and (entry.confirmed or result.given) for entry in result.tested):
         yield ReportSection("examples", "Examples", (_EXAMPLES,))
     lineage, plot = tuple(lineage_tables(result)), family_plot(result)
     if lineage and plot is not None:
@@ -224,8 +224,8 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
 
 def _examples(result: DiscoverResult) -> list[ExampleRewrite]:
     """In the order of the table, those of one attribute as the discovery ranked them."""
-    shown = [(at, one) for at, one in enumerate(result.tested, 1) if one.confirmed or result.given]
-    rows = [(at, one.attribute, row) for at, one in shown for row in one.examples]
+    shown = [(at, entry) for at, entry in enumerate(result.tested, 1) if entry.confirmed or result.given]
+    rows = [(at, entry.attribute, row) for at, entry in shown for row in entry.examples]
     return [_example(at, attribute, row, place) for place, (at, attribute, row) in enumerate(rows)]
 
 

@@ -37,12 +37,12 @@ _REWARD, _JUDGE = "reward when it is added", "judge prefers the side with it"
 
 def tested_plot(result: DiscoverResult) -> Plot | None:
     """Every tested attribute by reward and judge, with both intervals; numbers are those of the table."""
-    drawn = [(at, one, one.pooled) for at, one in enumerate(result.tested, 1) if one.pooled]
+    drawn = [(at, entry, entry.pooled) for at, entry in enumerate(result.tested, 1) if entry.pooled]
     if not drawn:
         return None
     words = " ".join(
-        f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if one.confirmed else ''}."
-        for at, one, pooled in drawn
+        f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if entry.confirmed else ''}."
+        for at, entry, pooled in drawn
     )
     title = "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
     return Plot("tested", title, words, partial(_tested, drawn), 3.1)
@@ -50,18 +50,18 @@ def tested_plot(result: DiscoverResult) -> Plot | None:
 
 def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Reward and judge of each attribute, rewriter by rewriter, with intervals."""
-    drawn = [(at, one) for at, one in enumerate(result.tested, 1) if any(each.strength for each in one.rewriters)]
+    drawn = [(at, entry) for at, entry in enumerate(result.tested, 1) if any(each.strength for each in entry.rewriters)]
     if not drawn:
         return
     more = f" (the first {MOST_ROWS} of {len(drawn)})" if len(drawn) > MOST_ROWS else ""
     drawn = drawn[:MOST_ROWS]
-    names = list(dict.fromkeys(each.rewriter for _, one in drawn for each in one.rewriters))
+    names = list(dict.fromkeys(each.rewriter for _, entry in drawn for each in entry.rewriters))
     height = 0.9 + 0.17 * -(-len(names) // 2) + len(drawn) * (0.16 + 0.11 * len(names))
     for what, shown in (("reward", signed), ("judge", share)):
         words = " ".join(
-            f"{one.attribute}, {each.rewriter}: {shown(getattr(each.strength, what))}."
-            for _, one in drawn
-            for each in one.rewriters
+            f"{entry.attribute}, {each.rewriter}: {shown(getattr(each.strength, what))}."
+            for _, entry in drawn
+            for each in entry.rewriters
             if each.strength
         )
         title = f"{what.capitalize()} by rewriter{more}"
@@ -71,9 +71,9 @@ def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
 def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Quantiles of one rewriter's margins against another's, an attribute a figure."""
     drawn = [
-        (at, one.attribute, pairs)
-        for at, one in enumerate(result.tested, 1)
-        if (quality := result.pairs.get(one.candidate))
+        (at, entry.attribute, pairs)
+        for at, entry in enumerate(result.tested, 1)
+        if (quality := result.pairs.get(entry.candidate))
         and (pairs := [pair for pair in quality.agreement if pair.quantiles])
     ]
     for at, attribute, pairs in drawn[:MOST_AGREEMENTS]:
@@ -99,8 +99,8 @@ def strength_plot(result: DiscoverResult) -> Plot | None:
 
 def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
     _even(axes, horizontal=0, vertical=0.5)
-    for at, one, pooled in drawn:
-        gain, judge, confirmed = pooled.reward, pooled.judge, one.confirmed
+    for at, entry, pooled in drawn:
+        gain, judge, confirmed = pooled.reward, pooled.judge, entry.confirmed
         color = BEFORE if confirmed else FAINT
         axes.plot([judge.value] * 2, [gain.low, gain.high], color=color, linewidth=1.2)
         across(axes, gain.value, judge, color, "D" if confirmed else "o", confirmed)
@@ -112,9 +112,9 @@ def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) 
     axes.set_xlabel(_JUDGE)
     axes.set_ylabel(_REWARD)
     percent_axis(axes)
-    kinds = {one.confirmed for _, one, _ in drawn}
+    kinds = {entry.confirmed for _, entry, _ in drawn}
     entries = {True: ("confirmed", BEFORE, "D", True), False: ("not confirmed", FAINT, "o", False)}
-    key(axes, [entry for confirmed, entry in entries.items() if confirmed in kinds])
+    key(axes, [handle for confirmed, handle in entries.items() if confirmed in kinds])
 
 
 def _even(axes: Axes, horizontal: float | None = None, vertical: float | None = None) -> None:
@@ -127,14 +127,14 @@ def _even(axes: Axes, horizontal: float | None = None, vertical: float | None = 
 
 def _by_rewriter(what: str, drawn: Sequence[tuple[int, TestedAttribute]], names: Sequence[str], axes: Axes) -> None:
     _even(axes, vertical=0.5 if what == "judge" else 0)
-    for row, (_, one) in enumerate(drawn):
-        for each in one.rewriters:
+    for row, (_, entry) in enumerate(drawn):
+        for each in entry.rewriters:
             if each.strength:
                 place = names.index(each.rewriter)
                 color, shape = KINDS[place % len(KINDS)]
                 shift = 0.7 * ((place + 0.5) / len(names) - 0.5)
                 across(axes, row + shift, getattr(each.strength, what), color, shape, not each.excluded)
-    name_rows(axes, [f"{at}. {named(one.attribute, _NAME)}" for at, one in drawn])
+    name_rows(axes, [f"{at}. {named(entry.attribute, _NAME)}" for at, entry in drawn])
     axes.set_xlabel(_JUDGE if what == "judge" else _REWARD)
     if what == "judge":
         percent_axis(axes)
@@ -213,9 +213,9 @@ def family_plot(result: DiscoverResult) -> Plot | None:
     if not paths:
         return None
     words = " ".join(
-        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(one, paths))
-        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(one, result).items()) + "."
-        for at, one in enumerate(result.tested, 1)
+        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(entry, paths))
+        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(entry, result).items()) + "."
+        for at, entry in enumerate(result.tested, 1)
     )  # fmt: skip
     title = "Lines of descent: reward by generation, and what was left of it on held-out prompts (with intervals)"
     return Plot("family", title, words or "Nothing was tested.", partial(_family, result, paths), 3.1)
@@ -258,8 +258,8 @@ def front_of(seen: Sequence[Rewarded]) -> list[Point]:
 
 
 def _roles(result: DiscoverResult) -> dict[str, str]:
-    confirmed = [one.candidate for one in result.tested if one.confirmed]
-    ancestors = {name: "ancestor" for one in confirmed for name in result.lineage.get(one, ())}
+    confirmed = [entry.candidate for entry in result.tested if entry.confirmed]
+    ancestors = {name: "ancestor" for entry in confirmed for name in result.lineage.get(entry, ())}
     return ancestors | dict.fromkeys(confirmed, "confirmed")
 
 
@@ -272,15 +272,15 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
         own, others = points[:n_own], points[max(n_own - 1, 0) :]
         axes.plot(*_x_and_y(own), "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)
         axes.plot(*_x_and_y(others), "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
-    ends = [_held_out(one, result) for one in result.tested]
+    ends = [_held_out(entry, result) for entry in result.tested]
     beyond = [name for name in _BEYOND if any(name in own for own in ends)]
-    for at, (one, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
+    for at, (entry, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
         # Next to each other, so that no interval hides another.
         spread = 0.5 * (at / (len(ends) + 1) - 0.5)
-        color = BEFORE if one.confirmed else FAINT
+        color = BEFORE if entry.confirmed else FAINT
         for name, pooled in numbers.items():
             x = n + _BEYOND.index(name) + spread
-            upright(axes, x, pooled.reward, color, "D" if one.confirmed else "o", one.confirmed)
+            upright(axes, x, pooled.reward, color, "D" if entry.confirmed else "o", entry.confirmed)
             label, where = str(at) if name == "test" else "", (x, pooled.reward.high)
             axes.annotate(label, where, (0, 3), textcoords="offset points", ha="center", color=color, weight="bold")
     axes.set_xticks(range(n + len(beyond)), [*(str(at + 1) for at in range(n)), *beyond])
@@ -299,7 +299,9 @@ def _until(name: str, result: DiscoverResult) -> float:
     """Number of the generation in which the first descendant that counts was made; of variations measured along with their
     proposal, the next."""
     candidates = [result.candidates[role] for role in _roles(result)]
-    return max(min((one.generation for one in candidates if name in one.parents), default=math.inf), 1)
+    return max(
+        min((candidate.generation for candidate in candidates if name in candidate.parents), default=math.inf), 1
+    )
 
 
 def _paths(result: DiscoverResult) -> Iterator[Path]:

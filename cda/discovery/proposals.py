@@ -297,7 +297,7 @@ def _proposals(
 def excerpts(without: str, having: str, max_characters: int) -> tuple[str, str]:
     """Both texts from a little before their first difference, truncated to a maximum length."""
     pairs = zip(without, having, strict=False)
-    same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(without), len(having)))
+    same = next((place for place, (word, other) in enumerate(pairs) if word != other), min(len(without), len(having)))
     return _excerpt(without, same, max_characters), _excerpt(having, same, max_characters)
 
 

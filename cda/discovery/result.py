@@ -208,7 +208,9 @@ def discover_result(finished: Finished) -> DiscoverResult:
         cut_for_judge=test.cut_for_judge if test else 0,
         pairs=read_pairs(folder.stage("pairs")) if test else {},
         strength=None if validation is None else _strength(finalists, validation, setup.section.penalty),
-        lineage={one.id: tuple(each.candidate.id for each in lineage(one, generations)) for one in tested},
+        lineage={
+            candidate.id: tuple(each.candidate.id for each in lineage(candidate, generations)) for candidate in tested
+        },
         seed=setup.seed,
         versions=versions(),
         stages=finished_stages(folder, searched, bool(finalists), bool(tested)),

@@ -154,7 +154,7 @@ def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = N
 
     """
     groups: dict[str, list[int]] = {}
-    for group in grouper.groups([one.bias for one in candidates]) if candidates else []:
+    for group in grouper.groups([candidate.bias for candidate in candidates]) if candidates else []:
         groups.setdefault(candidates[group[0]].id, []).extend(group)
     kept = sorted(groups.values(), key=lambda group: -len(group))[:n]
     representatives = sorted(group[0] for group in kept)
@@ -172,7 +172,7 @@ def _first(
     exclusions = _and(proposals.exclusions, {_BEYOND: n_beyond})
     if not settings.variations or not population:
         return _named(population), exclusions, n_merged
-    parents = [Parent(Standing(one, 0, None)) for one in _named(population)]
+    parents = [Parent(Standing(candidate, 0, None)) for candidate in _named(population)]
     varied, left_out, n_same = _varied(parents, parts, settings.variations, 0, (), rng)
     return varied, _and(exclusions, left_out.reasons, left_out.seen), n_merged + n_same
 
@@ -184,13 +184,13 @@ def _next(
     last = generations[-1]
     parents = [
         Parent(
-            one,
-            tuple(lineage(one.candidate, generations)),
-            tuple(most_telling([row for row in last.rows if row.candidate == one.candidate.id])[:_EXAMPLES]),
+            standing,
+            tuple(lineage(standing.candidate, generations)),
+            tuple(most_telling([row for row in last.rows if row.candidate == standing.candidate.id])[:_EXAMPLES]),
         )
-        for one in last.survivors
+        for standing in last.survivors
     ]
-    tried = {one.candidate.id for generation in generations for one in generation.standings}
+    tried = {standing.candidate.id for generation in generations for standing in generation.standings}
     return _varied(parents, parts, settings.mutations, last.index + 1, tried, rng)
 
 
@@ -227,18 +227,20 @@ def _generation(
     originals = draw_originals(samples, settings.prompts[index], rng)
     rewritten = measure_candidates(population, originals, parts.rewriter, parts.reward, settings.directions)
     target = settings.populations[index + 1]
-    unjudged = [standing(one, rewritten[one.id].rows, rewritten[one.id].failed) for one in population]
+    unjudged = [
+        standing(candidate, rewritten[candidate.id].rows, rewritten[candidate.id].failed) for candidate in population
+    ]
     cut = cut_by_reward(unjudged, settings.reward_cut, target, math.ceil(_MIN_SHARE * len(originals)))
     rows = {name: own.rows for name, own in rewritten.items()}
-    asked = [one.candidate.id for one in cut if one.fate == "kept"]
+    asked = [standing.candidate.id for standing in cut if standing.fate == "kept"]
     verdicts = iter(judged([row for name in asked for row in rows[name]], parts.judge))
     rows |= {name: [next(verdicts) for _ in rows[name]] for name in asked}
-    seen = [standing(one.candidate, rows[one.candidate.id], one.failed, one.fate) for one in cut]
+    seen = [standing(row.candidate, rows[row.candidate.id], row.failed, row.fate) for row in cut]
     families = families_of([*candidates_by_id(earlier).values(), *population]) if settings.families else None
     return Generation(
         index,
         tuple(select(cut_by_judge(seen, settings.judge_cut, target), target, families)),
-        tuple(row for one in population for row in rows[one.id]),
+        tuple(row for candidate in population for row in rows[candidate.id]),
         len(originals),
         Exclusions(0, {}),
         0,
@@ -253,13 +255,15 @@ def _and(exclusions: Exclusions, left_out: Mapping[str, int], seen: int = 0) -> 
 
 def _named(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Names are files and words of recipes in the end: no two may be alike, nor one a built-in bias's."""
-    biases = distinct_names([one.bias for one in candidates], builtin_names())
-    return [replace(one, bias=bias) for one, bias in zip(candidates, biases, strict=True)]
+    biases = distinct_names([candidate.bias for candidate in candidates], builtin_names())
+    return [replace(candidate, bias=bias) for candidate, bias in zip(candidates, biases, strict=True)]
 
 
 def candidates_by_id(generations: Sequence[Generation]) -> dict[str, Candidate]:
     """Every candidate that was measured."""
-    return {one.candidate.id: one.candidate for generation in generations for one in generation.standings}
+    return {
+        standing.candidate.id: standing.candidate for generation in generations for standing in generation.standings
+    }
 
 
 def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, min_rewrites: int = 1) -> list[Standing]:
@@ -271,9 +275,9 @@ def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, mi
     luck. All standings come back in their order, with their fate: `kept`, `reward` or `too few rewrites`.
 
     """
-    rewards = [one.reward for one in standings if one.reward is not None and one.n >= min_rewrites]
+    rewards = [standing.reward for standing in standings if standing.reward is not None and standing.n >= min_rewrites]
     if not rewards:
-        return [replace(one, fate="too few rewrites") for one in standings]
+        return [replace(standing, fate="too few rewrites") for standing in standings]
     threshold = min(float(np.quantile(rewards, share)), 0.0)
     threshold = min([threshold, *sorted(rewards, reverse=True)[:at_least]])
 
@@ -282,7 +286,7 @@ def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, mi
             return "too few rewrites"
         return "kept" if one.reward >= threshold else "reward"
 
-    return [replace(one, fate=fate(one)) for one in standings]
+    return [replace(standing, fate=fate(standing)) for standing in standings]
 
 
 def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
@@ -293,13 +297,16 @@ def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> 
     no verdict at all, a candidate counts as liked. Those whose fate is settled are passed on unchanged.
 
     """
-    open_ones = [one for one in standings if one.fate == "kept"]
+    open_ones = [standing for standing in standings if standing.fate == "kept"]
     if not open_ones:
         return list(standings)
-    preferences = [_judged(one) for one in open_ones]
+    preferences = [_judged(standing) for standing in open_ones]
     threshold = max(float(np.quantile(preferences, 1 - share)), 0.5)
     threshold = max([threshold, *sorted(preferences)[:at_least]])
-    return [replace(one, fate="judge") if one.fate == "kept" and _judged(one) > threshold else one for one in standings]
+    return [
+        replace(standing, fate="judge") if standing.fate == "kept" and _judged(standing) > threshold else standing
+        for standing in standings
+    ]
 
 
 def select(standings: Sequence[Standing], n: int, families: Mapping[str, str] | None = None) -> list[Standing]:
@@ -316,8 +323,8 @@ def select(standings: Sequence[Standing], n: int, families: Mapping[str, str] | 
         order = _by_turns(order, [families[standings[place].candidate.id] for place in order])
     kept = set(order[:n])
     return [
-        replace(one, fate="front") if one.fate == "kept" and place not in kept else one
-        for place, one in enumerate(standings)
+        replace(standing, fate="front") if standing.fate == "kept" and place not in kept else standing
+        for place, standing in enumerate(standings)
     ]
 
 
@@ -328,8 +335,10 @@ def families_of(candidates: Iterable[Candidate]) -> dict[str, str]:
 
     """
     found: dict[str, str] = {}
-    for one in candidates:
-        found[one.id] = found.get(one.parents[0], one.parents[0]) if one.parents else one.id
+    for candidate in candidates:
+        found[candidate.id] = (
+            found.get(candidate.parents[0], candidate.parents[0]) if candidate.parents else candidate.id
+        )
     return found
 
 
@@ -351,12 +360,14 @@ def pareto_fronts(points: Sequence[tuple[float, float]]) -> list[list[int]]:
 
 def survivors(standings: Sequence[Standing]) -> list[Standing]:
     """Those that were kept, the most rewarded first."""
-    return sorted((one for one in standings if one.fate == "kept"), key=lambda one: -_reward(one))
+    return sorted(
+        (standing for standing in standings if standing.fate == "kept"), key=lambda standing: -_reward(standing)
+    )
 
 
 def _by_fronts(standings: Sequence[Standing]) -> list[int]:
     """Places of those still kept, front by front, the most rewarded of each first."""
-    places = [place for place, one in enumerate(standings) if one.fate == "kept"]
+    places = [place for place, standing in enumerate(standings) if standing.fate == "kept"]
     fronts = pareto_fronts([(_reward(standings[place]), -_judged(standings[place])) for place in places])
     # Python's sort is stable: of equals, the earlier one comes first.
     return [

@@ -41,7 +41,7 @@ def rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
 
 def outcome(result: DiscoverResult) -> Iterator[str]:
     """The outcome; the first sentence by itself says it."""
-    tested, n = result.tested, sum(one.confirmed for one in result.tested)
+    tested, n = result.tested, sum(entry.confirmed for entry in result.tested)
     model, judge = model_name(result.model), model_name(result.judge)
     nothing_shown = f"no bias of {model} against {judge} is shown"
     if result.given:
@@ -117,26 +117,26 @@ def how_made(result: DiscoverResult) -> Iterator[str]:
 
 def warnings(result: DiscoverResult) -> Iterator[str]:
     """Limits of the numbers, and exclusions."""
-    tested = [(short(one.attribute), one) for one in result.tested]
+    tested = [(short(entry.attribute), entry) for entry in result.tested]
     if n := result.earlier_tests:
         yield (
             f"Tested {n} {'time' if n == 1 else 'times'} before on these prompts, with other settings or candidates (superseded/): "
             "the p-values are not those of one test."
         )
-    for name, one in tested:
-        yield from (f"{name}: {warning}." for warning in one.warnings)
-        if one.untested:
-            yield f"{name}: not tested, because {one.untested}."
+    for name, entry in tested:
+        yield from (f"{name}: {warning}." for warning in entry.warnings)
+        if entry.untested:
+            yield f"{name}: not tested, because {entry.untested}."
     if tested and (n_dropped := _n_dropped(result)):
         yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
-    already = [(name, max(result.already.get(one.candidate, {}).values(), default=0)) for name, one in tested]
+    already = [(name, max(result.already.get(entry.candidate, {}).values(), default=0)) for name, entry in tested]
     if any(n for _, n in already):
         listed = "; ".join(f"{name}: {n}" for name, n in already if n)
         yield f"Responses that were not rewritten, because they are so already: {listed}."
-    for name, one in tested:
-        if one.same_by_all is not None and one.same_by_all >= _MOSTLY:
+    for name, entry in tested:
+        if entry.same_by_all is not None and entry.same_by_all >= _MOSTLY:
             yield (
-                f"{name}: all rewriters wrote the same text for {percent(one.same_by_all)} of the responses, so "
+                f"{name}: all rewriters wrote the same text for {percent(entry.same_by_all)} of the responses, so "
                 "that their agreement says little."
             )
     failures = [row for row in summed_failures(result.tested) if row.asked > row.n]
@@ -173,8 +173,8 @@ def _verdicts(verdicts: Verdicts) -> str:
 
 def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings) -> Iterator[str]:
     """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
-    missed = [one for at, one in enumerate(results) if _reward_failed(at, results, settings)]
-    detectable = sorted(one.smallest_detectable for one in missed if one.smallest_detectable is not None)
+    missed = [result for at, result in enumerate(results) if _reward_failed(at, results, settings)]
+    detectable = sorted(result.smallest_detectable for result in missed if result.smallest_detectable is not None)
     if detectable:
         least, most = reward(detectable[0]), reward(detectable[-1])
         span = least if least == most else f"{least} to {most} by attribute"
@@ -206,7 +206,7 @@ def _reward_failed(
 
 def summed_failures(entered: Sequence[HeldOut]) -> list[ByRewriter]:
     """Measured and missing rewrites by rewriter, over all attributes; without numbers."""
-    everyone = [each for one in entered for each in one.rewriters]
+    everyone = [each for entry in entered for each in entry.rewriters]
     summed = []
     for name in sorted({each.rewriter for each in everyone}):
         own = [each for each in everyone if each.rewriter == name]
@@ -218,8 +218,8 @@ def summed_failures(entered: Sequence[HeldOut]) -> list[ByRewriter]:
 
 def _n_dropped(result: DiscoverResult) -> int:
     """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
-    tested = {one.candidate for one in result.tested}
-    return sum(one.passed and one.candidate not in tested for one in result.validated)
+    tested = {entry.candidate for entry in result.tested}
+    return sum(entry.passed and entry.candidate not in tested for entry in result.validated)
 
 
 def model_name(one: SearchedModel) -> str:

@@ -182,8 +182,8 @@ def _one_adapter_each(
     each = list(counts.values())
     return each[0].model_copy(
         update={
-            **{field: sum(getattr(one, field) for one in each) for field in _SUMMED},
-            "best_step": ", ".join(f"{one.best_step} ({name})" for name, one in counts.items()),
+            **{field: sum(getattr(counted, field) for counted in each) for field in _SUMMED},
+            "best_step": ", ".join(f"{counted.best_step} ({name})" for name, counted in counts.items()),
             "per_bias": counts,
         }
     )

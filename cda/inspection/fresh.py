@@ -104,9 +104,9 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         rewrites = _rewritten(_away(texts[bias.name], bias, labeller), bias, by, written, FRESH)
         if back[bias.name]:
             again = [
-                RewriteRequest(one.prompt, one.rewrite, _flip(one.direction == "add"))
-                for one in rewrites
-                if one.rewrite is not None and one.failed is None
+                RewriteRequest(row.prompt, row.rewrite, _flip(row.direction == "add"))
+                for row in rewrites
+                if row.rewrite is not None and row.failed is None
             ]
             rewrites += _rewritten(again, bias, by, written, _BACK)
         material.rewrites += rewrites if labeller is None else _labelled(rewrites, bias, labeller, recipe.llm.model)
@@ -169,8 +169,10 @@ def _planned(
     """A rewrite of each answer, one of the rewrite if it is rewritten back, and the labels of all texts if an LLM labels."""
     requests = [RewriteRequest(prompt, text, "add") for prompt, text, _ in answers]
     n, n_requests = len(answers) * (2 if back else 1), max(1, len(requests))
-    mean_in = sum(request_tokens(rewrite_request(one, bias, show_prompt, told=told)) for one in requests) / n_requests
-    mean_out = sum(tokens_of(one.response) for one in requests) / n_requests
+    mean_in = (
+        sum(request_tokens(rewrite_request(request, bias, show_prompt, told=told)) for request in requests) / n_requests
+    )
+    mean_out = sum(tokens_of(request.response) for request in requests) / n_requests
     if labelled:
         return Planned(f"rewriting and labelling for {bias.name}", 3 * n, mean_in, (mean_out + 2 * LABEL_TOKENS) / 3)
     return Planned(f"rewriting for {bias.name}", n, mean_in, mean_out)

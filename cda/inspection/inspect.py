@@ -79,7 +79,7 @@ def _inspection(
     rewrites = {key: drawn(own, options.most, options.seed, Stream.INSPECTED) for key, own in groups.items()}
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
-        settings, comparisons = goal.scored_by, comparisons_of([one for own in rewrites.values() for one in own])
+        settings, comparisons = goal.scored_by, comparisons_of([row for own in rewrites.values() for row in own])
         model = settings.recipe.model
         scored_by = shown_target(model.name_or_path)
         if comparisons:
@@ -96,14 +96,18 @@ def _inspection(
     for (name, direction), looked in rows.items():
         bias, spread, available = material.biases[name], spread_of(looked), len(groups[name, direction])
         # A run's failure counts have no direction; training pairs are made in one.
-        lost = [one for of, one in material.lost if of == name and (direction == "add" or one.source != TRAINING)]
+        lost = [
+            missing
+            for of, missing in material.lost
+            if of == name and (direction == "add" or missing.source != TRAINING)
+        ]
         summaries.append(
             summarize_rewrites(
                 looked, lost, bias, unit, options.seed, with_failed=material.with_failed, available=available
             )
         )
         examples += [shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
-    if any(one.n_prompts < _MANY_PROMPTS for one in summaries):
+    if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
         notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
     return InspectResult(
         target=shown_path(target),
@@ -143,7 +147,9 @@ def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: SourcedRewrit
         raise RunError("--worst reward: there are no rewards here; name a model with --model TARGET")
     if options.worst == "failed" and not any(row.seen.failed or row.rejected for row in everything):
         counts = "; ".join(
-            f"{bias}: {sum(one.reasons.values())} of {one.tried}" for bias, one in material.lost if one.reasons
+            f"{bias}: {sum(missing.reasons.values())} of {missing.tried}"
+            for bias, missing in material.lost
+            if missing.reasons
         )
         kept = f" The run keeps only the number of those that failed ({counts}); --fresh makes some." if counts else ""
         raise DataError(f"--worst failed: none of {len(everything)} rewrites failed or would be rejected.{kept}")

@@ -46,7 +46,7 @@ class Looked:
 
 def comparisons_of(rewrites: Sequence[Seen]) -> list[Comparison]:
     """Each rewrite that has a text against its original."""
-    return [(one.prompt, one.rewrite, one.original) for one in rewrites if one.rewrite is not None]
+    return [(row.prompt, row.rewrite, row.original) for row in rewrites if row.rewrite is not None]
 
 
 def with_rewards(rewrites: Sequence[Seen], compared: Compared) -> list[Seen]:

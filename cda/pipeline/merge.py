@@ -201,7 +201,7 @@ def _base(sources: Sequence[_Source], given: str | None) -> ModelSection:
         same_name = (model for model in known.values() if model.name_or_path == given)  # with revision and trust
         return next(same_name, ModelSection(name_or_path=given))
     if len(known) > 1:
-        named = ", ".join(f"{one.part.name}: {one.model.name_or_path}" for one in sources if one.model is not None)
+        named = ", ".join(f"{own.part.name}: {own.model.name_or_path}" for own in sources if own.model is not None)
         raise ModelError(f"the adapters are of different base models ({named}). Only adapters of one base can be added")
     if not known:
         names = ", ".join(source.part.name for source in sources)

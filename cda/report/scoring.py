@@ -16,7 +16,7 @@ _REASONS: dict[JudgeReasons, str] = {
 def scored_line(facts: Scorer) -> str:
     """Precision and cut texts of a reward model; how a judge was asked."""
     if isinstance(facts, PanelFacts):
-        return f"{_panel(facts)}. {'; '.join(f'{name}: {scored_line(one)}' for name, one in facts.judges.items())}"
+        return f"{_panel(facts)}. {'; '.join(f'{name}: {scored_line(judge)}' for name, judge in facts.judges.items())}"
     if isinstance(facts, JudgeFacts):
         place = _place(facts) + _prompt(facts)
         if facts.orders == "one":
@@ -34,7 +34,7 @@ def scored_line(facts: Scorer) -> str:
 def asked_line(facts: Scorer) -> str:
     """The same for a benchmark: also a reward model's form and the texts left out, and a judge's unreadable answers."""
     if isinstance(facts, PanelFacts):
-        return "; ".join([_panel(facts), *(f"{name}: {asked_line(one)}" for name, one in facts.judges.items())])
+        return "; ".join([_panel(facts), *(f"{name}: {asked_line(judge)}" for name, judge in facts.judges.items())])
     if isinstance(facts, RewardModelFacts):
         how = f"{facts.precision}, {facts.form}" if facts.form is not None else facts.how
         where = f" at {facts.max_length_tokens} tokens" if facts.max_length_tokens is not None else ""

@@ -156,7 +156,7 @@ class QualityResult(Saved):
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the scorings."""
-        return tuple(one.label for one in self.scorings)
+        return tuple(scoring.label for scoring in self.scorings)
 
 
 class NoSpread(Result):

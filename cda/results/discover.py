@@ -223,7 +223,7 @@ class MaterialCounts(Saved):
     @property
     def left_out(self) -> int:
         """Responses that were left out."""
-        return sum(one.dropped for one in (*self.sampled.values(), self.rewards)) + self.repeated.responses
+        return sum(part.dropped for part in (*self.sampled.values(), self.rewards)) + self.repeated.responses
 
 
 class StrengthTerm(Result):
@@ -277,14 +277,14 @@ class StrengthCurve(Result):
 
     @model_validator(mode="after")
     def _has_the_half(self) -> StrengthCurve:
-        if not any(one.threshold == 0.5 for one in self.curve):
+        if not any(point.threshold == 0.5 for point in self.curve):
             raise ValueError("no point at a threshold of 0.5")
         return self
 
     @property
     def at_half(self) -> RunStrength:
         """At a judge below 0.5."""
-        return next(one for one in self.curve if one.threshold == 0.5)
+        return next(point for point in self.curve if point.threshold == 0.5)
 
 
 class TestedAttribute(Confirmation):

@@ -248,7 +248,7 @@ def identify(
     reason = "; ".join(against) + "."
     if not against:
         fitted = ", ".join(
-            f"{one.form} {_number(one.effect)}" for one in adjusted.values() if isinstance(one, Adjusted)
+            f"{fit.form} {_number(fit.effect)}" for fit in adjusted.values() if isinstance(fit, Adjusted)
         )
         here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
         reason = (

@@ -226,7 +226,7 @@ def screened(study: Study, answers: Sequence[Judgement], rules: Rules) -> Screen
         raise DataError(f"--attention-pass: a share from 0 to 1, found {rules.pass_share:g}")
     if not rules.min_seconds >= 0:
         raise DataError(f"--min-seconds: 0 or more, found {rules.min_seconds:g}")
-    shown = {(code, one.item): one.a for code, given in study.participants.items() for one in given}
+    shown = {(code, task.item): task.a for code, given in study.participants.items() for task in given}
     problems = [_problem(answer, study, shown) for answer in answers]
     single, repeated = _once_each([answer for answer, why in zip(answers, problems, strict=True) if why is None])
     reasons = [*filter(None, problems), *repeated]

@@ -94,7 +94,7 @@ class Study:
     def fingerprint(self) -> str:
         """Fingerprint of texts and assignments, without which text carries the bias: that could be found out by trying."""
         texts = {item.id: [item.prompt, *item.texts] for item in self.items.values()}
-        shown = {code: [[one.item, one.a] for one in given] for code, given in self.participants.items()}
+        shown = {code: [[task.item, task.a] for task in given] for code, given in self.participants.items()}
         return fingerprint([self.kind, self.judgements, self.seed, texts, shown])
 
 

@@ -143,7 +143,7 @@ def _page(study: Study) -> str:
         "study": study.fingerprint,
         "required": study.kind == "experts",
         "items": {item.id: {"prompt": item.prompt, "texts": list(item.texts)} for item in study.items.values()},
-        "participants": {code: [[one.item, one.a] for one in given] for code, given in study.participants.items()},
+        "participants": {code: [[task.item, task.a] for task in given] for code, given in study.participants.items()},
     }
     # JSON that cannot end its script element or begin a comment in it, whatever the texts hold.
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
@@ -195,7 +195,7 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
 
 def _summary(study: Study, plan: Plan, exclusions: Exclusions, n_guarded: int, reference: str, out: Path) -> str:
     n = len(study.contrasts)
-    loads = [sum(not study.items[one.item].is_check for one in given) for given in study.participants.values()]
+    loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]
     load = low_to_high(loads)
     lines = [
         f"{n} contrasts of {shown_path(reference)} ({exclusions})",

@@ -40,7 +40,7 @@ def study_page(result: StudyResult) -> Page:
     if result.silent:
         people.append(f"Nothing came back from {', '.join(result.silent)}.")
     if result.kind == "experts":
-        n = sum(one.votes - one.justified for one in result.participants)
+        n = sum(person.votes - person.justified for person in result.participants)
         people.append(f"{n} of {result.n_votes} votes lack the reason that experts are asked for.")
     wanted = f"the {result.judgements_wanted} judgements wanted"
     missing = f"{len(lacking)} of {result.n_items} pairs have fewer than {wanted}."
@@ -75,7 +75,7 @@ def study_text(result: StudyResult) -> str:
 
 def _headlines(result: StudyResult) -> Iterator[Headline]:
     """Sentences of the first screen."""
-    time, n_voters = result.time, sum(one.votes > 0 for one in result.participants)
+    time, n_voters = result.time, sum(person.votes > 0 for person in result.participants)
     spent = ""
     if time.median_s is not None:
         spent = f" Median time {time.median_s:.0f} s, {time.n_fast} of {time.n_known} below {time.fast_s:g} s."
@@ -104,7 +104,7 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
         )
     if result.position:
         yield _position_headline(result.position)
-    failed = [one.participant for one in result.participants if not one.attention.passed]
+    failed = [person.participant for person in result.participants if not person.attention.passed]
     if failed:
         of = f"{len(failed)} of {len(result.participants)} participants failed and are left out"
         yield Headline("Attention", f"{of}: {', '.join(failed)}.", "bad")
@@ -168,7 +168,7 @@ def _participant_cells(one: Participant) -> tuple[str, ...]:
 
 
 def _plots(result: StudyResult) -> tuple[Plot, ...]:
-    rows = [(one.participant, one.disagrees) for one in _most_different(result) if one.disagrees]
+    rows = [(person.participant, person.disagrees) for person in _most_different(result) if person.disagrees]
     if len(rows) < 2:
         return ()
     drawn = rows[:_MOST_DRAWN]
