@@ -183,6 +183,14 @@ def test_code_of_its_own_is_refused_with_the_flag_named(causal_maker: ModelMaker
     )
 
 
+def test_pickle_weights_are_never_read(causal_maker: ModelMaker) -> None:
+    folder = causal_maker("pickle")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert message_of(lambda: load(folder)) == (
+        f"{folder}: only pickle weights (pytorch_model.bin), which can run code when read. Convert them to safetensors first"
+    )
+
+
 def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     assert message_of(lambda: load(tmp_path)) == (

@@ -83,6 +83,10 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
         ("https://host", "served", "https://host"),
         ("package.module:function", "function", "package.module:function"),
         ("mine/score.py:reward", "function", "mine/score.py:reward"),
+        ("a/b c/mine.py:score", "function", "a/b c/mine.py:score"),
+        ("package.module:Class.method", "function", "package.module:Class.method"),
+        ("model:8b-instruct", "classifier", "model:8b-instruct"),
+        (":f", "classifier", ":f"),
     ],
 )
 def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:

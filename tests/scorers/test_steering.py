@@ -129,6 +129,11 @@ def test_steering_that_does_not_fit_is_refused_at_once(causal: CausalModel, stee
     assert str(error.value) == f"{causal.name}: {expected}"
 
 
+def test_a_strength_must_be_a_number(causal: CausalModel) -> None:
+    with pytest.raises(ModelError, match="steering strength inf: must be a finite number"):
+        steered(causal, Steering(VECTOR, 1, np.inf))
+
+
 def test_vectors_are_read_from_npy_and_safetensors(tmp_path: Path) -> None:
     import torch
     from safetensors.torch import save_file

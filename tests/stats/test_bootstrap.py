@@ -172,3 +172,9 @@ def test_undefined_draws_are_counted() -> None:
         bootstrap_sums([[1, 1], [0, 0], [0, 0], [0, 0]], ids(4), ratio, rng())
     with pytest.raises(DataError, match="undefined on these 2 rows"):
         bootstrap_sums([[0, 0], [0, 0]], ids(2), ratio, rng())
+
+
+def test_as_an_estimate() -> None:
+    found = bootstrap_mean([1.0, 2.0, 4.0], ids(3), rng(), method="bca").estimate("reward")
+    assert (found.value, found.n, found.n_prompts, found.unit) == (pytest.approx(7 / 3), 3, 3, "reward")
+    assert found.method == "prompt-clustered BCa bootstrap 95%"
