@@ -12,6 +12,7 @@ from pathlib import Path
 from cda.data.load import load_rows
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_jsonl
+from cda.files.paths import place_for, writing
 from cda.records import content_id
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
@@ -32,14 +33,15 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
 
     Raises:
         DataError: Not a supported form of data, no rows, or a value that JSON cannot hold.
+        RunError: The file cannot be written.
     """
     if isinstance(data, str | PathLike):
         return str(data)
     rows = rows_of(data, name)
-    file = folder / f"{name}-{content_id(rows)}.jsonl"
+    file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
     if not file.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_jsonl(file, rows)
+        with writing(file):
+            write_jsonl(file, rows)
     return str(file)
 
 

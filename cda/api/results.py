@@ -19,7 +19,7 @@ from cda.discovery.tables import discover_text
 from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
-from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
+from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
 from cda.pipeline.report import audit_of, train_result
 from cda.results.audit import AuditResult, TrainResult
@@ -71,23 +71,28 @@ class Shown(Saved):
         """Write it as JSON; `cda.load` reads it again.
 
         Raises:
-            DataError: There is no place for the file.
+            RunError: The file cannot be written.
         """
-        save(self, place_for(user_path(path)))
+        file = place_for(user_path(path))
+        with writing(file):
+            save(self, file)
 
     def report(self, path: str | Path) -> None:
         """Write the report: a page (.html) or Markdown (.md), by the ending of the path.
 
         Raises:
-            DataError: There is no place for the file, its ending is another one, or this result has no report.
+            DataError: The path has another ending, or this result has no report.
+            RunError: The file cannot be written.
         """
         if not hasattr(self, "_page"):
             raise DataError(f"{path}: {type(self).__name__} has no report; str() of it says all that there is")
         drawn_by = {".html": "_page", ".md": "_markdown"}
-        file = place_for(user_path(path))
+        file = user_path(path)
         if file.suffix not in drawn_by:
             raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
-        write_page(file, getattr(self, drawn_by[file.suffix])())
+        page = getattr(self, drawn_by[file.suffix])()
+        with writing(place_for(file)):
+            write_page(file, page)
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from cda.api.arguments import check_arguments
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import Audit, Discovery, Run
 from cda.api.settings import (
@@ -103,6 +104,7 @@ def audit_run(
     dry_run: bool = False,
 ) -> Run:
     """The run of `audit`, whose result is not read yet; a dry run checks everything, says the plan and does nothing."""
+    check_arguments(terms.function, biases=biases)
     if figures is not None:
         checked_form(figures)
     if isinstance(target, str) and is_recipe(target):
@@ -176,6 +178,7 @@ def train(
         >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
+    check_arguments("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
     if figures is not None:
         checked_form(figures)
     if not isinstance(model, str | Path | dict | None):
@@ -267,6 +270,15 @@ def discover(
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
+    check_arguments(
+        terms.function,
+        adapter=adapter,
+        dose=dose,
+        attributes=attributes,
+        formats=formats,
+        review=review,
+        dry_run=dry_run,
+    )
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"responses": responses, "prompts": prompts}

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+from cda.api.arguments import check_arguments
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.errors import RecipeError
 from cda.files.paths import user_path
@@ -34,6 +35,9 @@ class Terms:
         function: Name in messages, such as `cda.audit`.
         overrides: Settings as words `section.key=value`; messages then name the command line.
         out: Folder for the outputs; None for the default one.
+
+    Raises:
+        RecipeError: An argument of another type.
     """
 
     function: str
@@ -43,6 +47,12 @@ class Terms:
     budget_usd: float | None = None
     confirm: Confirm = False
     progress: bool = True
+
+    def __post_init__(self) -> None:
+        check_arguments(
+            self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
+            overrides=self.overrides,
+        )  # fmt: skip
 
     @property
     def where(self) -> str:
@@ -101,11 +111,18 @@ def nested(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def put(into: dict[str, object], path: str, value: object) -> None:
-    """Set a value at a dotted path, keeping the other settings of its section."""
+    """Set a value at a dotted path, keeping the other settings of its section; a section given as a word names a preset.
+
+    Raises:
+        RecipeError: A section is neither a dict nor a word.
+    """
     *sections, last = path.split(".")
     for key in sections:
         inner = into.get(key)
-        into[key] = inner = dict(inner) if isinstance(inner, Mapping) else {}
+        inner = {"preset": inner} if isinstance(inner, str) else {} if inner is None else inner
+        if not isinstance(inner, Mapping):
+            raise RecipeError([f"{key}: give a dict of settings; found {inner!r}"])
+        into[key] = inner = dict(inner)
         into = inner
     known = into.get(last)
     into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cda.api.arguments import check_arguments
 from cda.api.data import Data, rows_of
 from cda.api.settings import Terms, loaded_for_model
 from cda.biases import Bias
@@ -74,6 +75,7 @@ def label(
         >>> cda.label(rows, "structure")[0].present
         True
     """
+    check_arguments("cda.label", bias=bias)
     rows = rows_of(data, "data")
     terms = _terms("cda.label", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
@@ -125,6 +127,7 @@ def rewrite(
     """
     if direction not in ("add", "remove"):
         raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
+    check_arguments("cda.rewrite", bias=bias)
     rows = rows_of(data, "data")
     terms = _terms("cda.rewrite", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cda.errors import DataError, RunError, near
@@ -23,8 +24,10 @@ def user_path(given: str | Path) -> Path:
     """A path as a user wrote it, in which `~` and `~name` are home folders.
 
     Raises:
-        DataError: There is no such home folder, or no path can be written like this.
+        DataError: There is no such home folder, no path can be written like this, or it is no path.
     """
+    if not isinstance(given, str | os.PathLike):
+        raise DataError(f"found {given!r}; give a path")
     if "\0" in str(given):
         raise DataError(f"{given}: no file can have such a name")
     try:
@@ -100,13 +103,24 @@ def place_for(file: Path) -> Path:
     Raises:
         RunError: It is a folder, or its folder cannot be made.
     """
-    try:
+    with writing(file):
         if file.is_dir():
             raise RunError(f"{file}: a folder; name a file")
         file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Writing a file, in which the system's errors say which file and what to do.
+
+    Raises:
+        RunError: It cannot be written.
+    """
+    try:
+        yield
     except OSError as error:
         raise RunError(f"{file}: cannot be written ({error.strerror or error}); choose another place") from None
-    return file
 
 
 def is_there(path: str | Path, test: Callable[[Path], bool] = Path.exists) -> bool:
