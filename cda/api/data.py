@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cda.data.load import load_rows
 from cda.errors import DataError, ModelError
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import MAX_DEPTH, write_jsonl
 from cda.files.paths import place_for, writing
 from cda.records import content_id
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
@@ -21,6 +21,10 @@ Data = str | PathLike[str] | Iterable[Mapping[str, object]]
 Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
 """A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
 sequence classifier of Transformers with its tokenizer."""
+
+
+_MOST_BITS = 10_000
+"""Of a whole number: Python writes none of more than 4,300 digits."""
 
 
 def as_reference(data: Data, name: str, folder: Path) -> str:
@@ -82,16 +86,20 @@ def _row(row: object, number: int, name: str) -> dict[str, object]:
     return {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
 
 
-def _plain(value: object, where: str) -> object:
+def _plain(value: object, where: str, depth: int = 0) -> object:
     """A cell as JSON: pandas' missing values become None."""
+    if depth > MAX_DEPTH:
+        raise DataError(f"{where}: nested too deeply, more than {MAX_DEPTH} levels")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise DataError(f"{where}: a number of thousands of digits")
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(cell, where) for key, cell in value.items()}
+        return {str(key): _plain(cell, where, depth + 1) for key, cell in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(cell, where) for cell in value]
+        return [_plain(cell, where, depth + 1) for cell in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist(), where)  # an array, or a number of numpy
+        return _plain(value.tolist(), where, depth)  # an array, or a number of numpy
     if type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, float):

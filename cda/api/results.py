@@ -21,7 +21,7 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
-from cda.pipeline.report import audit_of, train_result
+from cda.pipeline.report import OTHER_RESULTS, audit_of, train_result
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Saved, save
 from cda.results.base import load as load_result
@@ -208,7 +208,7 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
     """A run's folder, or a result that was saved.
 
     Args:
-        path: Folder of a run, or a JSON file that `save` of a result or a command wrote.
+        path: Folder of a run or of another command, or a JSON file that `save` of a result or a command wrote.
 
     Returns:
         For a folder a `Run`, or a `Discovery`; for a file the result in it.
@@ -218,8 +218,8 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
         RunError: The folder holds no run.
     """
     place = user_path(path)
-    if is_a_file(place / _DISCOVERY):
-        place = place / _DISCOVERY
+    # A command's own folder: its result lies in it.
+    place = next((place / name for name in OTHER_RESULTS if is_a_file(place / name)), place)
     if is_a_folder(place):
         if not any(is_a_file(place / stage / "stage.json") for stage in ("audit", "train", "label", "synthesize")):
             raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT_FILE} in audit/)")
@@ -235,7 +235,6 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
     return load_result(Audit, place, "cda audit")
 
 
-_DISCOVERY = "discover.json"
 _KINDS: dict[str, tuple[type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),

@@ -87,7 +87,7 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
 
 
 A = TypeVar("A", bound=AuditResult)
-_OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
+OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
 
 
 def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
@@ -122,7 +122,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / AUDIT_FILE):
-        results = [name for name in _OTHER_RESULTS if is_a_file(path / name)]
+        results = [name for name in OTHER_RESULTS if is_a_file(path / name)]
         other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
         raise RunError(
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"

@@ -53,7 +53,7 @@ def test_quality_of_files_is_that_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def longer(prompts, responses):\n    return [len(one) for one in responses]\n")
     words = ["quality", "mine.py:longer", "own.jsonl", "--out", "out"]
     subprocess.run([sys.executable, "-m", "cda", *words], check=True, capture_output=True, cwd=tmp_path)
-    command = cda.load("out/quality.json")
+    command = cda.load("out")
     own = cda.quality("mine.py:longer", ["own.jsonl"], out="own", progress=False)
     assert isinstance(command, cda.Quality) and command.model_dump() == own.model_dump()
 
