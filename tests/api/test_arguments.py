@@ -41,7 +41,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "seed": (lambda: cda.dose(ROWS, ROWS, seed="x"), "cda.dose: seed: give a whole number; found 'x'"),  # type: ignore[arg-type]
     "bias": (lambda: cda.label(ROWS, 3), "cda.label: bias: give a name or a path; found 3"),  # type: ignore[arg-type]
     "path": (lambda: cda.load(None), "found None; give a path"),  # type: ignore[arg-type]
-    "deep": (lambda: cda.label([{"prompt": "Why?", "response": deep()}], "structure"), "data, row 1, response: nested too deeply"),
+    "deep": (
+        lambda: cda.label([{"prompt": "Why?", "response": deep()}], "structure"),
+        "data, row 1, response: nested too deeply",
+    ),
     "digits": (lambda: cda.dose([{"id": 10**5000}], ROWS), "before, row 1, id: a number of thousands of digits"),
     "section": (lambda: cda.audit(by_length, contrasts=ROWS, audit=3), "audit: give a dict of settings; found 3"),
 }
