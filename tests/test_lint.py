@@ -25,3 +25,9 @@ BIN = Path(sys.executable).parent
 def test_linter_is_content(command: list[str]) -> None:
     result = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Files of one name in two folders cannot be collected together."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert len(names) > 200 and sorted({name for name in names if names.count(name) > 1}) == []
