@@ -1,7 +1,7 @@
 """Claim: every Python snippet of README and docs runs as it stands.
 
-The snippets of each document run one after another in a process of their own, in an empty folder that holds what they name: a reward
-model my-org/my-reward-model (the embedded one). The notebook is run by tests/api/test_notebook.py.
+Each snippet runs in a process of its own, all in one folder that holds what they name: a reward model my-org/my-reward-model (the
+embedded one); those that train come first. The notebook is run by tests/api/test_notebook.py.
 
     python evals/api_walk.py            (about two minutes)
 """
@@ -26,29 +26,30 @@ _SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def documents() -> list[Path]:
     """Documents for users that hold Python."""
-    found = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("cda/**/*.md"), *ROOT.glob("recipes/*.md")]
+    found = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("cda/**/*.md"), *ROOT.glob("recipes/*.md")]
     return [path for path in found if _SNIPPET.search(path.read_text(encoding="utf-8"))]
 
 
-def snippets(document: Path) -> list[str]:
-    """Python of a document in its order; one that loads an adapter of a run comes after the one that trains it."""
-    found = _SNIPPET.findall(document.read_text(encoding="utf-8"))
-    return sorted(found, key=lambda one: "cda.train(" not in one)
+def snippets() -> list[tuple[Path, str]]:
+    """Python of all documents; what loads the adapter of a run comes after what trains it."""
+    found = [
+        (document, code) for document in documents() for code in _SNIPPET.findall(document.read_text(encoding="utf-8"))
+    ]
+    return sorted(found, key=lambda snippet: "cda.train(" not in snippet[1])
 
 
 def main() -> int:
     checks, ran = [], {}
-    for document in documents():
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(embedded_model_folder("embedded"), Path(folder) / "my-org" / "my-reward-model")
-            for number, code in enumerate(snippets(document), 1):
-                start = time.monotonic()
-                done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-                name = f"{document.relative_to(ROOT)}, snippet {number} runs"
-                ran[name] = {"seconds": round(time.monotonic() - start, 1), "lines": code.count("\n")}
-                last = (done.stderr.strip().splitlines() or [""])[-1]
-                found = f"exit status {done.returncode}" + (f": {last}" if done.returncode else "")
-                checks.append(Check(name, found, done.returncode == 0))
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(embedded_model_folder("embedded"), Path(folder) / "my-org" / "my-reward-model")
+        for number, (document, code) in enumerate(snippets(), 1):
+            start = time.monotonic()
+            done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+            name = f"{document.relative_to(ROOT)}, snippet {number} runs"
+            ran[name] = {"seconds": round(time.monotonic() - start, 1), "lines": code.count("\n")}
+            last = (done.stderr.strip().splitlines() or [""])[-1]
+            found = f"exit status {done.returncode}" + (f": {last}" if done.returncode else "")
+            checks.append(Check(name, found, done.returncode == 0))
     return finish("api_walk", str(__doc__).splitlines()[0].removeprefix("Claim: "), checks, {"snippets": ran})
 
 

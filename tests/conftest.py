@@ -62,6 +62,17 @@ class Trained:
     result: TrainingResult
 
 
+# Files that take a minute or more, the longest first: one that is begun last keeps the other processes waiting.
+LONG = (
+    "test_notebook.py", "test_pipeline_processes.py", "test_training_seeds.py", "test_discover_llm.py", "test_golden.py",
+    "test_dose_stage.py", "test_audit_paper.py", "test_lint.py", "test_pipeline.py", "test_train.py", "test_prompts_answered.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @pytest.fixture(autouse=True)
 def spoken() -> Iterator[None]:
     """What cda says is on standard output, also where a test calls a function and no command."""
