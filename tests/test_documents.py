@@ -80,7 +80,7 @@ def test_every_part_of_a_document_is_made(made: dict[tuple[Path, str], str]) -> 
         for document in documents
         for name in re.findall("<!-- end of ([a-z ]+) -->", document.read_text(encoding="utf-8"))
     }
-    # The data card's part is made by evals/embedded_texts.py, which has to encode every text.
+    # The data card's part is made by evals/method/embedded_texts.py, which has to encode every text.
     assert {one for one in ended if one[1] != "measured"} == set(made)
 
 

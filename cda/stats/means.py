@@ -264,7 +264,7 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
         half = √(t²(k − 1) · S²/k + t²(G − 1) · max(C, 0)),   t(df): the 97.5% quantile of Student's t.
 
     One t with Satterthwaite's degrees of freedom in place of the two covers 91% with 3 seeds that differ much: a small S² is
-    a small variance with many degrees of freedom (evals/training_seeds.py).
+    a small variance with many degrees of freedom (evals/method/training_seeds.py).
 
     Args:
         values: One row a seed, one column a contrast. Shape (k, n), any unit.

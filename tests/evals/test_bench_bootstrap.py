@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_a_small_benchmark(tmp_path: Path) -> None:
     result = tmp_path / "bench.json"
-    command = [sys.executable, str(ROOT / "evals" / "bench_bootstrap.py"), "--repeats", "1", "--triples", "300"]
+    command = [sys.executable, "-m", "evals.speed.bench_bootstrap", "--repeats", "1", "--triples", "300"]
     run = subprocess.run([*command, "--draws", "2000", "--result", str(result)], capture_output=True, text=True)
     assert run.returncode in (0, 1), run.stderr
     content = json.loads(result.read_text(encoding="utf-8"))

@@ -9,19 +9,14 @@ import pytest
 from cda.models.load import Precision
 from cda.records import user_prompt
 
-EVALS = Path(__file__).parents[2] / "evals"
 TEXTS = [(user_prompt(f"question {number}"), "word " * (1 + 3 * number)) for number in range(6)]
-
-
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EVALS))
 
 
 @pytest.mark.parametrize("precision", ["bf16", "8bit"])
 def test_all_variants_score_the_same_model(precision: Precision, tmp_path: Path) -> None:
-    import bench_scoring_gpu as gpu
     import torch
+
+    from evals.speed import bench_scoring_gpu as gpu
 
     torch.manual_seed(0)  # with other weights the spread may be too small for bf16
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 31000}
@@ -40,7 +35,7 @@ def test_all_variants_score_the_same_model(precision: Precision, tmp_path: Path)
 
 
 def test_kernels_are_told_apart_by_their_names() -> None:
-    from bench_scoring_gpu import kind_of
+    from evals.speed.bench_scoring_gpu import kind_of
 
     assert (
         kind_of("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_TNT")
@@ -52,7 +47,7 @@ def test_kernels_are_told_apart_by_their_names() -> None:
 
 
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    from bench_scoring_gpu import on_a_gpu
+    from evals.speed.bench_scoring_gpu import on_a_gpu
 
     assert on_a_gpu() == 0
     assert capsys.readouterr().out == "skipped: no CUDA GPU\n"

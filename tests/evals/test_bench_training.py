@@ -8,14 +8,6 @@ from typing import Any
 
 import pytest
 
-EVALS = Path(__file__).parents[2] / "evals"
-
-
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
-
 
 def runs(seconds: float, padding: float) -> list[dict[str, Any]]:
     """Three runs of 1,000 real tokens."""
@@ -26,7 +18,7 @@ def runs(seconds: float, padding: float) -> list[dict[str, Any]]:
 
 def judged(ours_s: float) -> tuple[dict[str, bool], dict[str, Any]]:
     """Whether each check passed, and the table, where peers take 100 s with half of it padding."""
-    from bench_training import GROUPED, OURS, PEERS, checks, summary
+    from evals.speed.bench_training import GROUPED, OURS, PEERS, checks, summary
 
     found = {peer: runs(100.0, 0.5) for peer in PEERS}
     table = summary(found | {OURS: runs(ours_s, 0.02), GROUPED: runs(70.0, 0.1)})
@@ -34,7 +26,7 @@ def judged(ours_s: float) -> tuple[dict[str, bool], dict[str, Any]]:
 
 
 def test_the_share_of_the_speed_up_decides() -> None:
-    from bench_training import OURS, PEERS
+    from evals.speed.bench_training import OURS, PEERS
 
     passed, table = judged(60.0)
     assert table[OURS]["achieved_over"] == {peer: pytest.approx(0.8) for peer in PEERS}
@@ -50,7 +42,7 @@ FALLING = [0.693, 0.69, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
 
 def failed_losses(changed: dict[str, list[float]]) -> list[str]:
     """Thresholds that fail where every loss falls alike and the two that must differ do, but for what is changed."""
-    from bench_training import HALF_RATE, OTHER_SEED, OURS, PEERS, loss_checks
+    from evals.speed.bench_training import HALF_RATE, OTHER_SEED, OURS, PEERS, loss_checks
 
     losses = dict.fromkeys((OURS, *PEERS), FALLING) | {HALF_RATE: FALLING[:4] + [0.45] * 4, OTHER_SEED: FALLING[::-1]}
     return [check.threshold for check in loss_checks("texts", {name: [one] for name, one in (losses | changed).items()})
@@ -58,7 +50,7 @@ def failed_losses(changed: dict[str, list[float]]) -> list[str]:
 
 
 def test_losses_that_stay_where_they_start_are_no_evidence() -> None:
-    from bench_training import OURS, PEERS
+    from evals.speed.bench_training import OURS, PEERS
 
     assert failed_losses({}) == []
     flat = [0.693] * 8
@@ -74,13 +66,13 @@ def test_one_step_that_is_apart_fails() -> None:
 
 
 def test_a_comparison_that_cannot_tell_rates_apart_fails() -> None:
-    from bench_training import HALF_RATE
+    from evals.speed.bench_training import HALF_RATE
 
     assert failed_losses({HALF_RATE: FALLING}) == [f"texts: our loss further than that from {HALF_RATE}"]
 
 
 def test_no_padding_leaves_no_speed_up_to_share() -> None:
-    from bench_training import achieved_share
+    from evals.speed.bench_training import achieved_share
 
     assert achieved_share(100.0, 90.0, 0.0) is None
     assert achieved_share(100.0, 40.0, 0.5) == pytest.approx(1.2)
@@ -88,7 +80,7 @@ def test_no_padding_leaves_no_speed_up_to_share() -> None:
 
 def test_a_small_run_counts_its_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str], one_thread: None) -> None:  # noqa: ARG001
     """Through our training: two pairs of known lengths."""
-    from bench_training import main
+    from evals.speed.bench_training import main
 
     pairs = [{"prompt": "one", "chosen": "two " * 9, "rejected": "three"} for _ in range(2)]
     file = tmp_path / "pairs.json"
@@ -105,8 +97,9 @@ def test_a_small_run_counts_its_tokens(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(("name", "family"), [("Llama-3.1-8B", "Llama"), ("Gemma-2-27B", "Gemma2")])
 @pytest.mark.parametrize("precision", ["8bit", "bf16"])
 def test_large_models_made_small(name: str, family: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import bench_training_gpu as gpu
     import torch
+
+    from evals.speed import bench_training_gpu as gpu
 
     for setting, value in {"MAX_LENGTH_TOKENS": 32, "N_PAIRS": 2, "N_STEPS": 1}.items():
         monkeypatch.setattr(gpu, setting, value)
@@ -128,7 +121,7 @@ def test_large_models_made_small(name: str, family: str, precision: str, monkeyp
 
 
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    from bench_training import main
+    from evals.speed.bench_training import main
 
     assert main(["--gpu"]) == 0
     assert capsys.readouterr().out == "skipped: no CUDA GPU\n"

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-EVALS = Path(__file__).parents[2] / "evals"
-
-
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -25,9 +16,8 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def test_searches_try_equally_many_candidates() -> None:
-    from discover_depth import SEARCHES
-
     from cda.results.discover import SearchSettings
+    from evals.method.discover_depth import SEARCHES
 
     settings = {
         name: SearchSettings(
@@ -41,8 +31,8 @@ def test_searches_try_equally_many_candidates() -> None:
 
 
 def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there() -> None:
-    from discover_depth import planted
-    from planted_world import embedded, with_presence
+    from evals.method.discover_depth import planted
+    from evals.method.planted_world import embedded, with_presence
 
     texts = [text for _, own in embedded() for text in own]
     biases = planted("hidden")
@@ -57,8 +47,8 @@ def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there()
 
 
 def test_what_only_variation_finds_is_rewarded_above_its_relative() -> None:
-    from discover_depth import HIDDEN, RELATIVE, planted
-    from planted_world import World
+    from evals.method.discover_depth import HIDDEN, RELATIVE, planted
+    from evals.method.planted_world import World
 
     world = World(tuple((bias, strength) for bias, strength, _, _ in planted("hidden").values()), "key")
     assert world.strength_in("Yes,  it  does.") == pytest.approx(RELATIVE)
@@ -66,8 +56,8 @@ def test_what_only_variation_finds_is_rewarded_above_its_relative() -> None:
 
 
 def test_a_tiny_search_says_what_it_is_worth_and_what_it_cost() -> None:
-    from discover_depth import run
-    from planted_world import Size
+    from evals.method.discover_depth import run
+    from evals.method.planted_world import Size
 
     tiny = Size(populations=(8, 3, 3), batches=(5, 5), mutations=2, held_out=12, max_prompts=60)
     found = run("plain", 0, "5x16", tiny, letters)
@@ -79,7 +69,7 @@ def test_a_tiny_search_says_what_it_is_worth_and_what_it_cost() -> None:
 
 
 def row(strength: float, hidden: float | None) -> dict[str, Any]:
-    from discover_depth import NUMBERS
+    from evals.method.discover_depth import NUMBERS
 
     return dict.fromkeys(NUMBERS, 1.0) | {
         "strength": strength, "kept_hidden": hidden, "first": 64, "reached": {"bold": strength > 2},
@@ -87,7 +77,7 @@ def row(strength: float, hidden: float | None) -> dict[str, Any]:
 
 
 def test_differences_are_paired_by_seed() -> None:
-    from discover_depth import compared
+    from evals.method.discover_depth import compared
 
     # Seeds differ by 100, sizes by 1 to 3 within a seed: unpaired, this would be noise.
     best = [row(100.0 * seed, 0.0) for seed in range(3)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,15 @@ from cda.biases import Bias
 from cda.records import user_prompt
 from cda.results.discover import Measured
 
-EVALS = Path(__file__).parents[2] / "evals"
-
-
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
-
 
 def named(name: str) -> Bias:
-    from planted_world import known
+    from evals.method.planted_world import known
 
     return next(bias for bias in known() if bias.name == name)
 
 
 def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
-    from planted_world import noise
+    from evals.method.planted_world import noise
 
     texts = [(user_prompt("q"), f"text {number}") for number in range(4000)]
     drawn = noise("a", texts)
@@ -41,7 +32,7 @@ def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
 
 
 def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
-    from planted_world import World
+    from evals.method.planted_world import World
 
     bias, prompt = named("headers"), user_prompt("q")
     plain, biased = World(((bias, 0.0),), "key"), World(((bias, 3.0),), "key")
@@ -57,7 +48,7 @@ def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
 
 
 def test_the_attribute_is_put_into_a_share_of_the_responses_and_taken_out_of_the_rest() -> None:
-    from planted_world import embedded, with_presence
+    from evals.method.planted_world import embedded, with_presence
 
     rows, bias = embedded()[:40], named("emoji")
     for share in (0.0, 0.3, 1.0):
@@ -72,7 +63,7 @@ def measured(rewrite: str, original: str) -> Measured:
 
 
 def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_have_it_on_its_side_alone() -> None:
-    from planted_world import carried, is_planted
+    from evals.method.planted_world import carried, is_planted
 
     bias, carrying = named("headers"), measured("# A\n\nYes.", "Yes.")
     on_both, on_none = measured("# A\n\nSure, yes.", "# A\n\nYes."), measured("Yes!", "Yes.")
@@ -82,16 +73,14 @@ def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_hav
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EVALS))
-        from planted_world import Size
+def tiny() -> Any:
+    from evals.method.planted_world import Size
 
-        yield Size(populations=(10, 4, 3), batches=(6, 6), mutations=2, held_out=20, max_prompts=85)
+    return Size(populations=(10, 4, 3), batches=(6, 6), mutations=2, held_out=20, max_prompts=85)
 
 
 def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) -> None:
-    from discover_recall import LISTED, Cell, run
+    from evals.method.discover_recall import LISTED, Cell, run
 
     cell, number = Cell("test", 5.0, (0.5,), 1), LISTED.index("headers")
     found = run(cell, number, tiny)
@@ -104,15 +93,15 @@ def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) ->
 
 
 def test_nothing_planted_and_nothing_confirmed(tiny: Any) -> None:
-    from discover_recall import Cell, run
+    from evals.method.discover_recall import Cell, run
 
     found = run(Cell("test", 0.0, (0.5,), 1), 0, tiny)
     assert (found["n_validated"], found["n_confirmed"], found["confirmed"], found["others"]) == (0, 0, False, [])
 
 
 def test_an_attribute_that_is_not_in_the_catalogue_is_found_by_its_wording(tiny: Any) -> None:
-    from discover_recall import Cell, run
-    from planted_world import known, unlisted
+    from evals.method.discover_recall import Cell, run
+    from evals.method.planted_world import known, unlisted
 
     assert not {bias.name for bias in known()} & {bias.name for bias in unlisted()}
     found = run(Cell("test", 5.0, (0.5,), 1, listed=False), 1, tiny)
@@ -125,7 +114,7 @@ def row(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_cell_is_summed_up_with_intervals_and_what_was_lost_where() -> None:
-    from discover_recall import summed
+    from evals.method.discover_recall import summed
 
     lost = [
         row(attribute="lists", confirmed=False, n_confirmed=0, validated=False),
@@ -142,7 +131,7 @@ def test_a_cell_is_summed_up_with_intervals_and_what_was_lost_where() -> None:
 
 
 def test_the_thresholds_are_held_against_the_bounds() -> None:
-    from discover_recall import KEY_PRESENCES, NULLS, cells, checked, summed
+    from evals.method.discover_recall import KEY_PRESENCES, NULLS, cells, checked, summed
 
     good = {cell.name: summed([row()] * 17) for cell in cells()}
     good |= {name: summed([row(n_confirmed=0, confirmed=False, validated=False)] * 100) for name in NULLS}
@@ -158,7 +147,7 @@ def test_the_thresholds_are_held_against_the_bounds() -> None:
 def test_a_killed_eval_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import many_runs
+    from evals import shared as many_runs
 
     all_runs = many_runs.all_runs
 
@@ -174,7 +163,7 @@ def test_a_killed_eval_goes_on_where_it_was(
 
 
 def test_the_key_cells_have_the_runs_that_the_claim_asks_for() -> None:
-    from discover_recall import KEY_PRESENCES, cells
+    from evals.method.discover_recall import KEY_PRESENCES, cells
 
     found = {cell.name: cell for cell in cells()}
     assert len(found) == len(cells())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,16 +28,16 @@ def row(attribute: str, rewriter: str, number: int, margin: float | None, verdic
 
 def run(release: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Run a copy of the eval, so that its result does not replace the one on real data."""
-    folder = tmp_path / "copy" / "evals"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("discover_release.py", "outcome.py"):
-        (folder / name).write_text((ROOT / "evals" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    copy = tmp_path / "copy"
+    shutil.copytree(
+        ROOT / "evals", copy / "evals", ignore=shutil.ignore_patterns("results", "answers"), dirs_exist_ok=True
+    )
     done = subprocess.run(
-        [sys.executable, str(folder / "discover_release.py"), "--release", str(release)],
-        cwd=ROOT, capture_output=True, text=True, encoding="utf-8",
+        [sys.executable, "-m", "evals.real_data.discover_release", "--release", str(release)],
+        cwd=copy, capture_output=True, text=True, encoding="utf-8",
         env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"},
     )  # fmt: skip
-    result = folder / "results" / "discover_release.json"
+    result = copy / "evals" / "results" / "discover_release.json"
     return done, json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,15 +47,15 @@ def write_release(folder: Path, growth: int) -> None:
 
 def run(release: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict]:
     """Run a copy of the eval, so that its result does not replace the one on real data."""
-    folder = tmp_path / "copy" / "evals"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("drift_release.py", "outcome.py", "release.py"):
-        (folder / name).write_text((ROOT / "evals" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    copy = tmp_path / "copy"
+    shutil.copytree(
+        ROOT / "evals", copy / "evals", ignore=shutil.ignore_patterns("results", "answers"), dirs_exist_ok=True
+    )
     done = subprocess.run(
-        [sys.executable, str(folder / "drift_release.py"), "--release", str(release)],
-        cwd=ROOT, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        [sys.executable, "-m", "evals.real_data.drift_release", "--release", str(release)],
+        cwd=copy, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": ""},
     )  # fmt: skip
-    result = folder / "results" / "drift_release.json"
+    result = copy / "evals" / "results" / "drift_release.json"
     return done, json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EVALS = Path(__file__).parents[2] / "evals"
-sys.path.insert(0, str(EVALS))
-import embedded_texts  # noqa: E402
-
-from cda.embedded.texts import READINGS  # noqa: E402
-from cda.files.jsonl import read_jsonl  # noqa: E402
-from cda.records import Contrast, user_prompt  # noqa: E402
+from cda.embedded.texts import READINGS
+from cda.files.jsonl import read_jsonl
+from cda.records import Contrast, user_prompt
+from evals.method import embedded_texts
 
 PLAIN = "Salt lowers the point at which water freezes, so that ice on a salted road melts in mild frost."
 ROW = {"id": "a", "question": "Why salt?", "bias": "jargon", "yes": "Saline depression.", "no": PLAIN}

@@ -14,7 +14,6 @@ import pytest
 
 from cda.run import RunFolder, Stage
 
-EVALS = Path(__file__).parents[2] / "evals"
 TABLES = {
     "label": {"pairs.jsonl": [{"prompt": "p", "chosen": "a", "rejected": "b"}]},
     "synthesize": {"train.jsonl": [{"prompt": "p", "chosen": "a", "rejected": "c", "kind": "k", "bias": "jargon"}]},
@@ -22,12 +21,6 @@ TABLES = {
     "adapter": {"adapter_model.safetensors": [{"w": 1}]},
     "audit": {"margins.jsonl": [{"kind": "contrast", "bias": "jargon", "id": "1"}], "triples.jsonl": [{"t": 1}]},
 }
-
-
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
 
 
 @pytest.fixture
@@ -59,7 +52,7 @@ def other(finished: Path, tmp_path: Path) -> Path:
 
 
 def test_runs_that_differ_in_times_alone_are_the_same(finished: Path, other: Path) -> None:
-    from fault_runs import differences
+    from evals.reliability.fault_runs import differences
 
     report = other / "report" / "report.md"
     report.write_text(report.read_text("utf-8").replace("1 s", "9 s"), "utf-8")
@@ -80,7 +73,7 @@ def test_runs_that_differ_in_times_alone_are_the_same(finished: Path, other: Pat
     ],
 )
 def test_every_kind_of_loss_shows(finished: Path, other: Path, file: str, text: str, said: str) -> None:
-    from fault_runs import differences
+    from evals.reliability.fault_runs import differences
 
     (other / file).parent.mkdir(exist_ok=True)
     (other / file).write_text(text, "utf-8")
@@ -88,14 +81,14 @@ def test_every_kind_of_loss_shows(finished: Path, other: Path, file: str, text: 
 
 
 def test_times_and_cache_counts_are_left_out_however_deep() -> None:
-    from fault_runs import timeless
+    from evals.reliability.fault_runs import timeless
 
     content: dict[str, Any] = {"a": [{"train_runtime": 1, "cached": 3, "steps": 4}], "seconds": 2}
     assert timeless(content) == {"a": [{"steps": 4}]}
 
 
 def test_a_refusal_is_a_message_with_a_status_and_no_traceback() -> None:
-    from fault_runs import Ended
+    from evals.reliability.fault_runs import Ended
 
     assert Ended(1, "error: x.jsonl: no such file").refused
     assert not Ended(0, "error: x").refused
@@ -106,11 +99,10 @@ def test_a_refusal_is_a_message_with_a_status_and_no_traceback() -> None:
 FAULTY = """
 import json, os, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from fault_hook import hook
-sys.addaudithook(hook(json.loads(sys.argv[2])))
+from evals.reliability.fault_hook import hook
+sys.addaudithook(hook(json.loads(sys.argv[1])))
 for name in ("a", "b"):
-    partial = Path(sys.argv[3], name + ".partial")
+    partial = Path(sys.argv[2], name + ".partial")
     with partial.open("wb") as file:
         file.write(b"x" * 500)
         file.write(b"y" * 1000)
@@ -120,7 +112,7 @@ for name in ("a", "b"):
 
 def faulty(folder: Path, **fault: Any) -> tuple[int, dict[str, int]]:
     """Exit status, and files with their sizes, of two writes with a fault in them."""
-    command = [sys.executable, "-c", FAULTY, str(EVALS), json.dumps(fault), str(folder)]
+    command = [sys.executable, "-c", FAULTY, json.dumps(fault), str(folder)]
     status = subprocess.run(command, capture_output=True, check=False).returncode
     return status, {path.name: path.stat().st_size for path in folder.glob("*")}
 
@@ -136,8 +128,8 @@ def test_a_cut_kills_in_the_middle_of_a_write(tmp_path: Path) -> None:
 
 
 def test_moments_are_distinct_and_inputs_are_many() -> None:
-    from fault_inputs import WRONG
-    from faults import MOMENTS
+    from evals.reliability.fault_inputs import WRONG
+    from evals.reliability.faults import MOMENTS
 
     assert len({json.dumps(one, sort_keys=True) for one in MOMENTS}) == len(MOMENTS) >= 20
     assert len({one.words for one in WRONG}) >= 25 and all(one.names for one in WRONG)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from cda.biases import load_bias
 from cda.records import user_prompt
 
-EVALS = Path(__file__).parents[2] / "evals"
 ITEMS = "- Use the lamp.\n- Use the pan."
 
 
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
-
-
 def test_kept_rewrites_have_flipped_and_all_others_have_a_reason() -> None:
-    from flip_rates import by_rules, together
+    from evals.method.flip_rates import by_rules, together
 
     rates = _rates("structure", 5)
     assert together(rates, "add").hits == [True] * 10
@@ -38,7 +28,7 @@ def test_kept_rewrites_have_flipped_and_all_others_have_a_reason() -> None:
 
 
 def test_what_authors_wrote_is_beyond_the_rules_for_flattery() -> None:
-    from flip_rates import together
+    from evals.method.flip_rates import together
 
     rates = _rates("sycophancy", 10)
     assert together(rates, "back").hits == [True] * 20
@@ -47,7 +37,7 @@ def test_what_authors_wrote_is_beyond_the_rules_for_flattery() -> None:
 
 
 def test_every_triple_counts_by_its_readers() -> None:
-    from flip_rates import triple_cells
+    from evals.method.flip_rates import triple_cells
 
     cells = triple_cells()
     assert len(cells) == 10 and all(len(one.hits) == 40 for one in cells.values())
@@ -55,7 +45,7 @@ def test_every_triple_counts_by_its_readers() -> None:
 
 
 def _rates(name: str, limit: int) -> dict[str, Any]:
-    from flip_rates import rule_rates
+    from evals.method.flip_rates import rule_rates
 
     found: dict[str, Any] = rule_rates(load_bias(name), limit)
     return found

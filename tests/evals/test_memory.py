@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-EVALS = Path(__file__).parents[2] / "evals"
 MB = 2**20
 LARGE = """
 import subprocess, sys
@@ -18,7 +16,7 @@ sys.exit(subprocess.run([sys.executable, "-c", sys.argv[1]], check=True).returnc
 def from_a_large_process(code: str) -> list[int]:
     """Numbers that `code` prints in a small process which one with 400 MB started."""
     found = subprocess.run(
-        [sys.executable, "-c", LARGE, f"import sys; sys.path.insert(0, {str(EVALS)!r})\n{code}"],
+        [sys.executable, "-c", LARGE, code],
         capture_output=True,
         text=True,
         check=True,
@@ -27,17 +25,17 @@ def from_a_large_process(code: str) -> list[int]:
 
 
 def test_a_child_does_not_begin_at_its_parent_s_peak() -> None:
-    (peak,) = from_a_large_process("import memory; print(memory.peak_bytes())")
+    (peak,) = from_a_large_process("from evals.shared import peak_bytes; print(peak_bytes())")
     assert MB < peak < 200 * MB
 
 
 def test_the_peak_is_counted_from_where_it_was_restarted() -> None:
     code = """
-import memory
+from evals.shared import peak_bytes, restart_peak
 big = b"x" * (150 * 2**20); del big
-before = memory.restart_peak(); nothing = memory.peak_bytes() - before
+before = restart_peak(); nothing = peak_bytes() - before
 kept = b"x" * (100 * 2**20)
-print(nothing, memory.peak_bytes() - before)
+print(nothing, peak_bytes() - before)
 """
     nothing, added = from_a_large_process(code)
     assert nothing < 20 * MB and 90 * MB < added < 130 * MB

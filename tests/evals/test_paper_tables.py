@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "evals"))
-import paper_tables
-import release as fff
-from paper_numbers import Check
 from scipy import stats
 
 from cda.errors import DataError
+from evals.real_data import paper_tables
+from evals.real_data import release as fff
+from evals.real_data.paper_numbers import Check
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"
@@ -182,7 +180,7 @@ def test_margins_are_matched_by_text_before_query(made: Path) -> None:
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
 def test_the_real_release_gives_the_paper_s_numbers(tmp_path: Path) -> None:
     result = tmp_path / "tables.json"
-    command = [sys.executable, str(ROOT / "evals" / "paper_tables.py"), "--release", str(DATA), "--result", str(result)]
+    command = [sys.executable, "-m", "evals.real_data.paper_tables", "--release", str(DATA), "--result", str(result)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     content = json.loads(result.read_text(encoding="utf-8"))

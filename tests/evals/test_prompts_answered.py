@@ -22,12 +22,6 @@ VAGUE, DEFINITE = "In some ways it depends on various factors.", "That is defini
 Json = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
-
-
 def block(row: Json, name: str) -> str:
     """Material of a question by the name of its marker."""
     user: str = row["messages"][1]["content"]
@@ -82,7 +76,7 @@ def _contrast(user: str, question: str, response: str) -> Contrast:
 
 
 def _known_groups(listed: str) -> list[list[int]]:
-    from known_groups import GROUPS
+    from evals.method.known_groups import GROUPS
 
     number = {line.split(". ", 1)[1]: int(line.split(". ")[0]) for line in listed.splitlines()}
     (groups,) = [one for one in GROUPS if {text for group in one for text in group} == set(number)]
@@ -90,13 +84,13 @@ def _known_groups(listed: str) -> list[list[int]]:
 
 
 def answered(rows: list[Json], by: str, reply: Callable[[Json], str] = authors_answer) -> Json:
-    from prompts_answered import Answer
+    from evals.method.prompts_answered import Answer
 
     return {row["id"]: Answer(row["kind"], by, reply(row)) for row in rows}
 
 
 def test_every_run_asks_the_same_and_each_prompt_as_often_as_said() -> None:
-    from prompts_answered import asked, dealt
+    from evals.method.prompts_answered import asked, dealt
 
     servers = [asked({})[1] for _ in range(2)]
     assert servers[0].asked == servers[1].asked
@@ -121,7 +115,7 @@ def test_every_run_asks_the_same_and_each_prompt_as_often_as_said() -> None:
 
 
 def test_right_answers_pass_and_wrong_ones_are_counted() -> None:
-    from prompts_answered import asked, checks_of
+    from evals.method.prompts_answered import asked, checks_of
 
     first = answered(list(asked({}, 1)[1].open_questions.values()), "writer")
     found, server = asked(first, 1)
@@ -165,7 +159,7 @@ def test_right_answers_pass_and_wrong_ones_are_counted() -> None:
 
 
 def test_answers_out_of_form_are_unread_and_nothing_else_is() -> None:
-    from prompts_answered import asked, checks_of
+    from evals.method.prompts_answered import asked, checks_of
 
     rows = list(asked({}, 1)[1].open_questions.values())
     replies = answered(rows, "writer") | answered(
@@ -181,15 +175,15 @@ def test_answers_out_of_form_are_unread_and_nothing_else_is() -> None:
 
 
 def test_pairs_together_and_apart() -> None:
-    from asked_prompts import Grouped
-    from prompts_answered import pairs_of
+    from evals.method.asked_prompts import Grouped
+    from evals.method.prompts_answered import pairs_of
 
     one = Grouped("list", (), [[0, 1], [2], [3]], [[0], [1, 2], [3]], True)
     assert pairs_of([one]) == ([False], [True, True, False, True, True])
 
 
 def test_known_groups_are_lists_of_six_to_eight_with_paraphrases_and_no_wording_twice() -> None:
-    from known_groups import GROUPS
+    from evals.method.known_groups import GROUPS
 
     assert len(GROUPS) == 10
     for groups in GROUPS:
@@ -199,7 +193,7 @@ def test_known_groups_are_lists_of_six_to_eight_with_paraphrases_and_no_wording_
 
 
 def test_taken_answers_are_kept_by_question(tmp_path: Path) -> None:
-    from prompts_answered import kept_answers, take
+    from evals.method.prompts_answered import kept_answers, take
 
     path = tmp_path / "kept.jsonl"
     write_jsonl(tmp_path / "questions.jsonl", [{"id": "a", "kind": "reading"}, {"id": "b", "kind": "label"}])
@@ -230,7 +224,7 @@ def test_taken_answers_are_kept_by_question(tmp_path: Path) -> None:
     ],
 )
 def test_answers_that_cannot_be_taken_are_refused_and_none_is_taken(row: Json, problem: str, tmp_path: Path) -> None:
-    from prompts_answered import take
+    from evals.method.prompts_answered import take
 
     path = tmp_path / "kept.jsonl"
     write_jsonl(path, [{"id": "kept", "kind": "label", "by": "m", "answer": "x"}])
@@ -243,7 +237,7 @@ def test_answers_that_cannot_be_taken_are_refused_and_none_is_taken(row: Json, p
 
 
 def test_sheets_are_not_written_over(tmp_path: Path) -> None:
-    from prompts_answered import write_questions
+    from evals.method.prompts_answered import write_questions
 
     row = {"id": "a", "kind": "label", "messages": [{}, {"content": "?"}]}
     assert write_questions([row], tmp_path) == {"label": [1]}
@@ -252,7 +246,7 @@ def test_sheets_are_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_few_kept_answers_are_read_again() -> None:
-    from prompts_answered import asked, kept_answers
+    from evals.method.prompts_answered import asked, kept_answers
 
     kept = kept_answers(KEPT)
     if not any(one.kind == "reading" for one in kept.values()):

@@ -13,16 +13,9 @@ import pytest
 EVALS = Path(__file__).parent.parent.parent / "evals"
 
 
-@pytest.fixture(autouse=True)
-def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when an eval is run as a script."""
-    monkeypatch.syspath_prepend(str(EVALS))
-
-
 def test_a_world_has_its_planted_effect_and_misleads_the_others() -> None:
-    from simulated_world import World, draw
-
     from cda.stats.rate import effect
+    from evals.method.simulated_world import World, draw
 
     sample = draw(World(), np.random.default_rng(0), 20_000, 3).contrasts()
     assert effect(sample).estimate.value == pytest.approx(0.5, abs=0.02)
@@ -32,9 +25,8 @@ def test_a_world_has_its_planted_effect_and_misleads_the_others() -> None:
 
 
 def test_without_distortion_all_estimators_agree() -> None:
-    from simulated_world import World, draw
-
     from cda.stats.rate import effect
+    from evals.method.simulated_world import World, draw
 
     world = World(effect_by_z=0, z_reward=0, xi_reward=0)
     sample = draw(world, np.random.default_rng(0), 5000, 1).contrasts()
@@ -44,9 +36,9 @@ def test_without_distortion_all_estimators_agree() -> None:
 
 def test_paired_errors_are_narrower_than_welch_s() -> None:
     from scipy import stats
-    from simulated_world import World, draw, welch_standard_error
 
     from cda.stats.rate import effect
+    from evals.method.simulated_world import World, draw, welch_standard_error
 
     sample = draw(World(), np.random.default_rng(0), 200, 3)
     assert effect(sample.contrasts()).standard_error < 0.8 * welch_standard_error(sample)
@@ -60,7 +52,7 @@ def test_paired_errors_are_narrower_than_welch_s() -> None:
 
 
 def test_every_level_keeps_its_margins() -> None:
-    from distribution_shift import LEVELS, cells
+    from evals.method.distribution_shift import LEVELS, cells
 
     rows = list(cells(100))
     assert len(rows) == 100 * len(LEVELS)
@@ -72,7 +64,7 @@ def test_every_level_keeps_its_margins() -> None:
 
 
 def test_the_classifier_s_regression_is_the_library_s() -> None:
-    from distribution_shift import RIDGE, logistic
+    from evals.method.distribution_shift import RIDGE, logistic
 
     library = pytest.importorskip("sklearn.linear_model")
 
@@ -86,9 +78,8 @@ def test_the_classifier_s_regression_is_the_library_s() -> None:
 
 
 def test_triples_come_in_both_directions_from_real_rules() -> None:
-    from distribution_shift import triple
-
     from cda.features import n_words
+    from evals.method.distribution_shift import triple
 
     text = "Bread is a good food. It is easy to make. Many people find it useful. It is popular, and a nice idea for a meal."
     for long in (True, False):
@@ -103,7 +94,7 @@ def test_triples_come_in_both_directions_from_real_rules() -> None:
 def test_a_missed_threshold_ends_with_a_failing_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import outcome
+    from evals import shared as outcome
 
     monkeypatch.setattr(outcome, "ROOT", tmp_path)
     (tmp_path / "evals").mkdir()
@@ -117,9 +108,8 @@ def test_a_missed_threshold_ends_with_a_failing_status(
 
 
 def test_few_draws_of_each_simulation_run() -> None:
-    import null_bias
-    import planted_effect
-    from simulated_world import World
+    from evals.method import null_bias, planted_effect
+    from evals.method.simulated_world import World
 
     covered, ratios = planted_effect.coverage(World(), np.random.default_rng(0), 5)
     assert covered["double"] >= 0.6 and covered["naive"] == 0

@@ -187,7 +187,7 @@ def test_no_change_anywhere_has_the_interval_over_prompts() -> None:
 
 
 def test_it_covers_where_one_training_s_interval_does_not() -> None:
-    """Three trainings that differ by 0.6 SD of a margin's noise; evals/training_seeds.py has 48 worlds."""
+    """Three trainings that differ by 0.6 SD of a margin's noise; evals/method/training_seeds.py has 48 worlds."""
     draw, ids, runs = np.random.default_rng(7), [str(row) for row in range(80)], 300
     true = float(stats.norm.cdf(0.5 / math.sqrt(2 + 0.36)))
     held = np.zeros(2)

@@ -1,0 +1,142 @@
+"""Claim: the package is small, plain and typed: it meets the limits of its size, names, docstrings and types.
+
+Measures this checkout and, for comparison, an earlier one (--before), the installed trl and, if it is installed, inspect_ai.
+
+    python -m evals.reliability.house [--before FOLDER]            (half a minute)
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+from evals.shared import ROOT, Check, finish
+
+_TELLS = {
+    "opens with What, Whether, Of, Who or How": re.compile(r"^(What|Whether|Of|Who|How)\b"),
+    "beside": re.compile(r"\bbeside\b", re.IGNORECASE),
+    "where there is": re.compile(r"\bwhere there (is|are)\b", re.IGNORECASE),
+}
+_GENERIC = {"main", "run", "stage", "app", "logger"}
+
+
+def sources(folder: Path) -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
+
+
+def n_lines(texts: Iterable[str]) -> int:
+    return sum(text.count("\n") for text in texts)
+
+
+def measures(package: Path) -> dict[str, float]:
+    """Size, names, docstrings and types of a package."""
+    files = sources(package)
+    trees = {path: ast.parse(text) for path, text in files.items()}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+    sizes = [text.count("\n") for path, text in files.items() if path.name != "__init__.py"]
+    total = n_lines(files.values())
+    any_lines = sum(
+        1
+        for text in files.values()
+        for line in text.splitlines()
+        if re.search(r"\bAny\b", line) and not re.match(r"\s*(from|import)\b", line)
+    )
+    bound = [node.target for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)]
+    ones = sum(1 for target in bound for name in ast.walk(target) if isinstance(name, ast.Name) and name.id == "one")
+    return {
+        "lines": total,
+        "files": len(files),
+        "longest file": max(sizes),
+        "median file": median(sizes),
+        "median function": median(lengths),
+        "90% of functions have at most": sorted(lengths)[len(lengths) * 9 // 10],
+        "lines with Any per 1,000": round(1000 * any_lines / total, 1),
+        "public names with several definitions": len(repeated_names(trees)),
+        "modules with one importer in the same folder": single_importers(package, trees),
+        "loops over `one`, %": round(100 * ones / max(1, len(bound)), 1),
+        **docstring_tells(trees.values()),
+    }
+
+
+def repeated_names(trees: dict[Path, ast.Module]) -> dict[str, int]:
+    """Public classes and functions of several modules, and private classes, with the same name."""
+    names: Counter[str] = Counter()
+    for path, tree in trees.items():
+        if "cli" in path.parts or "api" in path.parts:
+            continue  # a command and a function of the API have the name of the job
+        for node in tree.body:
+            is_class = isinstance(node, ast.ClassDef)
+            if is_class or (isinstance(node, ast.FunctionDef) and not node.name.startswith("_")):
+                names[node.name] += 1  # type: ignore[union-attr]
+    return {name: n for name, n in names.items() if n > 1 and name not in _GENERIC}
+
+
+def single_importers(package: Path, trees: dict[Path, ast.Module]) -> int:
+    """Modules that one other module imports, which lies in the same folder."""
+    modules = {".".join(path.relative_to(package.parent).with_suffix("").parts): path for path in trees}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module, path in modules.items():
+        for node in ast.walk(trees[path]):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    if name in modules:
+                        importers[name].add(module)
+    return sum(
+        len(by) == 1 and next(iter(by)).rpartition(".")[0] == name.rpartition(".")[0] for name, by in importers.items()
+    )
+
+
+def docstring_tells(trees: Iterable[ast.Module]) -> dict[str, float]:
+    """Signs of translated English, per 10,000 words of docstrings."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    texts = [ast.get_docstring(node) or "" for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+    words = sum(len(text.split()) for text in texts)
+    sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.!?:])\s+|\n\s*\n", text)]
+    counts = {name: sum(len(tell.findall(sentence)) for sentence in sentences) for name, tell in _TELLS.items()}
+    return {
+        "docstring words": words,
+        **{f"{name}, per 10,000 words": round(1e4 * n / words, 1) for name, n in counts.items()},
+    }
+
+
+def of_checkout(tree: Path) -> dict[str, float]:
+    own = measures(tree / "cda")
+    own["test lines"] = n_lines(sources(tree / "tests").values())
+    own["test lines per line"] = round(own["test lines"] / own["lines"], 2)
+    return own
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--before", type=Path, help="an earlier checkout, measured next to this one")
+    before = parser.parse_args().before
+    own = of_checkout(ROOT)
+    compared = {"cda": own} | ({"before": of_checkout(before)} if before else {})
+    for name in ("trl", "inspect_ai"):
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            compared[name] = measures(Path(next(iter(spec.submodule_search_locations))))
+    for measure in own:
+        row = "".join(f"{compared[name].get(measure, ''):>12}" for name in compared)
+        print(f"{measure:55}{row}")
+    limits = {
+        "lines": 38_000, "files": 200, "longest file": 400, "lines with Any per 1,000": 5, "loops over `one`, %": 5,
+        "public names with several definitions": 0, "test lines": 30_000,
+    }  # fmt: skip
+    checks = [
+        Check(f"{name}: at most {limit:,}", f"{own[name]:,}", own[name] <= limit) for name, limit in limits.items()
+    ]
+    return finish("house", str(__doc__).splitlines()[0].removeprefix("Claim: "), checks, compared)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
