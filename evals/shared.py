@@ -92,7 +92,7 @@ def code_id() -> str:
     """Names the code and files that decide what a run finds; comments aside."""
     names = (
         "cda/biases/load.py",
-        "cda/recipe/discovery.py",
+        "cda/recipe/sections.py",
         "cda/discovery/*.py",
         "cda/discovery/*/*.yaml",
         "cda/embedded/rule*.py",

@@ -19,9 +19,8 @@ from cda.llm.protocol import Request
 from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
-from cda.resources.llm_access import llm_access
+from cda.resources.llm_access import Planned, llm_access
 from cda.resources.sources import rewriter
-from cda.resources.spending import Planned
 from cda.rewriting.labels import (
     PairLabel,
     ResponseLabel,

@@ -40,11 +40,10 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
-from cda.resources.audit_inputs import audit_inputs
 from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import bias_settings, prompt_name, prompt_settings, source_fingerprint
+from cda.resources.sources import audit_inputs, bias_settings, prompt_name, prompt_settings, source_fingerprint
 from cda.results.audit import AuditResult
 from cda.results.base import save
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources

@@ -26,7 +26,7 @@ from cda.data.release import (
 )
 from cda.embedded.model import EMBEDDED
 from cda.records import Preference, TieRule, prompt_id
-from cda.resources.audit_inputs import AuditInputs
+from cda.resources.sources import AuditInputs
 from cda.results.audit import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Missing, Test
 from cda.stats.people import against_people, mean_against_people, people_change

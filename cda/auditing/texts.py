@@ -17,10 +17,8 @@ from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.schema import SynthesizeSection
 from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
-from cda.resources.audit_inputs import AuditInputs
-from cda.resources.llm_access import LlmAccess
-from cda.resources.sources import rewriter
-from cda.resources.spending import Planned
+from cda.resources.llm_access import LlmAccess, Planned
+from cda.resources.sources import AuditInputs, rewriter
 from cda.results.rate import Flips
 from cda.rewriting.rewriter import Rewriter
 from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples

@@ -29,7 +29,7 @@ from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import ScoreSection, bare_name, kind_of, policy_and_reference
+from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
 from cda.resources.artifacts import (
     checked_form,

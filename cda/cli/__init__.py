@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from cda.cli import recipes, benchmarks, study, files
+from cda.cli import recipes, files
 from cda.cli.app import app
 
-__all__ = ["app", "benchmarks", "files", "main", "recipes", "study"]
+__all__ = ["app", "files", "main", "recipes"]
 
 
 def main() -> None:

@@ -1,35 +1,151 @@
-"""Commands that make files: triples, embedded texts, merged models; and how many contrasts are needed."""
+"""`cda study`, contrasts to people and their votes back; `cda inspect`; and commands that make files."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from cda import __version__
-from cda.cli.app import Overrides, Yes, app
+from cda.cli.app import Column, Overrides, Yes, app, columns_of
+from cda.launch import say
 from cda.user_errors import user_errors
+
+study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
+app.add_typer(study, name="study")
+
+
+@study.command("export")
+def export_(
+    contrasts: Annotated[
+        str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
+    ],
+    out: Annotated[str, Argument(help="New folder for the study.")],
+    bias: Annotated[
+        list[str] | None, Option(help="Name or bias file; several times for several. Default: those in the file.")
+    ] = None,
+    judgements: Annotated[int, Option(help="Wanted on each contrast, by different people.")] = 3,
+    quota: Annotated[
+        int | None, Option(help="Most contrasts of a participant. Default: all (experts), 40 (crowd).")
+    ] = None,
+    people: Annotated[int | None, Option(help="Number of participants. Default: as many as are needed.")] = None,
+    participants: Annotated[str, Option(help="experts (asked for reasons) or crowd.")] = "experts",
+    attention: Annotated[
+        int | None, Option(help="Attention checks of each participant. Default: 0 (experts), 3 (crowd).")
+    ] = None,
+    seed: Annotated[int, Option(help="Of assignments, orders and sides.")] = 0,
+    column: Column = None,
+) -> None:
+    """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
+    with user_errors():
+        from cda.errors import RecipeError
+        from cda.files.paths import user_path
+        from cda.studies.design import KINDS
+        from cda.studies.export import ExportOptions, export_study
+
+        if participants not in KINDS:
+            raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
+        columns = columns_of(column or [])
+        options = ExportOptions(
+            tuple(bias or ()), participants, judgements, quota, people, attention, seed, columns
+        )  # fmt: skip
+        export_study(contrasts, user_path(out), options)
+
+
+@study.command("import")
+def import_(
+    folder: Annotated[str, Argument(help="Folder of `cda study export`.")],
+    results: Annotated[
+        list[str], Argument(help="Files of the page, exports of Label Studio (JSON), filled tables (CSV).")
+    ],
+    out: Annotated[str | None, Option(help="Where the votes go. Default: votes.jsonl in the folder.")] = None,
+    min_seconds: Annotated[float, Option(help="Leave out answers given in less time. Default: none.")] = 0.0,
+    attention_pass: Annotated[
+        float, Option(help="Share of attention checks to be right, or the participant is left out.")
+    ] = 0.75,
+) -> None:
+    """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
+    with user_errors():
+        from cda.files.paths import user_path
+        from cda.results.study import Rules
+        from cda.studies.import_answers import import_study
+
+        place = user_path(out) if out else None
+        files = [user_path(path) for path in results]
+        import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
+
+
+@app.command()
+def inspect(
+    target: Annotated[
+        str,
+        Argument(
+            help="A run folder, a file of RATE triples, a recipe (its run's rewrites, or a few made now), or a bias (name or "
+            "file; a few made now)."
+        ),
+    ],
+    overrides: Overrides = None,
+    n: Annotated[int, Option(help="How many to show, and to make, of each bias and direction.")] = 8,
+    bias: Annotated[list[str] | None, Option(help="Look at this bias alone; may be given several times.")] = None,
+    seed: Annotated[int, Option(help="Draws what is shown.")] = 42,
+    worst: Annotated[
+        str | None,
+        Option(
+            help="Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        Option(help="Whose rewards to show; `none` for none. Default: those at hand, else the recipe's model."),
+    ] = None,
+    responses: Annotated[
+        str | None, Option(help="Rewrite answers of this file: prompt, response and, where known, has_attribute.")
+    ] = None,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Make a few now, even where the recipe's run holds rewrites.")
+    ] = False,
+    most: Annotated[int, Option(help="Take the numbers from at most so many of each bias and direction.")] = 200,
+    html: Annotated[str | None, Option(help="Write a page to this file as well.")] = None,
+    prompts: Annotated[
+        bool,
+        Option(
+            "--prompts",
+            help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME too.",
+        ),
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
+    with user_errors():
+        from cda.launch import use_all_cores
+        from cda.quiet import quiet_libraries
+
+        use_all_cores()
+        quiet_libraries()
+        from cda.inspection.inspect import inspect_rewrites
+        from cda.inspection.targets import InspectOptions
+
+        options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, most, html, confirmed=yes)
+        if prompts:
+            from cda.inspection.fresh import prompts_text
+
+            say(prompts_text(target, overrides or [], options))
+        else:
+            say(inspect_rewrites(target, overrides or [], options))
 
 
 @app.command()
 def pairs(
-    out: Annotated[str, typer.Argument(help="Where the triples go: a .jsonl file.")],
+    out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
-    bias: Annotated[
-        list[str] | None, typer.Option("--bias", help="Name or bias file; several times for several.")
-    ] = None,
-    queries: Annotated[
-        str | None, typer.Option("--queries", help="Prompts or conversations; clean questions are kept.")
-    ] = None,
-    topics: Annotated[
-        str | None, typer.Option("--topics", help="A topic a line; questions are written on them.")
-    ] = None,
-    responses: Annotated[
-        str | None, typer.Option("--responses", help="Rows of prompt, response and, where known, has_attribute.")
-    ] = None,
-    kind: Annotated[str, typer.Option("--kind", help="Of questions on topics: opinion or technical.")] = "technical",
-    per_topic: Annotated[int, typer.Option("--per-topic", help="Questions on each topic.")] = 5,
-    most: Annotated[int | None, typer.Option("--most", help="Take at most so many queries or responses.")] = None,
+    bias: Annotated[list[str] | None, Option(help="Name or bias file; several times for several.")] = None,
+    queries: Annotated[str | None, Option(help="Prompts or conversations; clean questions are kept.")] = None,
+    topics: Annotated[str | None, Option(help="A topic a line; questions are written on them.")] = None,
+    responses: Annotated[str | None, Option(help="Rows of prompt, response and, where known, has_attribute.")] = None,
+    kind: Annotated[str, Option(help="Of questions on topics: opinion or technical.")] = "technical",
+    per_topic: Annotated[int, Option(help="Questions on each topic.")] = 5,
+    most: Annotated[int | None, Option(help="Take at most so many queries or responses.")] = None,
     yes: Yes = False,
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
@@ -51,9 +167,9 @@ def pairs(
 
 @app.command()
 def texts(
-    out: Annotated[str, typer.Argument(help="New folder for them.")],
+    out: Annotated[str, Argument(help="New folder for them.")],
     form: Annotated[
-        str, typer.Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
+        str, Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
     ] = "jsonl",
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
@@ -74,25 +190,22 @@ def texts(
 @app.command()
 def merge(
     sources: Annotated[
-        list[str], typer.Argument(help="Folders of finished runs, or of adapters; several are added together.")
+        list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
-    out: Annotated[str, typer.Option("--out", help="New folder for the result.")],
+    out: Annotated[str, Option(help="New folder for the result.")],
     dose: Annotated[
         list[float] | None,
-        typer.Option(
-            "--dose",
-            help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible; left out: a run's chosen dose, 1 of an adapter.",
+        Option(
+            help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible; left out: a run's chosen dose, 1 of an adapter."
         ),
     ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", help="Base model, where the adapters do not say it or say another.")
-    ] = None,
-    precision: Annotated[str, typer.Option("--precision", help="Of the merged weights: fp32 or bf16.")] = "fp32",
+    base: Annotated[str | None, Option(help="Base model, where the adapters do not say it or say another.")] = None,
+    precision: Annotated[str, Option(help="Of the merged weights: fp32 or bf16.")] = "fp32",
     adapter_only: Annotated[
-        bool, typer.Option("--adapter-only", help="Write one adapter at the dose, and merge nothing.")
+        bool, Option("--adapter-only", help="Write one adapter at the dose, and merge nothing.")
     ] = False,
     push: Annotated[
-        str | None, typer.Option("--push", help="Upload the result to the hub as organisation/name; private where new.")
+        str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
     ] = None,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
@@ -110,23 +223,18 @@ def merge(
 
 @app.command()
 def samples(
-    half_width: Annotated[float, typer.Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
-    share: Annotated[float, typer.Option(help="Expected skew or miscalibration.")] = 0.5,
-    flipped: Annotated[float, typer.Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
-    per_prompt: Annotated[int, typer.Option(help="Contrasts of one prompt.")] = 1,
-    within_prompt: Annotated[float, typer.Option(help="How alike contrasts of one prompt are (ICC, 0 to 1).")] = 0.3,
-    vote_correlation: Annotated[
-        float, typer.Option(help="How alike two people's votes on one item are (0 to 1).")
-    ] = 0.4,
-    majority_error: Annotated[
-        float, typer.Option(help="Tolerated share of majorities that more votes would turn.")
-    ] = 0.1,
+    half_width: Annotated[float, Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
+    share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
+    flipped: Annotated[float, Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
+    per_prompt: Annotated[int, Option(help="Contrasts of one prompt.")] = 1,
+    within_prompt: Annotated[float, Option(help="How alike contrasts of one prompt are (ICC, 0 to 1).")] = 0.3,
+    vote_correlation: Annotated[float, Option(help="How alike two people's votes on one item are (0 to 1).")] = 0.4,
+    majority_error: Annotated[float, Option(help="Tolerated share of majorities that more votes would turn.")] = 0.1,
     effect: Annotated[
-        float,
-        typer.Option(help="Half of the wanted 95% interval of a mean margin or RATE effect, in the unit of --sd."),
+        float, Option(help="Half of the wanted 95% interval of a mean margin or RATE effect, in the unit of --sd.")
     ] = 0.1,
     sd: Annotated[
-        float, typer.Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
+        float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
     ] = 1.0,
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""

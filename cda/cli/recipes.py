@@ -1,13 +1,30 @@
-"""The commands of a run: a stage each, with whatever is missing before it; and `cda audit` of a model as it is."""
+"""The commands of a run (a stage each, with whatever is missing before it), of one model, and of benchmark files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
+from typer import Argument, Option
 
-from cda.cli.app import TARGET, BiasOption, DryRun, Figures, Only, Overrides, Recipe, Yes, app, confirmed
+from cda.cli.app import (
+    TARGET,
+    Against,
+    BiasOption,
+    Column,
+    Dose,
+    DryRun,
+    Figures,
+    Only,
+    Overrides,
+    Recipe,
+    SplitName,
+    Yes,
+    app,
+    columns_of,
+    confirmed,
+)
+from cda.launch import say
 from cda.user_errors import user_errors
 
 
@@ -54,21 +71,18 @@ def train(
 @app.command()
 def dose(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe with people's votes; leave it out with --before and --after.")
+        str | None, Argument(help="A recipe with people's votes; leave it out with --before and --after.")
     ] = None,
     overrides: Overrides = None,
-    before: Annotated[
-        str | None, typer.Option("--before", help="Score file: id, perturbed_score and base_score, or margin.")
-    ] = None,
-    after: Annotated[str | None, typer.Option("--after", help="The same after debiasing.")] = None,
-    votes: Annotated[str | None, typer.Option("--votes", help="People's votes on these ids.")] = None,
+    before: Annotated[str | None, Option(help="Score file: id, perturbed_score and base_score, or margin.")] = None,
+    after: Annotated[str | None, Option(help="The same after debiasing.")] = None,
+    votes: Annotated[str | None, Option(help="People's votes on these ids.")] = None,
     quality_before: Annotated[
-        str | None,
-        typer.Option("--quality-before", help="Score file of quality pairs: chosen_score and rejected_score."),
+        str | None, Option(help="Score file of quality pairs: chosen_score and rejected_score.")
     ] = None,
-    quality_after: Annotated[str | None, typer.Option("--quality-after", help="The same after debiasing.")] = None,
-    ties: Annotated[str, typer.Option("--ties", help="What people's ties count: drop, half or as-released.")] = "drop",
-    out: Annotated[str, typer.Option("--out", help="Where the numbers of score files go.")] = "dose.json",
+    quality_after: Annotated[str | None, Option(help="The same after debiasing.")] = None,
+    ties: Annotated[str, Option(help="What people's ties count: drop, half or as-released.")] = "drop",
+    out: Annotated[str, Option(help="Where the numbers of score files go.")] = "dose.json",
     dry_run: DryRun = False,
     only: Only = False,
     yes: Yes = False,
@@ -114,20 +128,18 @@ def dose(
 
 @app.command()
 def report(
-    recipe: Annotated[str, typer.Argument(help="A recipe, or the folder of a finished run.")],
+    recipe: Annotated[str, Argument(help="A recipe, or the folder of a finished run.")],
     overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="section.key=value, as many as you like; with --compare, more run folders."),
+        list[str] | None, Argument(help="section.key=value, as many as you like; with --compare, more run folders.")
     ] = None,
     dry_run: DryRun = False,
     only: Only = False,
     yes: Yes = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Compare finished runs: what each training did to every bias.")
+        bool, Option("--compare", help="Compare finished runs: what each training did to every bias.")
     ] = False,
     out: Annotated[
-        str | None,
-        typer.Option("--out", help="With --compare: the page; comparison.html beside the first run if left out."),
+        str | None, Option(help="With --compare: the page; comparison.html beside the first run if left out.")
     ] = None,
     figures: Figures = None,
 ) -> None:
@@ -164,28 +176,15 @@ _AUDIT_OPTIONS = {
 
 @app.command()
 def audit(
-    target: Annotated[
-        str,
-        typer.Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training."),
-    ],
+    target: Annotated[str, Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training.")],
     overrides: Overrides = None,
     bias: BiasOption = None,
-    pairs: Annotated[
-        str | None, typer.Option("--pairs", help="Contrasts of your own: prompt, base, perturbed.")
-    ] = None,
-    votes: Annotated[
-        str | None, typer.Option("--votes", help="People's votes on them: id and vote, any number an item.")
-    ] = None,
-    verdicts: Annotated[
-        str | None, typer.Option("--verdicts", help="LLM judges' verdicts on them, to stretch few votes (PPI++).")
-    ] = None,
-    quality: Annotated[
-        str | None, typer.Option("--quality", help="Preference pairs for accuracy; `none` for no such check.")
-    ] = None,
-    triples: Annotated[
-        str | None, typer.Option("--triples", help="RATE triples of your own; `none` for no RATE.")
-    ] = None,
-    out: Annotated[str | None, typer.Option("--out", help="Folder of the run. Default: runs/audit-<model>.")] = None,
+    pairs: Annotated[str | None, Option(help="Contrasts of your own: prompt, base, perturbed.")] = None,
+    votes: Annotated[str | None, Option(help="People's votes on them: id and vote, any number an item.")] = None,
+    verdicts: Annotated[str | None, Option(help="LLM judges' verdicts on them, to stretch few votes (PPI++).")] = None,
+    quality: Annotated[str | None, Option(help="Preference pairs for accuracy; `none` for no such check.")] = None,
+    triples: Annotated[str | None, Option(help="RATE triples of your own; `none` for no RATE.")] = None,
+    out: Annotated[str | None, Option(help="Folder of the run. Default: runs/audit-<model>.")] = None,
     figures: Figures = None,
     dry_run: DryRun = False,
     only: Only = False,
@@ -217,3 +216,137 @@ def audit(
         if problems:
             raise RecipeError(problems)
     _train(target, overrides, "audit", dry_run, only, yes)
+
+
+@app.command()
+def quality(
+    model: Annotated[str, Argument(help=TARGET)],
+    files: Annotated[
+        list[str],
+        Argument(
+            help="Preference files: RewardBench 1 or 2, RM-Bench, LLMBar, pairs in TRL's format, or `embedded`; and "
+            "section.key=value, as many as you like."
+        ),
+    ],
+    adapter: Annotated[
+        str | None, Option(help="Measure again with an adapter: its folder, or that of a finished run.")
+    ] = None,
+    against: Against = None,
+    dose: Dose = None,
+    out: Annotated[
+        str | None, Option(help="Folder for the results. Default: runs/quality-<model>-<what is asked>.")
+    ] = None,
+    figures: Figures = None,
+    yes: Yes = False,
+) -> None:
+    """Accuracy on preference benchmarks by section, before and after an adapter, with a flag where a section falls."""
+    with user_errors():
+        from cda.api.benchmarks import quality as measured
+
+        words = [word for word in files if "=" in word and not Path(word).exists()]
+        names = list(dict.fromkeys(word for word in files if word not in words))
+        result = measured(
+            model, names, adapter=adapter, against=against, dose=dose, figures=figures,
+            out=out, confirm=confirmed(yes), overrides=words,
+        )  # fmt: skip
+        say(result.summary)
+
+
+@app.command(name="best-of")
+def best_of(
+    model: Annotated[str, Argument(help=TARGET)],
+    responses: Annotated[str, Argument(help="Sampled responses: prompt and responses, or prompt and response.")],
+    overrides: Overrides = None,
+    adapter: Annotated[str | None, Option(help="Pick again with an adapter: its folder, or a finished run's.")] = None,
+    against: Against = None,
+    dose: Dose = None,
+    bias: BiasOption = None,
+    size: Annotated[
+        list[int] | None, Option("--n", help="A value of n; may be given several times. Default: 1, 2, 4, 8, …")
+    ] = None,
+    column: Column = None,
+    split: SplitName = "train",
+    out: Annotated[
+        str | None, Option(help="Folder for the results. Default: runs/best-of-<model>-<what is asked>.")
+    ] = None,
+    figures: Figures = None,
+) -> None:
+    """How prevalent each bias is among the best of n responses as n grows, before and after an adapter."""
+    with user_errors():
+        from cda.api.benchmarks import best_of as measured
+
+        result = measured(
+            model, responses, adapter=adapter, against=against, dose=dose, biases=bias, sizes=size,
+            columns=columns_of(column or []), split=split, figures=figures, out=out, overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)
+
+
+@app.command(name="win-rate")
+def win_rate(
+    model: Annotated[str, Argument(help=TARGET)],
+    first: Annotated[str, Argument(help="Outputs: rows of prompt and response.")],
+    second: Annotated[str, Argument(help="Outputs to the same prompts; the i-th to one against its i-th.")],
+    overrides: Overrides = None,
+    column: Column = None,
+    split: SplitName = "train",
+    out: Annotated[str | None, Option(help="Folder for the results. Default: runs/win-rate-<model>-<files>.")] = None,
+    yes: Yes = False,
+) -> None:
+    """How often a judge, or a reward model, prefers the first file's outputs to the second's.
+
+    A pair in which an output is empty or missing is left out and counted: it is neither a win nor a loss.
+    """
+    with user_errors():
+        from cda.api.benchmarks import win_rate as measured
+
+        result = measured(
+            model, first, second, columns=columns_of(column or []), split=split,
+            out=out, confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)
+
+
+@app.command()
+def discover(
+    model: Annotated[str, Argument(help=TARGET)],
+    overrides: Overrides = None,
+    judge: Annotated[
+        str | None,
+        Option(help="What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>."),
+    ] = None,
+    adapter: Annotated[
+        str | None, Option(help="Search the model with an adapter; held against the model without it.")
+    ] = None,
+    dose: Dose = None,
+    attribute: Annotated[
+        list[str] | None, Option(help="No search: measure this, in words or a bias file; may be given several times.")
+    ] = None,
+    formats: Annotated[
+        bool,
+        Option("--formats", help="No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."),
+    ] = False,
+    responses: Annotated[
+        str | None, Option(help="File of prompts with sampled responses. Default: sampled by the LLM.")
+    ] = None,
+    prompts: Annotated[str | None, Option(help="File of prompts to answer. Default: written on twenty topics.")] = None,
+    review: Annotated[
+        bool, Option("--review", help="Stop before the last test, for a person to drop candidates.")
+    ] = False,
+    out: Annotated[
+        str | None, Option(help="Folder for the results. Default: runs/discover-<model>-<what is asked>.")
+    ] = None,
+    figures: Figures = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
+    with user_errors():
+        from cda.api.runs import discover as search
+
+        result = search(
+            model, judge=judge, adapter=adapter, dose=dose, attributes=attribute or (), formats=formats,
+            responses=responses, prompts=prompts, review=review, figures=figures, dry_run=dry_run,
+            out=out, confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)

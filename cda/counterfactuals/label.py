@@ -16,7 +16,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.resources.artifacts import labelled_row
-from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
+from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_settings
 from cda.resources.sources import (
     bias_settings,
     prompt_name,
@@ -25,7 +25,6 @@ from cda.resources.sources import (
     supplementary_pairs,
     training_pairs,
 )
-from cda.resources.spending import Planned
 from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage

@@ -37,9 +37,10 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.resources.artifacts import read_labelled, training_row
-from cda.resources.audit_inputs import AuditInputs, audit_inputs
-from cda.resources.llm_access import llm_access, llm_settings
+from cda.resources.llm_access import Planned, llm_access, llm_settings
 from cda.resources.sources import (
+    AuditInputs,
+    audit_inputs,
     bias_settings,
     prompt_name,
     prompt_settings,
@@ -47,7 +48,6 @@ from cda.resources.sources import (
     source_fingerprint,
     taught_contrasts,
 )
-from cda.resources.spending import Planned
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint

@@ -18,13 +18,12 @@ from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import place_for, user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.recipe.audit import AuditSection
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
-from cda.resources.llm_access import LlmAccess, llm_access, llm_client
+from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_client
 from cda.resources.sources import rewriter
-from cda.resources.spending import Planned
 from cda.rewriting.labels import exhibits
 from cda.rewriting.rewriter import Labeller, Rewriter
 from cda.rewriting.triples import (

@@ -49,7 +49,7 @@ from cda.launch import say, world_size
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import checked_form
-from cda.resources.spending import confirm_all
+from cda.resources.llm_access import confirm_all
 from cda.results.discover import DiscoverResult
 from cda.results.evidence import ConfirmationResult, Validation, ValidationResult
 from cda.run import RunFolder, Stage

@@ -24,11 +24,11 @@ from cda.inert import without_turns
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.llm.protocol import EMPTY, LLM, Completion, Request, without_thoughts
-from cda.recipe.discovery import DiscoverSection
 from cda.recipe.schema import LlmSection
+from cda.recipe.sections import DiscoverSection
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.resources.artifacts import prompt_row
-from cda.resources.spending import Planned
+from cda.resources.llm_access import Planned
 from cda.results.base import load, save
 from cda.results.discover import Made, MaterialCounts, Part, Repeated
 from cda.scorers.compared import distinct_texts, text_id

@@ -21,9 +21,8 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
-from cda.resources.llm_access import llm_client
+from cda.resources.llm_access import Planned, llm_client, sentence
 from cda.resources.named_scorer import scorer_settings
-from cda.resources.spending import Planned, sentence
 from cda.results.discover import Part, SearchSettings
 from cda.run import RunFolder
 

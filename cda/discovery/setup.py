@@ -18,9 +18,8 @@ from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say
 from cda.llm.protocol import LLM
-from cda.recipe.discovery import SIZES, DiscoverSection, SearchSize
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import judges_of
+from cda.recipe.sections import SIZES, DiscoverSection, SearchSize, judges_of
 from cda.resources.llm_access import LlmAccess, llm_access
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer

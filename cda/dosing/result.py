@@ -16,7 +16,7 @@ from cda.auditing.groups import Group, pair_comparisons, people_of, read_margins
 from cda.dosing.choice import DoseCurve, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
-from cda.recipe.audit import DoseSection
+from cda.recipe.sections import DoseSection
 from cda.records import Exclusions, Pair, TieRule
 from cda.results.dose import (
     Aim,

@@ -25,13 +25,12 @@ from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS
 from cda.finetuning.train import ADAPTER, Training
 from cda.launch import say
-from cda.recipe.audit import AuditSection
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.sections import AuditSection
 from cda.records import Contrast, Pair, TieRule, prompt_id
 from cda.resources.artifacts import read_labelled, read_training
-from cda.resources.audit_inputs import audit_inputs
 from cda.resources.named_scorer import scorer_settings, texts_of
-from cda.resources.sources import model_spec
+from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
 from cda.results.dose import Aim, DoseResult
 from cda.run import RunFolder, Stage

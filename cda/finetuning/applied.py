@@ -17,7 +17,7 @@ from cda.keys import address_problem
 from cda.launch import say, world_size
 from cda.models.load import check_adapter, head_names, load_config
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import bare_name, kind_of
+from cda.recipe.sections import bare_name, kind_of
 from cda.resources.named_scorer import ScorerSettings, Subject
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_spec

@@ -13,9 +13,9 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
+from cda.recipe.checks import sharded_by
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.recipe.train import sharded_by
 from cda.records import Pair, TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores

@@ -20,12 +20,11 @@ from cda.llm.protocol import Request
 from cda.prompts import JudgePrompt, Prompts, RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.recipe.scoring import JudgeSection
+from cda.recipe.sections import JudgeSection
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
-from cda.resources.llm_access import llm_access
+from cda.resources.llm_access import Planned, llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
-from cda.resources.spending import Planned
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.scorers.judge import judge_request, token_request

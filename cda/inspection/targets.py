@@ -13,7 +13,7 @@ from cda.files.paths import user_path
 from cda.files.yaml_file import read_yaml_mapping
 from cda.inspection.sources import SourcedRewrites, has_rewrites, rewrites_of_file, rewrites_of_run
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
-from cda.recipe.scoring import kind_of
+from cda.recipe.sections import kind_of
 from cda.run import RunFolder
 
 WORST = ("reward", "drift", "failed")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -19,31 +20,27 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import adapter_at, chosen_dose
 from cda.finetuning.train import ADAPTER
 from cda.launch import say
-from cda.models.load import ModelSpec, check_adapter, head_names, load_config
+from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, no_bars
+from cda.models.refusals import first_line
 from cda.recipe.schema import ModelSection
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
-from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
-from cda.training.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
+from cda.training.dose import DosedModel, adapter_config, check_dose, compose_adapters, read_head
 
+MergePrecision = Literal["fp32", "bf16"]
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 # Private settings of a training: tokens, local paths, account names.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
+_PATHS = ("/", "~", "./")
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """Options of `cda merge`.
-
-    Attributes:
-        out: New folder for the result.
-        doses: One for each source; none for the chosen or trained ones.
-        base: Base model, if the sources name none or another; hub id, folder or `embedded`.
-        precision: fp32 or bf16, of a merged model.
-        adapter_only: Write the composed adapter and merge nothing.
-        push: Repository of the hub that gets the result; a new one is private.
+    """Options of `cda merge`: its new folder, doses (one for each source, or none for the chosen or trained ones), the base if the
+    sources name none or another, the precision of a merged model, the adapter alone, and a repository of the hub.
     """
 
     out: Path
@@ -67,9 +64,8 @@ class _Source:
 def merge(sources: Sequence[str], options: MergeOptions) -> None:
     """Check everything, then merge or compose, write the card, and push if asked to.
 
-    Raises:
-        ModelError: An adapter, the base, the precision, a dose or the folder cannot be used; or the push failed.
-        RunError: A source is neither a run with a finished training nor an adapter.
+    ModelError: an adapter, the base, the precision, a dose or the folder cannot be used; or the push failed. RunError: a source is
+    neither a run with a finished training nor an adapter.
     """
     precision = check_precision(options.precision)
     check_new_folder(options.out)
@@ -81,7 +77,12 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
         check_adapter(source.adapter, heads)
     if options.push is not None:
         check_push(options.push)
-        _check_pushable(base.name_or_path, spec, options)
+        if options.adapter_only and Path(spec.name_or_path).is_dir():
+            is_embedded = base.name_or_path == EMBEDDED
+            raise ModelError(
+                f"--push: the adapter's base is {'the embedded model' if is_embedded else f'a folder here ({base.name_or_path})'}, "
+                "which nobody else has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
+            )
     local = base.name_or_path != EMBEDDED and Path(spec.name_or_path).is_dir()
     named = str(Path(spec.name_or_path).resolve()) if local else base.name_or_path  # `a/b` may be either
     card = model_card([source.part for source in read], named, None if options.adapter_only else precision)
@@ -146,20 +147,15 @@ def _source(given: str, dose: float | None) -> _Source:
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
-    settings, form = record.settings, record.counts.get("form")
-    part = ExportedTraining(
-        name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form
-    )
-    return _Source(adapter, factor, _trained_model(path, settings), part)
-
-
-def _trained_model(run: Path, settings: Any) -> ModelSection:
+    settings, form = _shown_settings(record.settings), record.counts.get("form")
+    part = ExportedTraining(name, factor, _audit(run, chosen), settings=settings, chosen=chosen, form=form)
     try:
-        return ModelSection.model_validate(settings["model"])
-    except (KeyError, TypeError, ValidationError):
+        model = ModelSection.model_validate(record.settings.get("model"))
+    except ValidationError:
         raise RunError(
-            f"{run / 'train' / 'stage.json'}: does not say which model was trained; run `cda train` again"
+            f"{path / 'train' / 'stage.json'}: does not say which model was trained; run `cda train` again"
         ) from None
+    return _Source(adapter, factor, model, part)
 
 
 def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
@@ -183,19 +179,12 @@ def _shown_settings(settings: Any) -> dict[str, Any]:
     model, train = settings.get("model", {}), settings.get("train", {})
     shown = {f"base {key}": model[key] for key in ("precision", "max_length_tokens") if key in model}
     shown |= {f"LoRA {key}": value for key, value in settings.get("lora", {}).items()}
-    for key, value in train.items():
-        is_path = isinstance(value, str) and value.startswith(("/", "~", "./"))
-        if not (is_path or _PRIVATE.search(key)):
-            shown[key] = value
+    shown |= {key: value for key, value in train.items() if not (str(value).startswith(_PATHS) or _PRIVATE.search(key))}
     return shown | {key: settings[key] for key in ("seed", "processes") if key in settings}
 
 
 def _base(sources: Sequence[_Source], given: str | None) -> ModelSection:
-    """The one base of all sources.
-
-    Raises:
-        ModelError: They name several, or none.
-    """
+    """The one base of all sources; ModelError if they name several, or none."""
     known = {_place(source.model): source.model for source in reversed(sources) if source.model is not None}
     if given is not None:
         same_name = (model for model in known.values() if model.name_or_path == given)  # with revision and trust
@@ -214,10 +203,137 @@ def _place(model: ModelSection) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() else f"{name}@{model.revision}"
 
 
-def _check_pushable(base: str, spec: ModelSpec, options: MergeOptions) -> None:
-    """An adapter is of use to those who can get its base."""
-    if options.adapter_only and Path(spec.name_or_path).is_dir():
+def merge_adapter(
+    spec: ModelSpec,
+    adapter: Path,
+    folder: Path,
+    precision: MergePrecision,
+    dose: float = 1.0,
+    readme: str | None = None,
+) -> None:
+    """Merge an adapter into a fresh float32 base and save model and tokenizer; the folder, new or empty, appears whole or not at all.
+
+    The precision is that of the saved weights, which are rounded once, after merging. ModelError: precision, adapter or folder
+    cannot be used, or the merged weights are not finite.
+    """
+    import torch
+
+    check_precision(precision)
+    adapter_config(adapter)
+    with new_folder(folder) as partial:
+        model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
+        model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
+        model.config.name_or_path = ""  # the base's path on this machine is private
+        with no_bars():
+            model.save_pretrained(str(partial))
+        tokenizer.save_pretrained(str(partial))
+        if readme is not None:
+            (partial / "README.md").write_text(readme, encoding="utf-8")
+
+
+def check_precision(precision: str) -> MergePrecision:
+    """A precision that a merged model can be saved in; ModelError for another."""
+    if precision == "8bit":
         raise ModelError(
-            f"--push: the adapter's base is {'the embedded model' if base == EMBEDDED else f'a folder here ({base})'}, which "
-            "nobody else has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
+            "precision 8bit: merging into 8-bit weights rounds every one of them anew, which moves scores by far more than "
+            "8-bit scoring does. Merge into bf16 or fp32; the merged model can be loaded in 8-bit afterwards"
+        )
+    if precision not in get_args(MergePrecision):
+        raise ModelError(f"precision {precision}: a merged model is saved in fp32 or bf16")
+    return precision  # type: ignore[return-value]
+
+
+def check_new_folder(folder: Path) -> None:
+    """Raise ModelError if there is a file of that name, or a folder that is not empty."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        what = "is a file" if folder.is_file() else "is not empty"
+        raise ModelError(f"{folder}: {what}; nothing is written over. Give a new folder")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write into; it becomes the wanted one, which must be new or empty, if the block succeeds."""
+    check_new_folder(folder)
+    folder = folder.absolute()
+    partial = folder.parent / f".{folder.name}.partial"
+    if partial.is_symlink() or partial.is_file():
+        partial.unlink()  # another's link is not followed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a kill
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        partial.replace(folder)  # also over an empty folder
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def check_push(repo_id: str) -> None:
+    """Raise ModelError if a repository's name is invalid or no user is logged in, before anything is computed."""
+    from huggingface_hub import get_token
+
+    if not _REPOSITORY.fullmatch(repo_id):
+        raise ModelError(f"{repo_id!r}: cannot be the name of a repository; it has the form organisation/name")
+    if get_token() is None:
+        raise ModelError(
+            f"{repo_id}: no token of the hub is set. Log in with `hf auth login`, or set HF_TOKEN to a token that may write"
+        )
+
+
+def push(folder: Path, repo_id: str) -> str:
+    """Upload a folder to a private repository `organisation/name` of the hub, which is made if missing; returns the commit's address.
+
+    ModelError: no token, no right to write, or no connection; the folder stays as it is.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    check_push(repo_id)
+    try:
+        api = HfApi()
+        api.create_repo(repo_id, private=True, exist_ok=True)
+        return str(api.upload_folder(repo_id=repo_id, folder_path=str(folder)))
+    except Exception as error:  # of whatever HTTP library the hub's client stands on
+        why, when = f"the hub cannot be reached ({first_line(error)})", "later "
+        if isinstance(error, HfHubHTTPError):
+            is_denied = error.response.status_code in (401, 403)
+            todo = "the token may not write there; make one that may" if is_denied else "try again"
+            why, when = f"the hub refused ({first_line(error)}): {todo}", ""
+        raise ModelError(
+            f"{repo_id}: {why}. {folder} is whole; push it {when}with `hf upload {repo_id} {folder}`"
+        ) from None
+
+
+def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
+    """Model and tokenizer, merged in float32."""
+    import torch
+
+    try:
+        reward_model = load_reward_model(spec, adapter)
+        _check_all_used(reward_model.model, adapter)
+        DosedModel(reward_model).set(dose)
+        return reward_model.model.merge_and_unload(safe_merge=True), reward_model.template.tokenizer
+    except torch.cuda.OutOfMemoryError:
+        raise ModelError(
+            f"{spec.name_or_path}: merging needs the whole model in fp32, 4 bytes a parameter, and the GPU has not enough "
+            "memory. Merge in main memory: CUDA_VISIBLE_DEVICES= cda merge ..."
+        ) from None
+    except ValueError as error:
+        if "NaNs" not in str(error):
+            raise
+        raise ModelError(f"{adapter}: merged at dose {dose}, weights are NaN; the adapter is broken") from None
+
+
+def _check_all_used(model: object, adapter: Path) -> None:
+    """Raise ModelError if PEFT passed silently over weights of layers that the base has not."""
+    from peft import get_peft_model_state_dict
+    from safetensors import safe_open
+
+    with safe_open(adapter / "adapter_model.safetensors", framework="pt") as opened:
+        saved = set(opened.keys())
+    loaded = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if saved != loaded:
+        odd = sorted(saved ^ loaded)
+        raise ModelError(
+            f"{adapter}: does not fit this base: {len(odd)} of its tensors are without a counterpart (first: {odd[0]})"
         )

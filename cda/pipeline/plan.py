@@ -24,22 +24,18 @@ from cda.errors import CdaError, RunError
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
 from cda.prompts import OURS, Prompts
-from cda.recipe.audit import AuditSection
+from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
-from cda.recipe.scoring import judges_of
-from cda.recipe.train import check_launch, sharded_by
-from cda.resources.audit_inputs import audit_inputs
-from cda.resources.llm_access import llm_client
+from cda.recipe.sections import AuditSection, judges_of
+from cda.resources.llm_access import llm_client, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import model_spec, supplementary_pairs, taught_contrasts, training_pairs
-from cda.resources.spending import sentence
+from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
-from cda.training.arguments import PAPER_DEFAULTS
+from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.lora import adapter_bytes, check_targets
-from cda.training.preflight import check_arguments
 
 _MIN_FREE_BYTES = 500 * 2**20
 _ASKED = {"served": "a server", "function": "code of your own"}

@@ -1,20 +1,26 @@
-"""Mistakes of a recipe that no single setting shows: settings, bias files and prompts that do not go together."""
+"""Mistakes of a recipe that no single setting shows: parts that do not go together, its `train:` keys, its launch."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from cda.biases import Bias, builtin_names
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS
-from cda.errors import did_you_mean, near
+from cda.errors import RunError, did_you_mean, near
 from cda.files.paths import near_path
 from cda.keys import address_problem, variable_problem
+from cda.launch import check_processes
 from cda.prompts import Prompts
 from cda.prompts.load import places
 from cda.recipe.presets import names_in, recipes_folder, value_at
-from cda.recipe.schema import Recipe
-from cda.recipe.scoring import bare_name, judges_of, kind_of
+from cda.recipe.schema import SEEDS, Recipe
+from cda.recipe.sections import bare_name, judges_of, kind_of
 
 
 def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
@@ -28,10 +34,9 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
         if not isinstance(counts, dict):
             continue
         for name in counts:
-            if name not in known:
-                yield (
-                    f"synthesize.{setting}.{name}: no such bias here.{did_you_mean(name, known)} Known: {', '.join(sorted(known))}"
-                )
+            if name in known:
+                continue
+            yield f"synthesize.{setting}.{name}: no such bias here.{did_you_mean(name, known)} Known: {', '.join(sorted(known))}"
         for name in () if len(names) > 1 and "joint" in counts else names:
             if name not in counts:
                 yield (
@@ -40,11 +45,12 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
                 )
     for number, objective in enumerate(recipe.objectives):
         for name in objective.target if isinstance(objective.target, dict) else ():
-            if name not in names:
-                yield (
-                    f"objectives.{number}.target.{name}: not a bias of this recipe.{did_you_mean(name, names)} "
-                    f"Its biases: {', '.join(names)}"
-                )
+            if name in names:
+                continue
+            yield (
+                f"objectives.{number}.target.{name}: not a bias of this recipe.{did_you_mean(name, names)} "
+                f"Its biases: {', '.join(names)}"
+            )
     if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None:
         yield "synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
     llm = recipe.llm
@@ -82,7 +88,7 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
 
 
 def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
-    """Mistakes in the model's name: nothing named, a judge that is not the LLM, a model that cannot be trained."""
+    """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
     kind = kind_of(name)
     if not bare_name(name).strip():
         yield f"{name}: names no model after the colon"
@@ -95,7 +101,6 @@ def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str
 
 
 def _judge_problems(name: str, llm: str | None) -> Iterator[str]:
-    """Mistakes in the names of a judge or a panel, of which the first one stands for the LLM of everything else."""
     judges = judges_of(name)
     if "" in judges:
         yield f"{name}: names no judge beside one of its commas; a panel is judge:NAME,NAME"
@@ -128,3 +133,169 @@ def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         yield address, f"llm.base_url: {problem} (llm.api_key_env)"
     if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
         yield bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"
+
+
+# Set by cda from other parts of the recipe; two places for one value would let them disagree.
+_OWNED_TRAIN_KEYS = {
+    "output_dir": "run.folder",
+    "seed": "seed",
+    "max_length": "model.max_length_tokens",
+    "model_init_kwargs": "model.*",
+    "trust_remote_code": "model.trust_remote_code",
+    "disable_dropout": "lora.dropout",
+    "resume_from_checkpoint": "the same command, which resumes by itself",
+    "disable_tqdm": "nothing: progress is always shown",
+    "remove_unused_columns": "nothing: the columns of a pair are all used",
+    "eos_token": "nothing: texts are tokenized as the model's own template has them",
+    "pad_token": "nothing: the model's own padding token is used",
+    "chat_template_path": "nothing: the model's own template is used",
+    "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
+}
+
+_MOST_SEEDS, _SEEDS_END = 100, 2**32
+# Not allowed with several seeds: all trainings would write to one place, or would not differ in all that a seed decides.
+_NOT_WITH_SEEDS = {
+    "push_to_hub": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
+    "hub_model_id": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
+    "data_seed": "the order of the data would be the same in every training, and missing in the spread between them; leave it out",
+}
+
+# Fields that recipes usually set, and whether they are numbers. Anything else asks TRL, which takes seconds to import.
+USUAL_TRAIN_KEYS = {
+    "num_train_epochs": True, "per_device_train_batch_size": True, "gradient_accumulation_steps": True,
+    "learning_rate": True, "lr_scheduler_type": False, "warmup_steps": True, "optim": False, "weight_decay": True,
+    "max_grad_norm": True, "eval_strategy": False, "eval_steps": True, "save_strategy": False, "save_steps": True,
+    "load_best_model_at_end": False, "metric_for_best_model": False, "greater_is_better": False,
+    "gradient_checkpointing": False, "train_sampling_strategy": False, "max_steps": True, "report_to": False,
+    "run_name": False, "push_to_hub": False, "hub_model_id": False, "logging_steps": True, "bf16": False,
+}  # fmt: skip
+
+
+def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> list[str]:
+    """Mistakes in `train.seeds`, each in a line; `seed` is the recipe's, `path` its file."""
+    if not isinstance(train, dict) or SEEDS not in train:
+        return []
+    seeds = train[SEEDS]
+    if only_audit:
+        return [f"{path}: train.{SEEDS}: nothing is trained here; leave it out"]
+    if problem := _wrong_seeds(seeds, seed):
+        return [f"{path}: train.{SEEDS}: {problem}"]
+    if len(seeds) == 1 if isinstance(seeds, list) else seeds == 1:
+        return []
+    given = [name for name in _NOT_WITH_SEEDS if train.get(name) not in (None, False)]
+    # Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder.
+    trackers = train.get("report_to") or []
+    trackers = trackers if isinstance(trackers, list) else [trackers]
+    return [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given] + [
+        f"{path}: train.report_to: {tracker} would take several trainings for one; use tensorboard or none, or train one seed "
+        f"a run folder (train.{SEEDS}=[42])"
+        for tracker in trackers
+        if tracker not in ("none", "tensorboard")
+    ]
+
+
+def _wrong_seeds(seeds: Any, seed: object) -> str | None:
+    form = f"give their number (train.{SEEDS}=3) or a list of them (train.{SEEDS}=[42,43,44])"
+    if _is_whole(seeds):
+        if not 1 <= seeds <= _MOST_SEEDS:
+            return f"from 1 to {_MOST_SEEDS} trainings, found {seeds}; {form}"
+        if isinstance(seed, int) and seed + seeds > _SEEDS_END:
+            return f"{seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"
+        return None
+    if not (isinstance(seeds, list) and seeds and all(map(_is_whole, seeds))):
+        return f"expected whole numbers, found {str(seeds)[:60]!r}; {form}"
+    if outside := [number for number in seeds if not 0 <= number < _SEEDS_END]:
+        return f"a seed is a number from 0 to {_SEEDS_END - 1}, found {outside[0]}"
+    if twice := sorted({number for number in seeds if seeds.count(number) > 1}):
+        return f"{twice[0]} is listed twice; the same seed gives the same training"
+    return f"from 1 to {_MOST_SEEDS} trainings, found {len(seeds)}" if len(seeds) > _MOST_SEEDS else None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def unknown_train_keys(train: object, path: Path) -> list[str]:
+    """Mistakes in the keys and values of a recipe's `train:` section, each in a line; `path` is the recipe's."""
+    if not isinstance(train, dict) or all(_is_usual(key, value) for key, value in train.items()):
+        return []
+    import dataclasses
+
+    from trl import RewardConfig  # late: takes seconds
+
+    types = {field.name: str(field.type) for field in dataclasses.fields(RewardConfig) if field.init}
+    problems = []
+    for key, value in train.items():
+        if key == SEEDS:
+            continue
+        if key in _OWNED_TRAIN_KEYS:
+            problems.append(f"{path}: train.{key}: set it by {_OWNED_TRAIN_KEYS[key]}")
+        elif key not in types:
+            problems.append(
+                f"{path}: train.{key}: not a field of trl.RewardConfig.{did_you_mean(str(key), sorted(types))}"
+            )
+        elif isinstance(value, str) and re.search("int|float", types[key]) and "str" not in types[key]:
+            problems.append(f"{path}: train.{key}: expected a number, found {value!r}")
+    return problems
+
+
+def _is_usual(key: object, value: object) -> bool:
+    return key == SEEDS or (key in USUAL_TRAIN_KEYS and not (USUAL_TRAIN_KEYS[str(key)] and isinstance(value, str)))
+
+
+_ZERO_3 = 3
+
+
+def check_launch(precision: str, train: Mapping[str, object]) -> None:
+    """Check the launcher's environment against the `train:` section: RunError if processes are missing, or 8-bit weights would
+    have to be sharded; all problems at once, a line each.
+    """
+    problems = []
+    try:
+        check_processes()
+    except RunError as error:
+        problems.append(str(error))
+    sharding = sharded_by(train)
+    if precision == "8bit" and sharding is not None:
+        problems.append(
+            f"model.precision: 8bit weights cannot be sharded, but {sharding} was asked for. "
+            "Set model.precision=bf16, or keep 8bit with one whole copy on each GPU: recipes/accelerate/ddp.yaml"
+        )
+    if problems:
+        raise RunError("\n".join(problems))
+
+
+def sharded_by(train: Mapping[str, object]) -> str | None:
+    """The library that would shard the base over the processes, and its setting; None if every process has all of it.
+
+    Asked for by `accelerate launch` (ACCELERATE_USE_FSDP; ACCELERATE_USE_DEEPSPEED with its stage, or its own config file)
+    or by the fields `fsdp` and `deepspeed` of the recipe's `train:` section.
+    """
+    if train.get("fsdp"):
+        return "FSDP (train.fsdp)"
+    if _is_zero_3(train.get("deepspeed")):
+        return "DeepSpeed ZeRO-3 (train.deepspeed)"
+    if _is_set("ACCELERATE_USE_FSDP"):
+        return "FSDP (accelerate launch)"
+    if _is_set("ACCELERATE_USE_DEEPSPEED"):
+        stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE")
+        file = os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
+        # A separate DeepSpeed file overrides the stage that the launcher names.
+        if stage == str(_ZERO_3) if file == "none" else _is_zero_3(file):
+            return "DeepSpeed ZeRO-3 (accelerate launch)"
+    return None
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
+
+
+def _is_zero_3(config: object) -> bool:
+    """True for a DeepSpeed configuration, given whole or as the path of its JSON file, with stage 3."""
+    if isinstance(config, str):
+        try:
+            config = json.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False  # DeepSpeed says what is wrong with its file
+    zero = config.get("zero_optimization") if isinstance(config, dict) else None
+    return isinstance(zero, dict) and str(zero.get("stage")) == str(_ZERO_3)

@@ -20,7 +20,15 @@ from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
-from cda.recipe.checks import cross_checks, misspelt_model, model_problems, prompt_problems, written_keys
+from cda.recipe.checks import (
+    cross_checks,
+    misspelt_model,
+    model_problems,
+    prompt_problems,
+    seed_problems,
+    unknown_train_keys,
+    written_keys,
+)
 from cda.recipe.presets import (
     LONGEST_NAME,
     Layer,
@@ -35,8 +43,7 @@ from cda.recipe.presets import (
     value_at,
 )
 from cda.recipe.schema import Recipe
-from cda.recipe.scoring import judges_of, kind_of
-from cda.recipe.train import seed_problems, unknown_train_keys
+from cda.recipe.sections import judges_of, kind_of
 from cda.run import fingerprint
 
 _QUOTED = 20
@@ -61,12 +68,7 @@ class Opened:
         self._made: dict[Hashable, object] = {}
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object that was made under this key, or that `make` makes now.
-
-        Args:
-            key: Its kind first, then everything that decides it.
-            make: Makes it. An error leaves nothing behind.
-        """
+        """The object made under this key (its kind, then all that decides it), or made now; an error leaves nothing behind."""
         if key not in self._made:
             self._made[key] = make()
         return cast(T, self._made[key])
@@ -74,31 +76,27 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class LoadedRecipe:
-    """A recipe with its bias files, ready to be planned.
-
-    Attributes:
-        path: Its file, or its name in messages if there is no file.
-        only_audit: Nothing is trained: one model or judge is measured as it is.
-        confirmed: Spending money was agreed to in advance (`--yes`).
-        asks: The user may be asked, as a command does; calls from Python never ask.
-        prompts: The LLM's instructions; the judge's with the recipe's own order and place of reasons.
-        notes: Changes to presets that were made for another model or for other data; shown with the plan.
-        opened: Files and models that the run has opened, shared by all copies with other settings.
-    """
+    """A recipe with its bias files, ready to be planned."""
 
     path: Path
+    """Its file, or its name in messages if there is no file."""
     recipe: Recipe
     biases: tuple[Bias, ...]
     only_audit: bool = False
+    """Nothing is trained: one model or judge is measured as it is."""
     confirmed: bool = False
+    """Spending money was agreed to in advance (`--yes`)."""
     asks: bool = True
+    """The user may be asked, as a command does; calls from Python never ask."""
     prompts: Prompts = field(default_factory=ours)
+    """The LLM's instructions; the judge's with the recipe's own order and place of reasons."""
     notes: tuple[str, ...] = ()
+    """Presets that were made for another model or other data; shown with the plan."""
     opened: Opened = field(default_factory=Opened, compare=False, repr=False)
+    """Files and models that the run has opened, shared by all copies with other settings."""
 
     @property
     def consent(self) -> Consent:
-        """Form of the consent to spending money."""
         return "given" if self.confirmed else "by question" if self.asks else "by budget"
 
 
@@ -108,11 +106,7 @@ def is_recipe(reference: str) -> bool:
 
 
 def find_recipe(reference: str) -> Path:
-    """The file of a recipe given by path or by the name of a shipped one.
-
-    Raises:
-        RecipeError: Neither.
-    """
+    """The file of a recipe given by path or by the name of a shipped one; RecipeError if it is neither."""
     path = Path(reference)
     for file in (path, recipes_folder() / f"{reference}.yaml"):
         if is_a_file(file):
@@ -130,15 +124,9 @@ def load_recipe(
 ) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
-    Contrasts that a discovery left next to a bias file are taught too, unless `data.contrasts` says otherwise.
-
-    Args:
-        reference: Path of a recipe or of a bias file, or the name of a shipped recipe.
-        overrides: `section.key=value` words, which go before the file.
-        settings: The same as a nested mapping, which goes before the words.
-
-    Raises:
-        RecipeError: Carries every mistake found in the file, its presets, its bias files and the overrides.
+    Contrasts that a discovery left next to a bias file are taught too, unless `data.contrasts` says otherwise. Overrides
+    (`section.key=value` words) go before the file, and `settings`, a nested mapping of the same, before the words. RecipeError
+    carries every mistake found in the file, its presets, its bias files and the overrides.
     """
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
@@ -163,7 +151,6 @@ def is_bias_content(content: Mapping[Any, Any]) -> bool:
 
 
 def _check_bias(path: Path, content: Mapping[Any, Any]) -> None:
-    """The mistakes of a bias file that stands for a recipe are a bias file's."""
     try:
         load_bias(str(path))
     except RecipeError as error:
@@ -181,16 +168,9 @@ def contrasts_beside(bias_file: Path) -> Path:
 def load_model_audit(
     target: str, settings: Mapping[str, object], overrides: Sequence[str] = (), where: str = "command line"
 ) -> LoadedRecipe:
-    """An audit of one model or judge, without a recipe file.
+    """An audit of one model or judge (see `kind_of`), without a recipe file; RecipeError carries every mistake found.
 
-    Args:
-        target: The model to be measured, in the form that `cda.recipe.scoring.kind_of` reads.
-        settings: The settings of command-line options, in the form of a recipe.
-        overrides: `section.key=value` words, which go before them.
-        where: Named in messages.
-
-    Raises:
-        RecipeError: Carries every mistake found.
+    `settings` are those of command-line options, in the form of a recipe; overrides go before them; `where` is named in messages.
     """
     base: dict[str, object] = {
         "name": f"audit-{_as_folder(target)}",

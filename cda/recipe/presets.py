@@ -27,7 +27,6 @@ def recipes_folder() -> Path:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of a folder's YAML files."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 

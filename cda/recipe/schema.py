@@ -9,13 +9,26 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cda.files.paths import is_reserved, user_path
 from cda.llm.money import Price
-from cda.recipe.audit import AuditSection, DoseSection
-from cda.recipe.discovery import DiscoverSection
-from cda.recipe.scoring import Kind, ScoreSection, kind_of
-from cda.recipe.section import By, ContrastColumns, Count, PairColumns, Positive, Section, Share
-from cda.recipe.train import SEEDS, training_seeds
+from cda.recipe.sections import (
+    AuditSection,
+    By,
+    ContrastColumns,
+    Count,
+    DiscoverSection,
+    DoseSection,
+    Kind,
+    PairColumns,
+    Positive,
+    ScoreSection,
+    Section,
+    Share,
+    kind_of,
+)
 from cda.records import Pair, TrainingExample
 from cda.training.arguments import Lora
+
+SEEDS = "seeds"
+"""The key of the recipe's `train:` section that is ours; all others are fields of trl.RewardConfig."""
 
 
 def _of_a_folder(name: str) -> str:
@@ -43,7 +56,6 @@ class ModelSection(Section):
 
     @property
     def kind(self) -> Kind:
-        """Kind of scorer that the name stands for."""
         return kind_of(self.name_or_path)
 
     @property
@@ -192,11 +204,9 @@ class LlmSection(Section):
     """Stop before this is spent; everything answered so far is kept."""
 
     def used_for(self, by: By) -> bool:
-        """True for a stage that asks the LLM, False for one that follows rules."""
         return by == "llm" or (by == "auto" and self.model is not None)
 
     def named(self, model: str) -> LlmSection:
-        """The same settings for another model."""
         return self.model_copy(update={"model": model})
 
 
@@ -231,17 +241,14 @@ class Recipe(Section):
 
     @property
     def labels_by_llm(self) -> bool:
-        """True if an LLM labels, False if rules do."""
         return self.llm.used_for(self.label.by)
 
     @property
     def rewrites_by_llm(self) -> bool:
-        """True if an LLM rewrites, False if rules do."""
         return self.llm.used_for(self.synthesize.by)
 
     @property
     def run_path(self) -> Path:
-        """The folder of the run."""
         return user_path(self.run.folder or Path("runs") / self.name)
 
     @property
@@ -258,8 +265,9 @@ class Recipe(Section):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of the trainings, that of the run's result first."""
-        return training_seeds(self.train, self.seed)
+        """Seeds of the trainings, that of the run's result first: as many as `train.seeds` says, or those that it lists."""
+        seeds = self.train.get(SEEDS, 1)
+        return tuple(seeds) if isinstance(seeds, list) else tuple(range(self.seed, self.seed + seeds))
 
     @property
     def trainer(self) -> dict[str, object]:

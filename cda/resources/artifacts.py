@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, user_path
-from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
+from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.plots import FORMATS, Plot, save_plot
 from cda.report.tables import escaped

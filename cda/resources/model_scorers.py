@@ -15,7 +15,7 @@ from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_config, load_reward_model, load_template
-from cda.recipe.scoring import LogRatioSection, policy_and_reference
+from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, counts, marks_note
 from cda.resources.sources import model_source, model_spec
 from cda.results.facts import RewardModelFacts

@@ -14,7 +14,7 @@ from cda.inert import TURNS
 from cda.launch import say
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import ScoreSection
+from cda.recipe.sections import ScoreSection
 from cda.records import Prompt
 from cda.resources.llm_access import LlmAccess, llm_access
 from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer

@@ -12,8 +12,8 @@ import numpy as np
 from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
-from cda.recipe.scoring import Kind, bare_name, judges_of
-from cda.resources.llm_access import LlmAccess, llm_client
+from cda.recipe.sections import Kind, bare_name, judges_of
+from cda.resources.llm_access import LlmAccess, Planned, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
@@ -27,7 +27,6 @@ from cda.resources.named_scorer import (
     verdict_facts,
 )
 from cda.resources.sources import prompt_name
-from cda.resources.spending import Planned
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache

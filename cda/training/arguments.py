@@ -1,17 +1,22 @@
-"""Settings of a training: LoRA, and TRL's arguments; and the checkpoint that an interrupted training resumes from."""
+"""Settings of a training, LoRA's and TRL's, and a trial of them on a model of a few weights before anything is spent."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cda.errors import DataError, RecipeError
-from cda.files.hashes import changed, contents
-from cda.files.jsonl import read_json, write_json
+from cda.errors import RecipeError, did_you_mean
+from cda.launch import world_size
 from cda.models.load import Precision
 
 
@@ -26,43 +31,6 @@ class Lora(BaseModel):
     target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
     per_bias: bool = False
     """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
-
-
-_LISTED, _STATE = "contents.json", "trainer_state.json"
-_HASHED_BYTES = 64 * 2**20
-"""Reading optimizer states of gigabytes again would take longer than a step; only the size of a larger file is kept."""
-
-
-def seal(checkpoint: Path) -> None:
-    """List the content of a checkpoint, once all of it is there but the trainer's state, which is written last."""
-    write_json(checkpoint / _LISTED, contents(checkpoint, (_LISTED, f"{_LISTED}.partial", _STATE), _HASHED_BYTES))
-
-
-def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint in a folder, if any, of which no file is cut, changed or gone; `say` tells of newer ones.
-
-    Nor may a file of the best one until then be, which the end of the training loads.
-    """
-    paths = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
-    for checkpoint in sorted(paths, key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True):
-        if _is_whole(checkpoint) and ((best := best_until(checkpoint)) is None or _is_whole(best)):
-            return checkpoint
-        say(f"  {checkpoint.name} is not whole; passed over")
-    return None
-
-
-def best_until(checkpoint: Path) -> Path | None:
-    """The best checkpoint until then, if one was chosen, in the same folder: the run may have been moved since."""
-    best = read_json(checkpoint / _STATE).get("best_model_checkpoint")
-    return None if best is None else checkpoint.parent / Path(best).name
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        listed, state = read_json(checkpoint / _LISTED), read_json(checkpoint / _STATE)
-    except DataError:
-        return False
-    return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
 
 
 # As the released code of "Flattery, Fluff, and Fog" trains (what the paper itself states: recipes/README.md): AdamW at a constant
@@ -103,19 +71,10 @@ def reward_config(
     precision: Precision = "8bit",
     best_by_loss: bool = False,
 ) -> Any:
-    """The trl.RewardConfig of a run.
+    """The trl.RewardConfig of a run: the recipe's `train:` section over the defaults; RecipeError for a value that is refused.
 
-    Args:
-        train: The recipe's `train:` section; wins over the defaults.
-        output_dir: Folder of the checkpoints.
-        seed: Seed of head, data order and dropout.
-        has_validation: Without validation pairs nothing is evaluated, and the last weights are kept.
-        precision: Precision of the base weights; determines whether activations are in bf16, unless `train` sets it.
-        best_by_loss: The best checkpoint is the one with the lowest validation loss: accuracy says little of ties and soft
-            targets.
-
-    Raises:
-        RecipeError: TRL or Transformers refuses a value.
+    Without validation pairs nothing is evaluated, and the last weights are kept. `best_by_loss`: the best checkpoint is the one
+    with the lowest validation loss, since accuracy says little of ties and soft targets.
     """
     import torch
     from trl import RewardConfig
@@ -162,12 +121,9 @@ def in_bf16(precision: Precision, on_gpu: bool) -> bool:
 
 # The trainer takes other values without a word, to train nothing at all, or to fail hours later.
 _COUNTS = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
+_ABOVE_0 = ("num_train_epochs", *_COUNTS, "eval_steps", "save_steps")
 _LIMITS: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
-    (
-        ("num_train_epochs", *_COUNTS, "eval_steps", "save_steps"),
-        lambda value: value > 0,
-        "input should be greater than 0",
-    ),
+    (_ABOVE_0, lambda value: value > 0, "input should be greater than 0"),
     (("learning_rate", "weight_decay", "max_grad_norm"), lambda value: value >= 0, "input should be 0 or greater"),
     ((*_COUNTS, "max_steps"), lambda value: float(value).is_integer(), "a whole number is needed"),
 )
@@ -184,3 +140,137 @@ def _out_of_range(arguments: Mapping[str, object]) -> list[str]:
         for name in names
         if name in asked and not is_met(asked[name])
     ]
+
+
+_METRICS = ("loss", "accuracy", "margin", "min_reward", "mean_reward", "max_reward", "num_tokens",
+            "runtime", "samples_per_second", "steps_per_second")  # fmt: skip
+"""Measured by an evaluation, as `eval_<name>`."""
+_OF_A_LAUNCH = ("fsdp", "fsdp_config", "deepspeed", "parallelism_config")
+"""Refused in a process by itself, and checked by the launch."""
+_NOT_TRIED = {"report_to": "none", "push_to_hub": False, "torch_compile": False, "eval_on_start": False}
+"""They ask a service, or take minutes."""
+_PROBLEM = "PROBLEM "
+
+
+def check_arguments(train: Mapping[str, object], has_validation: bool, precision: Precision) -> None:
+    """Build all that a training builds of its arguments: RecipeError with as many problems of trackers, configuration, trainer,
+    optimizer, schedule and batches as can be seen at once. Of several processes, which build theirs together, one outside does it.
+    """
+    problems = [*tracker_problems(train), *_metric_problems(train, has_validation), *_hub_problems(train)]
+    tried = _tried if world_size() == 1 else _tried_outside
+    problems += tried(train, has_validation, precision)
+    if problems:
+        raise RecipeError(problems)
+
+
+def tracker_problems(train: Mapping[str, Any]) -> list[str]:
+    """Trackers of `train.report_to` that are unknown, not installed, or without the key they would ask for."""
+    from transformers.integrations import get_reporting_integration_callbacks
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+    asked = train.get("report_to") or "none"
+    problems = []
+    for name in [asked] if isinstance(asked, str) else asked:
+        if name in ("none", "all"):
+            continue
+        try:
+            for callback in get_reporting_integration_callbacks([name]):
+                callback()
+        except Exception as error:  # each tracker's own: not known, not installed, not set up
+            hint = "" if name in INTEGRATION_TO_CALLBACK else did_you_mean(str(name), INTEGRATION_TO_CALLBACK)
+            problems.append(
+                f"train.report_to={name}: {str(error).rstrip('.')}.{hint} Without a tracker: train.report_to=none"
+            )
+            continue
+        # Weights & Biases asks for a key once the training begins; without a terminal it ends the run there.
+        is_offline = os.environ.get("WANDB_MODE", "").lower() in ("offline", "disabled", "dryrun")
+        if name == "wandb" and not is_offline and not import_module("wandb").api.api_key:
+            problems.append(
+                "train.report_to=wandb: no key of Weights & Biases is here; `wandb login`, or set WANDB_API_KEY or WANDB_MODE=offline"
+            )
+    return problems
+
+
+def _metric_problems(train: Mapping[str, object], has_validation: bool) -> list[str]:
+    metric = train.get("metric_for_best_model")
+    if metric is None or not has_validation or str(metric).removeprefix("eval_") in _METRICS:
+        return []
+    known = [f"eval_{name}" for name in _METRICS]
+    return [
+        f"train.metric_for_best_model={metric}: not measured.{did_you_mean(str(metric), known)} Known: {', '.join(known)}"
+    ]
+
+
+def _hub_problems(train: Mapping[str, object]) -> list[str]:
+    from huggingface_hub import get_token
+
+    if not train.get("push_to_hub") or train.get("hub_token") or get_token():
+        return []
+    return ["train.push_to_hub: no token of the Hugging Face hub is here; `hf auth login`, or set HF_TOKEN"]
+
+
+def _tried(train: Mapping[str, object], has_validation: bool, precision: Precision) -> Sequence[str]:
+    """Errors of one step of training a handful of weights, in a temporary folder and without compiling it."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            config = reward_config({**train, **_NOT_TRIED}, Path(folder), 0, has_validation, precision)
+            config.max_steps, config.save_strategy = 1, "no"
+            _small_trainer(config, has_validation).train()
+        except RecipeError as error:
+            return error.problems
+        except Exception as error:  # of any library that an argument may name
+            return [f"train: {' '.join(str(error).split()) or type(error).__name__}"]
+    return []
+
+
+def _small_trainer(config: Any, has_validation: bool) -> Any:
+    from datasets import Dataset
+    from peft import LoraConfig, TaskType
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, PrinterCallback
+
+    from cda.training.chunks import collator
+    from cda.training.trainer import ObjectiveTrainer
+
+    n_rows = max(config.train_batch_size, config.eval_batch_size)  # one batch, also where smaller ones are dropped
+    row = {"chosen_ids": [2, 3], "rejected_ids": [3, 2], "length": 2, "target": 1.0, "margin": 0.0, "weight": 1.0}
+    rows = Dataset.from_list([row] * n_rows)
+    shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = LlamaForSequenceClassification(LlamaConfig(vocab_size=4, num_labels=1, pad_token_id=0, **shape))
+    words = Tokenizer(WordLevel({"<pad>": 0, "<unk>": 1, "a": 2, "b": 3}, unk_token="<unk>"))
+    trainer = ObjectiveTrainer(
+        model=model,
+        args=config,
+        train_dataset=rows,
+        eval_dataset=rows if has_validation else None,
+        processing_class=PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>"),
+        data_collator=collator(0),
+        peft_config=LoraConfig(task_type=TaskType.SEQ_CLS, r=1, target_modules=["q_proj"], modules_to_save=["score"]),
+        overhead_tokens=0,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _tried_outside(train: Mapping[str, object], has_validation: bool, precision: Precision) -> list[str]:
+    ours = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    alone = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ours and not name.startswith(("ACCELERATE_", "FSDP_", "TORCHELASTIC_", "PARALLELISM_"))
+    }
+    alike = {name: value for name, value in train.items() if name not in _OF_A_LAUNCH}
+    asked = json.dumps([alike, has_validation, precision], default=str)
+    done = subprocess.run(
+        [sys.executable, "-m", "cda.training.arguments"], input=asked, env=alone, capture_output=True, text=True
+    )
+    if done.returncode == 0:
+        return [line.removeprefix(_PROBLEM) for line in done.stdout.splitlines() if line.startswith(_PROBLEM)]
+    return [f"train: could not be tried beforehand: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"]
+
+
+if __name__ == "__main__":
+    for problem in _tried(*json.load(sys.stdin)):
+        print(_PROBLEM + problem)

@@ -20,26 +20,17 @@ TAUGHT = ("target", "margin", "weight")
 
 @dataclass(frozen=True, slots=True)
 class EncodedPairs:
-    """A dataset for the trainer.
-
-    Attributes:
-        dataset: Columns chosen_ids, rejected_ids, target, margin, weight, and length (of the longer side, for grouping by
-            length).
-        n_truncated: Pairs with at least one side cut.
-        n_identical: Pairs left out because both sides are the same after cutting.
-    """
+    """A dataset for the trainer: columns chosen_ids, rejected_ids, length (of the longer side, for grouping), and those of TAUGHT."""
 
     dataset: Any
     n_truncated: int
+    """Pairs with at least one side cut."""
     n_identical: int
+    """Pairs left out because both sides are the same after cutting."""
 
 
 def encode_pairs(examples: Sequence[TrainingExample], template: Template) -> EncodedPairs:
-    """Encode examples in order.
-
-    Raises:
-        ValueError: A target is still to be asked of the base model.
-    """
+    """Encode examples in order; ValueError if a target is still to be asked of the base model."""
     from datasets import Dataset
 
     columns: dict[str, list[object]] = {name: [] for name in ("chosen_ids", "rejected_ids", "length", *TAUGHT)}
@@ -85,34 +76,22 @@ GPU_OVERHEAD_TOKENS = 2048
 
 
 def default_overhead_tokens(device_type: str) -> int:
-    """Cost of one more forward and backward pass in tokens, by torch's device type."""
     return CPU_OVERHEAD_TOKENS if device_type == "cpu" else GPU_OVERHEAD_TOKENS
 
 
 def partition(lengths: Sequence[int], overhead_tokens: int) -> list[list[int]]:
-    """The cheapest cut of a batch, sorted by length, into contiguous chunks.
+    """The cheapest cut of a batch, sorted by length in tokens, into contiguous chunks: row numbers, chunks of long texts first.
 
-    Minimises the sum over chunks of rows × longest row + overhead_tokens; of two equally cheap cuts, the one with fewer
-    chunks. The square that attention adds to the cost of a long text is left out: it only speaks for cutting.
-
-    Args:
-        lengths: Tokens of each text. Length n, in any order.
-        overhead_tokens: Cost of a chunk whatever is in it; at least 0.
-
-    Returns:
-        Row numbers of each chunk, in the batch's order within a chunk; chunks of long texts first.
+    Minimises the sum over chunks of rows × longest row + overhead_tokens (at least 0); of two equally cheap cuts, the one with
+    fewer chunks. The square that attention adds to the cost of a long text is left out: it only speaks for cutting.
     """
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     cheapest: list[tuple[int, int]] = [(0, 0)]  # of the first so many rows: cost, number of chunks
     starts = [0]  # where the last chunk of that cut begins
     for end in range(1, len(order) + 1):
         cost, n_chunks, start = min(
-            (
-                cheapest[start][0] + (end - start) * lengths[order[start]] + overhead_tokens,
-                cheapest[start][1] + 1,
-                start,
-            )
-            for start in range(end)
+            (cost + (end - start) * lengths[order[start]] + overhead_tokens, n_chunks + 1, start)
+            for start, (cost, n_chunks) in enumerate(cheapest)
         )
         cheapest.append((cost, n_chunks))
         starts.append(start)
@@ -123,17 +102,10 @@ def partition(lengths: Sequence[int], overhead_tokens: int) -> list[list[int]]:
 
 
 def chunked_rewards(model: Any, input_ids: Tensor, attention_mask: Tensor, overhead_tokens: int) -> Tensor:
-    """Rewards of a padded batch, computed in chunks.
+    """Rewards of a padded batch of shape (n, width), computed in chunks; shape (n,), in the batch's order and the logits' dtype.
 
-    Args:
-        model: Sequence classifier with one label, with or without PEFT or a wrapper for several processes.
-        input_ids: Shape (n, width). Only columns behind a chunk's last real token are cut off, so padding on the left
-            gives right rewards too, and saves nothing.
-        attention_mask: Shape (n, width).
-        overhead_tokens: See `partition`.
-
-    Returns:
-        Shape (n,), in the batch's order and the dtype of the model's logits; carries gradients if these are on.
+    The model is a sequence classifier with one label, with or without PEFT or a wrapper for several processes. Only columns behind
+    a chunk's last real token are cut off, so padding on the left gives right rewards too, and saves nothing.
     """
     import torch
     from torch.nn.parallel import DistributedDataParallel

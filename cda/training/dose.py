@@ -73,11 +73,7 @@ def adapter_config(adapter: Path) -> dict[str, object]:
 
 
 def read_adapter(folder: Path, base_head: Mapping[str, Tensor]) -> Adapter:
-    """Read an adapter whole, and check that it fits a base's head.
-
-    Raises:
-        ModelError: Not plain LoRA of a sequence classifier, incomplete, or of another head.
-    """
+    """Read an adapter whole; ModelError if it is not plain LoRA of a sequence classifier, incomplete, or of another head."""
     from safetensors.torch import load_file
 
     config = adapter_config(folder)
@@ -93,33 +89,24 @@ def read_adapter(folder: Path, base_head: Mapping[str, Tensor]) -> Adapter:
             f"{folder}: beside LoRA it holds {_listed(head)}, and the base's head is {_listed(base_head)}. "
             "An adapter of another base or another head cannot be used"
         )
-    layers = {
-        name.removesuffix(SIDE_A): _layer(folder, config, tensors, name)
-        for name in sorted(sides)
-        if name.endswith(SIDE_A)
-    }
+    names = sorted(name.removesuffix(SIDE_A) for name in sides if name.endswith(SIDE_A))
+    layers = {name: _layer(folder, config, tensors, name) for name in names}
     if not layers or 2 * len(layers) != len(sides):
         raise ModelError(f"{folder}: its LoRA weights are not pairs of A and B; was it saved completely?")
     return Adapter(folder, config, layers, head)
 
 
-def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> Layer:
+def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], layer: str) -> Layer:
     from peft.utils.other import get_pattern_key
 
-    layer = name.removesuffix(SIDE_A)
-    a, b = tensors[name], tensors.get(layer + SIDE_B)
+    a, b = tensors[layer + SIDE_A], tensors.get(layer + SIDE_B)
     ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
     if not (isinstance(ranks, dict) and isinstance(alphas, dict)):
         raise ModelError(f"{folder}: its configuration has a rank_pattern or alpha_pattern that is no mapping")
     rank = ranks.get(get_pattern_key(ranks, layer), config.get("r"))
     alpha = alphas.get(get_pattern_key(alphas, layer), config.get("lora_alpha"))
-    if (
-        b is None
-        or a.ndim != 2
-        or b.ndim != 2
-        or not len(a) == b.shape[1] == rank
-        or not isinstance(alpha, int | float)
-    ):
+    fits = b is not None and a.ndim == b.ndim == 2 and len(a) == b.shape[1] == rank
+    if b is None or not rank or not fits or not isinstance(alpha, int | float):
         raise ModelError(
             f"{folder}: {layer} does not fit its configuration (A {tuple(a.shape)}, "
             f"B {None if b is None else tuple(b.shape)}, rank {rank}, alpha {alpha}); only linear layers of one rank can be read"
@@ -158,15 +145,9 @@ def _listed(tensors: Mapping[str, Tensor]) -> str:
 
 
 class DosedModel:
-    """A loaded reward model with an adapter, whose dose can be changed at will.
-
-    Attributes:
-        reward_model: The model; it scores at the dose that was set last.
-        dose: That dose; 1 at first.
-    """
+    """A loaded reward model with a plain LoRA adapter (else ModelError), which scores at the dose set last, 1 at first."""
 
     def __init__(self, reward_model: RewardModel) -> None:
-        """Raises ModelError if the model has no plain LoRA adapter."""
         from peft import PeftModel
         from peft.tuners.lora import LoraLayer
         from peft.utils import ModulesToSaveWrapper
@@ -174,11 +155,9 @@ class DosedModel:
         model, where = reward_model.model, reward_model.spec.name_or_path
         if not isinstance(model, PeftModel):
             raise ModelError(f"{where}: was loaded without an adapter; there is nothing to give a dose of")
-        name = model.active_adapter
+        self.reward_model, self.dose = reward_model, 1.0
+        self._name = name = model.active_adapter
         check_plain(model.peft_config[name].to_dict(), f"{where}: its adapter")
-        self.reward_model = reward_model
-        self.dose = 1.0
-        self._name = name
         layers = [part for part in model.modules() if isinstance(part, LoraLayer) and name in part.scaling]
         self._scalings = [(layer.scaling, float(layer.scaling[name])) for layer in layers]
         # Each trained tensor of a head in use, the base's, and a copy of the trained one.
@@ -248,19 +227,12 @@ def read_head(spec: ModelSpec) -> dict[str, Tensor]:
 def compose_adapters(
     adapters: Sequence[tuple[Path, float]], base_head: Mapping[str, Tensor], folder: Path, base: str | None = None
 ) -> None:
-    """Write one ordinary PEFT adapter whose update is the sum of dosed updates.
+    """Write one ordinary PEFT adapter into `folder`, in float32, whose update is the sum of dosed updates of adapters of one base.
 
-    LoRA's A are stacked along the rank and so are B, times scaling and dose; the head is the base's plus the dosed
-    differences from it. One adapter keeps its rank; of several the ranks add up. Weights are written in float32.
-
-    Args:
-        adapters: Folders of adapters of one base, each with its dose.
-        base_head: The base's head by tensor name (`read_head`, `head_of`).
-        folder: Gets adapter_config.json and adapter_model.safetensors.
-        base: Name of the base for the adapter's configuration; None keeps the first adapter's.
-
-    Raises:
-        ModelError: An adapter is not a plain LoRA of a sequence classifier, has another head, or does not fit the others.
+    LoRA's A are stacked along the rank and so are B, times scaling and dose; the head is the base's (`read_head`, `head_of`) plus
+    the dosed differences from it. One adapter keeps its rank; of several the ranks add up. `base` names the base in the
+    configuration; None keeps the first adapter's. ModelError: an adapter is no plain LoRA of a sequence classifier, has another
+    head, or does not fit the others.
     """
     from safetensors.torch import save_file
 
@@ -298,7 +270,6 @@ def _mixed(base: Tensor, trained: Sequence[tuple[Tensor, float]]) -> Tensor:
 
 
 def _scaled(adapter: Adapter, dose: float) -> tuple[dict[str, Tensor], dict[str, object]]:
-    """One adapter at a dose: the same configuration, B times the dose."""
     tensors = {PREFIX + name + SIDE_A: layer.a for name, layer in adapter.layers.items()}
     tensors |= {PREFIX + name + SIDE_B: layer.b * dose for name, layer in adapter.layers.items()}
     return tensors, dict(adapter.config)

@@ -16,19 +16,16 @@ from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.records import TrainingExample
-from cda.training.arguments import Lora, newest_whole, reward_config
+from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
 
 
 def free_inputs(model: Any) -> list[Any]:
-    """Have frozen 8-bit layers free their inputs once they have computed: no gradient of theirs needs them.
+    """Have frozen 8-bit layers free their inputs once they have computed; the handles returned undo it by `remove()`.
 
-    bitsandbytes 0.50 keeps the input of every layer on the node of its product, in the place where only the gradient of the
-    weights would look. Gradient checkpointing without reentry cannot reach it there: an 8-bit model of 8B parameters, with its
-    inputs kept, ran out of an H100's 80 GB and takes 17 GB without them (evals/results/bench_training_gpu.json).
-
-    Returns:
-        A handle for each layer; `remove()` on it undoes this.
+    bitsandbytes 0.50 keeps every layer's input on the node of its product, where only the gradient of the weights would look and
+    gradient checkpointing without reentry cannot reach it: an 8-bit model of 8B parameters ran out of an H100's 80 GB with them,
+    and takes 17 GB without (evals/results/bench_training_gpu.json).
     """
     from bitsandbytes.nn import Linear8bitLt
 
@@ -61,11 +58,11 @@ def block_names(model: Any) -> list[str]:
     part around it has one already ("Invariant encountered"); it also refuses names of classes that this model has not.
     """
     table = model.get_input_embeddings()
-    around_table = {
-        type(part).__name__ for part in model.modules() if any(inside is table for inside in part.modules())
-    }
-    present = {type(part).__name__ for part in model.modules()}
-    return [name for name in model._no_split_modules or () if name in present - around_table]
+    holds_table: dict[str, bool] = {}
+    for part in model.modules():
+        name = type(part).__name__
+        holds_table[name] = holds_table.get(name, False) or any(inside is table for inside in part.modules())
+    return [name for name in model._no_split_modules or () if holds_table.get(name) is False]
 
 
 _MOST_IDENTICAL = 0.5
@@ -95,26 +92,22 @@ def train_adapter(
     folder: Path,
     seed: int,
 ) -> TrainingResult:
-    """Finetune and save an adapter, resuming from the newest checkpoint in `folder` if there is one.
+    """Finetune and save an adapter in `folder` (`adapter/`; `checkpoints/` while training), resuming from the newest checkpoint.
 
-    Args:
-        reward_model: Freshly loaded base; it is changed in place.
-        train_examples: Training pairs.
-        validation_examples: Pairs whose accuracy selects the checkpoint (their loss, if ties or soft targets are among
-            them); may be empty.
-        lora: Adapter hyperparameters.
-        arguments: The recipe's `train:` section.
-        folder: Gets `adapter/`, and `checkpoints/` while training.
-        seed: Seeds adapter initialisation, data order and dropout.
-
-    Raises:
-        DataError: No pair left to train on, or too few: more than half are the same on both sides after cutting.
-        ModelError: LoRA targets match nothing, the loss is not finite, or memory is too small.
-        RecipeError: A training argument is refused.
+    The base, freshly loaded, is changed in place. The accuracy on validation pairs, if any, selects the checkpoint; their loss,
+    if ties or soft targets are among them. `arguments` is the recipe's `train:` section. DataError: no pair left to train on, or
+    more than half the same on both sides after cutting. ModelError: LoRA targets match nothing, the loss is not finite, or memory
+    is too small. RecipeError: a training argument is refused.
     """
     train = encode_pairs(train_examples, reward_model.template)
     validation = encode_pairs(validation_examples, reward_model.template)
-    _check_left(train, reward_model.template.max_length_tokens)
+    n_pairs = len(train.dataset) + train.n_identical
+    if not n_pairs or train.n_identical > _MOST_IDENTICAL * n_pairs:
+        raise DataError(
+            f"{train.n_identical} of {n_pairs} training pairs are the same on both sides after cutting to "
+            f"{reward_model.template.max_length_tokens} tokens (at most {_MOST_IDENTICAL:.0%} may be): what they differ in lies behind "
+            "the cut. Raise model.max_length_tokens, as far as the model goes, or train on shorter texts"
+        )
     if len(validation_examples) and not len(validation.dataset):
         say(
             f"  no validation pair is left: all {validation.n_identical} are the same on both sides after cutting, so nothing "
@@ -136,7 +129,7 @@ def train_adapter(
         )  # fmt: skip
     trainer = _trainer(reward_model, train, validation, lora, config)
     check_running(trainer.accelerator.num_processes)
-    from cda.training.trainer import FindBest
+    from cda.training.trainer import FindBest, newest_whole
 
     with _memory_advice(config, train):
         checkpoint = newest_whole(folder / "checkpoints", say)
@@ -165,22 +158,15 @@ def train_adapter(
     )
 
 
-def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
-    """Raise DataError unless most training pairs still differ after cutting."""
-    n = len(train.dataset) + train.n_identical
-    if not n or train.n_identical > _MOST_IDENTICAL * n:
-        raise DataError(
-            f"{train.n_identical} of {n} training pairs are the same on both sides after cutting to {max_length_tokens} tokens "
-            f"(at most {_MOST_IDENTICAL:.0%} may be): what they differ in lies behind the cut. Raise model.max_length_tokens, as "
-            "far as the model goes, or train on shorter texts"
-        )
-
-
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
     from transformers import PrinterCallback
 
     from cda.training.trainer import ObjectiveTrainer, Progress
 
+    # TRL sets a padding token on the tokenizer it is given, or needs an eos token: it gets a copy.
+    template = reward_model.template
+    padding_tokenizer = copy.deepcopy(template.tokenizer)
+    padding_tokenizer.pad_token = padding_tokenizer.convert_ids_to_tokens(template.pad_token_id)
     # The trainer seeds everything itself, before it makes the adapter.
     with warnings.catch_warnings():
         # trl and peft warn about their internals here, which a user cannot act on.
@@ -191,8 +177,8 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
                 args=config,
                 train_dataset=train.dataset,
                 eval_dataset=validation.dataset if len(validation.dataset) else None,
-                processing_class=_padding_tokenizer(reward_model),
-                data_collator=collator(reward_model.template.pad_token_id),
+                processing_class=padding_tokenizer,
+                data_collator=collator(template.pad_token_id),
                 peft_config=lora_config(lora, reward_model.head_names),
                 overhead_tokens=default_overhead_tokens(config.device.type),
             )
@@ -211,14 +197,6 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Progress())
     return trainer
-
-
-def _padding_tokenizer(reward_model: RewardModel) -> Any:
-    """A copy of the tokenizer with a padding token: TRL sets one on the tokenizer it is given, or needs an eos token."""
-    template = reward_model.template
-    tokenizer = copy.deepcopy(template.tokenizer)
-    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(template.pad_token_id)
-    return tokenizer
 
 
 def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
@@ -263,7 +241,7 @@ def _without_weights(spec: ModelSpec) -> Any:
 
 
 def _is_target(name: str, targets: Sequence[str]) -> bool:
-    """Match like PEFT: the whole name, or its end behind a dot."""
+    # Matches like PEFT: the whole name, or its end behind a dot.
     return any(f".{name}".endswith(f".{target}") for target in targets)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,46 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 from trl import RewardTrainer
 
-from cda.errors import ModelError
+from cda.errors import DataError, ModelError
+from cda.files.hashes import changed, contents
+from cda.files.jsonl import read_json, write_json
 from cda.quiet import hides_bars
-from cda.training.arguments import best_until, seal
 from cda.training.chunks import chunked_rewards
+
+_LISTED, _STATE = "contents.json", "trainer_state.json"
+_HASHED_BYTES = 64 * 2**20
+"""Reading optimizer states of gigabytes again would take longer than a step; only the size of a larger file is kept."""
+
+
+def seal(checkpoint: Path) -> None:
+    """List the content of a checkpoint, once all of it is there but the trainer's state, which is written last."""
+    write_json(checkpoint / _LISTED, contents(checkpoint, (_LISTED, f"{_LISTED}.partial", _STATE), _HASHED_BYTES))
+
+
+def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint in a folder, if any, of which no file is cut, changed or gone, nor of the best one until then,
+    which the end of the training loads; `say` tells of newer ones.
+    """
+    paths = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    for checkpoint in sorted(paths, key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True):
+        if _is_whole(checkpoint) and ((best := best_until(checkpoint)) is None or _is_whole(best)):
+            return checkpoint
+        say(f"  {checkpoint.name} is not whole; passed over")
+    return None
+
+
+def best_until(checkpoint: Path) -> Path | None:
+    """The best checkpoint until then, if one was chosen, in the same folder: the run may have been moved since."""
+    best = read_json(checkpoint / _STATE).get("best_model_checkpoint")
+    return None if best is None else checkpoint.parent / Path(best).name
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        listed, state = read_json(checkpoint / _LISTED), read_json(checkpoint / _STATE)
+    except DataError:
+        return False
+    return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
 
 
 def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) -> Any:
@@ -41,11 +79,8 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
 
 
 def ordered_as_taught(differences: Any, targets: Any) -> tuple[int, int]:
-    """Number of pairs with a preferred side that the rewards order as taught, and number of these pairs; ties have none.
-
-    Args:
-        differences: reward(first) − reward(second). Tensor of shape (n,).
-        targets: As in `preference_loss`.
+    """Number of pairs with a preferred side that the rewards order as taught, and number of these pairs; arguments as in
+    `preference_loss`. Ties have no such side.
     """
     decided = targets != 0.5
     right = (differences > 0) == (targets > 0.5)

@@ -33,7 +33,7 @@ from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.records import Candidate
 from cda.discovery.search import Generation, search
 from cda.embedded.model import encode_sentences
-from cda.recipe.discovery import SIZES, SearchSize
+from cda.recipe.sections import SIZES, SearchSize
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
 from cda.results.evidence import Validation

@@ -24,7 +24,7 @@ from cda.discovery.search import Parts, draw_originals
 from cda.discovery.setup import RULE_SHARES
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
-from cda.recipe.discovery import SIZES
+from cda.recipe.sections import SIZES
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text
 from cda.results.discover import Measured
 

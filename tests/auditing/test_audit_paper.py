@@ -15,7 +15,7 @@ from cda.cli import app
 from cda.data.release import SOURCE, released_contrasts
 from cda.recipe.load import load_recipe
 from cda.records import prompt_text
-from cda.resources.audit_inputs import audit_inputs
+from cda.resources.sources import audit_inputs
 
 # Prefers the long side of even pairs, and neither side of the others.
 SCORER = """

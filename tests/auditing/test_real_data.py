@@ -9,8 +9,7 @@ import pytest
 
 from cda.pipeline import plan
 from cda.recipe.load import load_recipe
-from cda.resources.audit_inputs import audit_inputs
-from cda.resources.sources import load_pairs
+from cda.resources.sources import audit_inputs, load_pairs
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"

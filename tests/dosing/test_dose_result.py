@@ -15,7 +15,7 @@ from cda.biases import load_bias
 from cda.dosing.result import dose_result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
-from cda.recipe.audit import DoseSection
+from cda.recipe.sections import DoseSection
 from cda.records import Contrast, user_prompt
 from cda.scorers.compared import Rewards, text_id
 

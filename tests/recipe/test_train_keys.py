@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cda.errors import RecipeError
+from cda.recipe.checks import USUAL_TRAIN_KEYS, unknown_train_keys
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.recipe.train import USUAL_TRAIN_KEYS, unknown_train_keys
 
 RECIPE = Path("mine.yaml")
 

@@ -17,8 +17,8 @@ from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.money import Budgeted
 from cda.pipeline import plan
 from cda.recipe.load import Opened, load_recipe
-from cda.resources.audit_inputs import audit_inputs
 from cda.resources.llm_access import llm_access, llm_counts
+from cda.resources.sources import audit_inputs
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from cda.counterfactuals.triples import read_responses
 from cda.errors import DataError
-from cda.recipe.audit import AuditSection
+from cda.recipe.sections import AuditSection
 from cda.resources.sources import load_pairs
 
 

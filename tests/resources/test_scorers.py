@@ -18,7 +18,7 @@ from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
 from cda.models.load import ModelSpec
 from cda.recipe.load import load_model_audit
-from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
+from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import user_prompt
 from cda.resources.model_scorers import LogRatio
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings

@@ -10,7 +10,7 @@ import pytest
 
 from cda.errors import RunError
 from cda.recipe.schema import LlmSection
-from cda.resources.spending import Planned, confirm_all
+from cda.resources.llm_access import Planned, confirm_all
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.training.arguments import newest_whole, seal
+from cda.training.trainer import newest_whole, seal
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tiny import load, scores_of
 
 from cda.errors import ModelError
 from cda.models.load import ModelSpec
+from cda.pipeline.merge import check_precision, merge_adapter, new_folder, push
 from cda.training.dose import DosedModel
-from cda.training.export import check_precision, merge_adapter, new_folder, push
 
 if TYPE_CHECKING:
     from conftest import Answer, ModelMaker, Texts, Trained

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cda.errors import RecipeError
-from cda.training.preflight import check_arguments, tracker_problems
+from cda.training.arguments import check_arguments, tracker_problems
 
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"report_to": "tensorbord"}, r"train\.report_to=tensorbord: .*not supported.*Did you mean 'tensorboard'\?"),

@@ -1,0 +1,359 @@
+"""The sections of a recipe on scoring, auditing, the dose and discovery; their base and types; kinds of scorers by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from cda.data import contrasts, sampled, triples
+from cda.data.triples import AttributeRule
+from cda.records import TieRule
+from cda.results.evidence import Correction
+from cda.scorers.own_code import is_own
+from cda.scorers.served_options import ServedOptions
+
+By = Literal["auto", "llm", "rules"]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A group of settings; an unknown one is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def _columns_of(*known: str) -> AfterValidator:
+    def check(columns: dict[str, str]) -> dict[str, str]:
+        if unknown := [name for name in columns if name not in known]:
+            raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(known)}")
+        return columns
+
+    return AfterValidator(check)
+
+
+# Our name of a column to the user's.
+PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected")]
+ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
+TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
+ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS)]
+
+
+Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
+NAMED: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:": "steered", "served:": "served"}
+PREFIXES: dict[str, Kind] = {**NAMED, "http://": "served", "https://": "served"}
+
+
+def kind_of(name: str) -> Kind:
+    """Kind of scorer that a model's name stands for.
+
+    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal models;
+    `steered:MODEL` a causal model with a vector added to its residual stream, against itself; `served:URL` or an http address a
+    served reward model; `package.module:function` or `file.py:function` the user's own; anything else a sequence classifier.
+    """
+    for prefix, kind in PREFIXES.items():
+        if name.startswith(prefix):
+            return kind
+    return "function" if is_own(name) and not Path(name).is_dir() else "classifier"
+
+
+def bare_name(name: str) -> str:
+    """A model's name without the word for its kind."""
+    for prefix in NAMED:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def judges_of(name: str) -> tuple[str, ...]:
+    """The models of `judge:NAME`, or of a panel `judge:NAME,NAME,…`."""
+    return tuple(judge.strip() for judge in bare_name(name).split(","))
+
+
+def policy_and_reference(name: str) -> tuple[str, str | None]:
+    """The two models of `dpo:POLICY,REFERENCE`; no reference if none is named."""
+    policy, _, reference = bare_name(name).partition(",")
+    return policy, reference or None
+
+
+class JudgeSection(Section):
+    ties: bool = True
+    """A judge may say that neither answer is better."""
+    by_token: bool = False
+    """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
+    prompt: str = "ours"
+    """The judge's instructions: `ours`, `paper`, or the path of a prompt file."""
+    reasons: Literal["before", "after", "none"] | None = None
+    """Place of the reasons for a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
+    before, `paper`: after)."""
+    orders: Literal["both", "one"] | None = None
+    """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
+    answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
+    `paper`: one)."""
+    max_unread: Share = 0.5
+    """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
+
+
+class LogRatioSection(Section):
+    """Settings of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
+
+    reference_revision: str | None = None
+    """Commit of the reference on the hub; model.revision is the policy's."""
+    adapter: str | None = None
+    """PEFT adapter of the policy; without a separate reference, the model with the adapter off is the reference."""
+    no_reference: bool = False
+    """Plain log-probability of the policy (π₀ = 1)."""
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    per_token: bool = False
+    vector: str | None = None
+    """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
+    tensor: str | None = None
+    """Its name, if a .safetensors file holds several."""
+    layer: Annotated[int, Field(ge=0)] | None = None
+    """Decoder layer after which it is added, from 0."""
+    strength: float = 1.0
+
+
+class ScoreSection(Section):
+    batch_tokens: Positive | None = None
+    """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
+    over_length: Literal["cut", "drop", "refuse"] = "cut"
+    """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
+    scored."""
+    workers: Positive | Literal["auto"] = "auto"
+    """Processes that score on a CPU, each with the model in memory. auto: one per core if there is enough to score."""
+    cache: str | None = None
+    """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
+    the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used
+    them: the same name may later serve another model."""
+    self_check: bool = True
+    """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ."""
+    judge: JudgeSection = JudgeSection()
+    log_ratio: LogRatioSection = LogRatioSection()
+    served: ServedOptions = ServedOptions()
+
+
+class AuditSection(Section):
+    """Settings of the audit: the texts that the model is measured on, before and after."""
+
+    preset: str | None = None
+    """Source of the rest of this section: recipes/audit/NAME.yaml or a path."""
+    release: str | None = None
+    """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
+    people's votes, triples, LLM verdicts, labels, and the paper's own scores to be shown next to ours. A file of `contrasts` or
+    `triples` goes before it for the biases that it is of."""
+    contrasts: str = "embedded"
+    """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
+    columns: ContrastColumns = {}
+    """Our name: your name, for the contrasts file."""
+    votes: str | None = None
+    """People's votes in a separate file: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
+    verdicts: str | None = None
+    """Verdicts of LLM judges on the contrasts, in the form of votes: with few votes and many verdicts, human skew and
+    miscalibration are estimated for all contrasts (PPI++)."""
+    ties: TieRule = "drop"
+    """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
+    the column `preferred` as it stands, whatever the votes, and its ties left out (the filter behind Table 6 of "Flattery,
+    Fluff, and Fog")."""
+    labels: str | None = None
+    """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
+    with the bias was chosen there. For an audit without a training, since a training has its own labels."""
+    triples: str | None = "embedded"
+    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
+    but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
+    triple_columns: TripleColumns = {}
+    attribute: AttributeRule = AttributeRule()
+    """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
+    rate: Count | None = None
+    """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
+    rewrites and rewrites back. null: 40 if rules rewrite and a bias has no triples of its own, otherwise none."""
+    min_flipped: Share = 0.5
+    """Least share of originals, with the bias and without it, whose rewrites flipped it; below, no RATE effect that rests
+    on them is given, since those that flip may be unlike the others."""
+    max_triple_words: Positive | None = None
+    """Leave out triples of which any version is longer, for every estimator alike; counted."""
+    similarity: bool = False
+    """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
+    quality: str | None = "embedded"
+    """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
+    quality_columns: PairColumns = {}
+    quality_split: str = "test"
+    max_contrasts: Positive | None = None
+    """For each bias, drawn with the seed; the report says so."""
+    max_quality: Positive | None = None
+
+
+class DoseSection(Section):
+    """The dose of the adapter: λ times its update, chosen under a limit on quality loss."""
+
+    on: Literal["auto", "yes", "no"] = "auto"
+    """auto: if people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
+    dose` always does it."""
+    aim: Literal["auto", "votes", "tie"] = "auto"
+    """The target of a dose. votes: people's majorities. tie: each side preferred equally often, which is an
+    assumption and nobody's vote. auto: votes if there are enough, otherwise a tie if the recipe teaches that the two
+    sides are worth the same (neutral, without pairs or paired)."""
+    doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
+    """0 is the base model, 1 plain CDA; both are always scored."""
+    repeats: Positive = 50
+    """Repeats of 2-fold cross-validation, split by prompt."""
+    max_quality_loss: Share = 0.01
+    """Accuracy on quality pairs that a dose may lose against the base model."""
+    max_quality: Positive | None = 500
+    """Quality pairs scored at every dose, drawn with the seed."""
+    baselines: bool = True
+    """Compare with removals without training, by measured features and by a direction of the hidden states."""
+    max_baseline_pairs: Positive = 200
+    """Training counterfactuals that these are fitted on, for each bias."""
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _yaml_words(cls, value: object) -> object:
+        # YAML reads on, off, yes and no as booleans.
+        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+    @field_validator("doses")
+    @classmethod
+    def _ascending(cls, value: list[float]) -> list[float]:
+        found = sorted({*value, 0.0, 1.0})
+        if len(found) < 3:
+            raise ValueError("give at least one dose beside 0 (the base model) and 1 (plain CDA)")
+        return found
+
+
+Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSize:
+    """Size of a search: `populations` are proposals, then survivors of every generation; `batches` the prompts of each.
+
+    `mutations` are variations of each survivor, `variations` those of each proposal that the first generation measures with it.
+    """
+
+    populations: tuple[int, ...]
+    batches: tuple[int, ...]
+    mutations: int = 4
+    variations: int = 0
+
+
+# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
+# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
+SIZES: dict[Size, SearchSize] = {
+    "5x16": SearchSize((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
+    "3x8": SearchSize((64, 16, 16, 10), (16, 32, 32), mutations=8),
+    "1": SearchSize((64, 10), (32,), variations=4),
+    "3x8-wide": SearchSize((256, 8, 8, 10), (16, 32, 32)),
+    "1-proposals": SearchSize((320, 10), (32,)),
+    "small": SearchSize((48, 12, 12, 10), (16, 24, 24)),
+}
+
+
+class DiscoverSection(Section):
+    """`cda discover`: the search for unlisted biases."""
+
+    judge: str | None = None
+    """The scorer that the model is compared with: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
+    if an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
+    by: By = "auto"
+    """The proposer, rewriter and mutator. auto: the LLM if llm.model is set, rules otherwise."""
+    responses: str | None = None
+    """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
+    columns: ResponseColumns = {}
+    """Our name: your name, for the file of responses."""
+    split: str = "train"
+    """For sources with several."""
+    prompts: str | None = None
+    """File of prompts to sample responses to (text, one a line; or rows with `prompt`). null: written by the LLM on topics."""
+    topics: str | None = None
+    """File of topics, one a line. null: twenty of ours."""
+    scenarios: Positive = 4
+    """For each topic."""
+    prompts_each: Positive = 3
+    """For each scenario."""
+    policies: list[str] = []
+    """Models that answer, at the same server as llm.model; none: llm.model."""
+    samples: Positive = 4
+    """Answers of each policy to each prompt."""
+    max_response_tokens: Positive = 1024
+    """Answers that are cut there are left out, and counted."""
+    rewriters: list[str] = []
+    """Models that rewrite; the first one during the search, all of them (two or more) when findings are confirmed. None: three
+    kinds of rules without an LLM."""
+    parts: tuple[float, float, float] = (0.4, 0.25, 0.35)
+    """Shares of the prompts to search on, to validate on and to test on."""
+    size: Size | None = None
+    """5x16, 3x8 and 1 (best of 320) are the paper's; 3x8-wide and 1-proposals propose more and vary less; small. null: 5x16
+    with an LLM, small without."""
+    populations: list[Positive] | None = None
+    """In place of `size`: proposals of the first generation, then survivors of each."""
+    batches: list[Positive] | None = None
+    """With `populations`: prompts on which each generation measures."""
+    mutations: Positive | None = None
+    """Variations of each survivor. null: as many as the size has; 4 with `populations`."""
+    variations: Annotated[int, Field(ge=0)] | None = None
+    """Variations of each proposal, measured along with it in the first generation. null: as many as the size has; none with
+    `populations`."""
+    reward_cut: Share = 0.4
+    """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
+    judge_cut: Share = 0.3
+    """Share let go by the judge; never one that it dislikes."""
+    families: bool = True
+    """The best variation of each proposal survives before a second of any. false: the paper's selection, in which
+    variations of few proposals crowd out the others."""
+    removing: bool | None = None
+    """Also remove the attribute from responses that have it. null: only without an LLM, since it then costs nothing."""
+    max_validation: Positive | None = 64
+    """Prompts; null: all of that part."""
+    max_test: Positive | None = 64
+    responses_each: Positive | None = None
+    """Responses to each of these prompts that are rewritten, clustered by prompt. null: 1 with an LLM, 4 without."""
+    validation_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Pooled over rewriters, corrected for all candidates that entered."""
+    test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    correct: Correction = "bonferroni"
+    """The p-values on the test prompts, for all attributes that are tested there: bonferroni (the paper's), holm, or none."""
+    required_rewriters: Positive = 2
+    """With how many of the rewriters an effect has to show by itself (partial conjunction); no more than there are."""
+    max_failed: Share = 0.5
+    """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
+    more often than this, does not count for it; exactly this share is allowed."""
+    trim: bool = False
+    """Leave margins beyond 1.5 interquartile ranges out of means; a changed sign is reported."""
+    pair_quality: bool = True
+    """Ask the LLM about the quality of the rewrites of confirmed attributes."""
+    penalty: Annotated[float, Field(ge=0)] = 1.0
+    """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        # YAML reads 1 as a number; as a size it is a name.
+        return {**value, "size": "1"} if isinstance(value, dict) and value.get("size") == 1 else value
+
+    @field_validator("parts")
+    @classmethod
+    def _whole(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
+        if min(value) <= 0 or abs(sum(value) - 1) > 1e-6:
+            raise ValueError("three shares above 0 that add up to 1: to search, validate and test on")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DiscoverSection:
+        if (self.populations is None) != (self.batches is None):
+            raise ValueError("populations and batches go together")
+        if self.populations is not None and self.size is not None:
+            raise ValueError("give either size or populations and batches")
+        if self.populations is not None and self.batches is not None and len(self.populations) != len(self.batches) + 1:
+            raise ValueError(
+                "populations has one number more than batches: the first generation, then survivors of each"
+            )
+        if self.rewriters and len(set(self.rewriters)) < max(2, self.required_rewriters):
+            raise ValueError("rewriters: name two different ones or more, and not fewer than required_rewriters")
+        twice = sorted({name for name in self.rewriters if self.rewriters.count(name) > 1})
+        if twice:
+            raise ValueError(f"rewriters: {', '.join(twice)} is named twice, and would count once; name each once")
+        return self
