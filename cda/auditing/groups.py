@@ -26,6 +26,8 @@ Scorings = Mapping[str, Compared]
 its dose. If that is not 1, `plain` is the adapter at dose 1. `seed-N` are further trainings (`train.seeds`), each at its own
 dose."""
 PLAIN = "plain"
+VERDICTS: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}
+"""A judge's preference as a margin."""
 MAIN = ("before", "after", "model")
 
 

@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cda.auditing.report_data import rate_tables
 from cda.auditing.report_dose import dose_sentences, dose_tables
-from cda.auditing.report_effects import rate_tables
-from cda.auditing.report_evidence import applied, compares
-from cda.auditing.report_outcome import effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
-from cda.auditing.report_verdict import quality_sentence, verdicts
+from cda.auditing.report_verdict import applied, compares, quality_sentence, verdicts
+from cda.auditing.seeds import effects_over_seeds, seed_sentences, seed_table
 from cda.report.numbers import listed
 from cda.report.tables import escaped, markdown_table
 from cda.results.audit import AuditResult

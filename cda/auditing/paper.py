@@ -1,34 +1,32 @@
-"""The release of "Flattery, Fluff, and Fog" about its own models and judges, to stand next to an audit of its pairs."""
+"""The release of "Flattery, Fluff, and Fog" about its own models and judges, and its outcome next to that of an audit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 
 import numpy as np
 
 from cda.arrays import FloatArray
+from cda.auditing import report_cells as cells
 from cda.auditing.analysis import label_rates
-from cda.auditing.groups import Group, people_of, rng
+from cda.auditing.groups import VERDICTS, Group, people_of, rng
+from cda.auditing.report_verdict import targets
 from cda.biases import Bias
+from cda.data import release
 from cda.data.contrasts import CleanContrasts
-from cda.data.release import (
-    PARTS,
-    REPOSITORY,
-    ReleasedModels,
-    missing_parts,
-    release_folder,
-    released_labels,
-    released_models,
-    released_sections,
-    released_verdicts,
-)
+from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
 from cda.records import Preference, TieRule, prompt_id
+from cda.report.accuracy import accuracy, tenth_points, tenths
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share
+from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
-from cda.results.audit import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
-from cda.results.base import Missing, Test
+from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
+from cda.results.base import Estimate, Missing, Test
+from cda.results.benchmarks import AccuracyGroup
+from cda.results.effects import Contingency
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.preference import Change
 from cda.stats.proportions import paired_change
@@ -37,7 +35,13 @@ from cda.stats.votes import Majority
 PRESET = "paper"
 _INDENT = " " * 12
 _NO_SCORES = Missing(reason="no scores")
-_VERDICT: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}
+_TIES = {
+    "as-released": "Majorities are the stated ones; pairs on which people tied or split are left out, as in the paper's Table 6.",
+    "drop": "Majorities are counted from the single votes (audit.ties=drop); the paper's Table 6 takes the stated ones "
+    "(audit.ties=as-released).",
+    "half": "Ties count half for each side (audit.ties=half), which the paper does not do; its Table 6 leaves them out "
+    "(audit.ties=as-released).",
+}
 
 
 def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome | None:
@@ -50,18 +54,18 @@ def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome |
     texts = inputs.released()
     if not texts:
         return None
-    folder = release_folder(str(inputs.audit.release), inputs.names)
+    folder = release.release_folder(str(inputs.audit.release), inputs.names)
     outcomes: dict[str, PaperBias] = {}
     for bias in inputs.biases:
         of_bias = texts[bias.name]
         contrasts = of_bias.contrasts.contrasts
-        models = released_models(folder, bias.name, contrasts)
+        models = release.released_models(folder, bias.name, contrasts)
         people: PaperPeople | Missing = Missing(reason="the release holds no pairs")
         if contrasts:
-            verdicts = released_verdicts(folder, bias.name, contrasts)
+            verdicts = release.released_verdicts(folder, bias.name, contrasts)
             people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties, seed)
-        sections = released_sections(folder, bias.name, models.run)
-        rates = None if only_audit else label_rates(bias, released_labels(folder, bias.name), seed)
+        sections = release.released_sections(folder, bias.name, models.run)
+        rates = None if only_audit else label_rates(bias, release.released_labels(folder, bias.name), seed)
         if contrasts or of_bias.triples.triples or sections or rates:
             outcomes[bias.name] = PaperBias(
                 pairs=len(contrasts),
@@ -72,14 +76,14 @@ def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome |
                 rewardbench={size: {when: dict(each) for when, each in by.items()} for size, by in sections.items()},
                 labels=rates,
             )
-    missing = {part: tuple(names) for part, names in missing_parts(folder, inputs.names).items()}
-    return PaperOutcome(missing=missing, parts=tuple(PARTS), biases=outcomes)
+    missing = {part: tuple(names) for part, names in release.missing_parts(folder, inputs.names).items()}
+    return PaperOutcome(missing=missing, parts=tuple(release.PARTS), biases=outcomes)
 
 
 def _against_people(
     bias: Bias,
     clean: CleanContrasts,
-    models: ReleasedModels,
+    models: release.ReleasedModels,
     verdicts: Mapping[str, Sequence[Preference | None]],
     rule: TieRule,
     seed: int,
@@ -104,7 +108,7 @@ def _against_people(
         },
         mean=mean,
         judges={
-            name: _judge(np.array([_VERDICT[word] for word in words]), majority, ids)
+            name: _judge(np.array([VERDICTS[word] for word in words]), majority, ids)
             for name, words in verdicts.items()
         },
     )
@@ -149,12 +153,12 @@ def _mean(
     if not rows.used.any():
         none = Missing(reason="no pair with a majority has a score of every size")
         return PaperModel(of=sizes, without_score=without, skew=none, miscalibration=none)
-    first, second = np.split(np.stack(scored), 2)
-    was, became = (mean_against_people(margins, rows, ids) for margins in (first, second))
+    both = np.split(np.stack(scored), 2)
+    was, became = (mean_against_people(margins, rows, ids) for margins in both)
     kept, target = list(compress(ids, rows.used)), rows.target[rows.used]
-    hits = [(margins[:, rows.used] > 0).astype(np.float64) for margins in (first, second)]
+    hits = [(margins[:, rows.used] > 0).astype(np.float64) for margins in both]
     moved, missed = (
-        paired_change(earlier.mean(axis=0), later.mean(axis=0), kept, len(before))
+        paired_change(earlier.mean(axis=0), later.mean(axis=0), kept, len(sizes))
         for earlier, later in (hits, [np.abs(hit - target) for hit in hits])
     )
     return PaperModel(
@@ -198,7 +202,7 @@ def release_lines(inputs: AuditInputs) -> list[str]:
         else [
             "audit.release is not set, so that this run will lack the paper's human skew and miscalibration (people's votes), skew "
             "over its triples,",
-            f"and its own models and judges beside yours. git clone {REPOSITORY}",
+            f"and its own models and judges beside yours. git clone {release.REPOSITORY}",
             "and add audit.release=Preference-Model-Biases",
         ]
     )
@@ -222,7 +226,8 @@ def _with_release(inputs: AuditInputs, reference: str) -> list[str]:
         ]
         if any(parts):
             lines.append(f"{name}: {'; '.join(part for part in parts if part)}")
-    return [*lines, *missing_lines(missing_parts(release_folder(reference, inputs.names), inputs.names))]
+    folder = release.release_folder(reference, inputs.names)
+    return [*lines, *missing_lines(release.missing_parts(folder, inputs.names))]
 
 
 def missing_lines(missing: dict[str, list[str]]) -> list[str]:
@@ -235,3 +240,122 @@ def missing_lines(missing: dict[str, list[str]]) -> list[str]:
     for part, names in missing.items():
         parts.setdefault(tuple(names), []).append(part)
     return [f"missing of {', '.join(names)}: {', '.join(of)}" for names, of in parts.items()]
+
+
+def paper_sentences(audit: AuditResult, paper: PaperOutcome) -> list[str]:
+    """The release's contents, its rule for ties, and its gaps."""
+    peoples = _peoples(paper)
+    sentences = []
+    for name, bias in paper.biases.items():
+        voted = f", {peoples[name].with_majority} with a majority for one side" if name in peoples else ""
+        sentences.append(
+            f"{name}: {bias.pairs} pairs that people voted on{voted}; {bias.triples} triples, of which people voted on "
+            f"{bias.triples_voted}."
+        )
+    sentences += [_TIES[rule] for rule in dict.fromkeys(people.rule for people in peoples.values())]
+    if paper.biases:
+        sentences.append(
+            "The answers of the triples are counted as without the bias, since the rewriter was asked to add it; the release "
+            "labels none of them."
+        )
+    sentences += [f"Missing in the release: {part} of {', '.join(names)}." for part, names in paper.missing.items()]
+    if audit.quality_sections is None:
+        sentences.append("RewardBench by section was not measured: audit.quality names no file with sections.")
+    return sentences
+
+
+def paper_tables(audit: AuditResult, paper: PaperOutcome) -> list[Table | None]:
+    """This run's outcome first; then the paper's models, its judges, RewardBench as released, labels."""
+    return [
+        outcome_table(audit),
+        table(
+            "The paper's own reward models on the same pairs, before and after its fine-tuning, from its released scores, with 95% "
+            "intervals", ("the paper's model", "before", "after", "change (points)", "n", "pairs without a score"),
+            _model_rows(paper)),
+        table(
+            "The paper's LLM judges on the same pairs, their ties left out as there, with 95% intervals",
+            ("LLM judge", "skew", "miscalibration", "n", "its ties", "pairs without a verdict"), _judge_rows(paper)),
+        table(
+            "RewardBench of the paper's models as released: sections' accuracies and no items, so that no interval can be given",
+            ("section", "before", "after", "change (points)"), _rewardbench_rows(paper)),
+        table(
+            "The paper's labels of its training sample, with 95% intervals",
+            ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "r with being chosen", "pairs"),
+            _label_rows(paper)),
+    ]  # fmt: skip
+
+
+def outcome_table(audit: AuditResult) -> Table | None:
+    """Human skew, skew and miscalibration of each target, skew over its triples, RewardBench by section."""
+    rows: list[Row] = []
+    for name in targets(audit):
+        if name in audit.votes:
+            rows += [
+                (f"{name} human skew", *cells.human_skew_cells(audit, name)),
+                (f"{name} skew, where people have a majority", *cells.on_voted_cells(audit, name)),
+                (f"{name} miscalibration", *cells.missed_cells(audit, name)),
+            ]
+        if name in audit.triple_skew and name in audit.rate and audit.rate[name].flips.by == SOURCE:
+            rows.append((f"{name} skew (triples)", *cells.triple_cells(name, audit)))
+    if (sections := audit.quality_sections) is not None:
+        by_plain = audit.plain.quality_sections if audit.plain else None
+        after = {group.name: accuracy(group.scores["after"].estimate) for group in (by_plain.shown if by_plain else ())}
+        for group in sections.shown:
+            other = (after[group.name],) if by_plain else cells.blank_of_plain(audit)
+            rows.append((*_section_row(group, sections.name), *other))
+    return table("The paper's outcome, of this run, with 95% intervals", ("measure", *cells.estimates(audit)), rows)
+
+
+def _section_row(group: AccuracyGroup, name: str) -> Row:
+    scores = [score.estimate for score in group.scores.values()]
+    moved = (tenth_points(group.shift.estimate),) if group.shift is not None else ()
+    return (f"{name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]))
+
+
+def _peoples(paper: PaperOutcome) -> dict[str, PaperPeople]:
+    return {name: bias.people for name, bias in paper.biases.items() if isinstance(bias.people, PaperPeople)}
+
+
+def _model_rows(paper: PaperOutcome) -> Iterator[Row]:
+    for name, people in _peoples(paper).items():
+        means = {f"mean of {', '.join(people.mean.of)}": people.mean} if people.mean else {}
+        for label, model in {**people.models, **means}.items():
+            without = str(model.without_score)
+            for what, measure in (("skew", model.skew), ("miscalibration", model.miscalibration)):
+                if isinstance(measure, Missing):
+                    yield (f"{name}, {label}", measure.reason, "", "", "", without)
+                    break
+                both = (measure.before, measure.after)
+                n = next((count(found) for found in both if isinstance(found, Estimate)), "")
+                moved = cell(measure.change, lambda change: points(change, ""), "")
+                values = (cell(found, share, None) for found in both)
+                yield (f"{name}, {label}: {what}", *values, moved, n, without)
+
+
+def _judge_rows(paper: PaperOutcome) -> Iterator[Row]:
+    for name, people in _peoples(paper).items():
+        for judge, found in people.judges.items():
+            left_out = (str(found.ties), str(found.without_verdict))
+            if isinstance(found.skew, Missing) or isinstance(found.miscalibration, Missing):
+                reason = found.skew.reason if isinstance(found.skew, Missing) else ""
+                yield (f"{name}, {judge}", NOT_ESTIMATED, reason, "0", *left_out)
+            else:
+                yield (f"{name}, {judge}", share(found.skew), share(found.miscalibration), count(found.skew), *left_out)
+
+
+def _rewardbench_rows(paper: PaperOutcome) -> Iterator[Row]:
+    for name, bias in paper.biases.items():
+        for size, found in bias.rewardbench.items():
+            for section in dict.fromkeys(section for scores in found.values() for section in scores):
+                before, after = (found.get(when, {}).get(section) for when in ("before", "after"))
+                shares = ["" if value is None else f"{tenths(value)}%" for value in (before, after)]
+                moved = "" if before is None or after is None else tenths(after - before)
+                yield (f"{name}, {size}: {section}", *shares, moved)
+
+
+def _label_rows(paper: PaperOutcome) -> Iterator[Row]:
+    for name, bias in paper.biases.items():
+        if bias.labels and isinstance(bias.labels.contingency, Contingency):
+            rates = bias.labels.contingency
+            shares = [share(rate) for rate in (rates.selection_rate, rates.chosen_rate, rates.rejected_rate)]
+            yield (name, *shares, cell(bias.labels.r_train, decimals), count(rates.chosen_rate))

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from cda.auditing.report_evidence import compares
-from cda.report.numbers import (
-    NOT_ESTIMATED,
-    cell,
-    count,
-    distance,
-    in_each,
-    p_value,
-    points,
-    share,
-    signed,
-)
+from cda.auditing.report_verdict import compares
+from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
@@ -27,9 +17,7 @@ from cda.stats.verdict import TOLERATED_LOSS
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
-_PLAIN = "plain CDA (dose 1)"
 bare_points = partial(points, unit="")
-
 Pick = Callable[[AuditResult | Plain], Measure | Missing | None]
 """Takes a measure out of an audit, or the same one out of plain CDA's part of it."""
 
@@ -40,7 +28,7 @@ def estimates(audit: AuditResult) -> Row:
         return ("share", "n")
     dose = audit.dose_applied
     after = "after" if dose in (None, 1) else f"after, dose {dose:g}"
-    return ("before", after, "change (points)", "n", *((_PLAIN,) if audit.plain else ()))
+    return ("before", after, "change (points)", "n", *(("plain CDA (dose 1)",) if audit.plain else ()))
 
 
 def share_cells(audit: AuditResult, pick: Pick, limit: float | None = None) -> Row:
@@ -70,9 +58,7 @@ def blank_of_plain(audit: AuditResult) -> Row:
 def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = None) -> Row:
     """Cells of a share: before, after, change and n of a paired change, or the one share and its n.
 
-    Args:
-        measure: The share.
-        limit: A limit of its change besides 0; the change gets the digits that tell its interval from it.
+    `limit` is a limit of the change besides 0: the change gets the digits that tell its interval from it.
     """
     if isinstance(measure, Missing):
         raise TypeError(measure.reason)
@@ -85,7 +71,6 @@ def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = N
 
 
 def skew_cells(audit: AuditResult, name: str) -> Row:
-    """Cells of a bias's skew."""
     return share_cells(audit, lambda result: result.skew[name])
 
 
@@ -119,11 +104,6 @@ def direction_rows(name: str, audit: AuditResult) -> list[Row]:
     return [(way, *share_cells(audit, partial(pick, way))) for way in audit.skew[name].by_direction]
 
 
-def rate_cells(name: str, audit: AuditResult) -> Row:
-    """Cells of RATE's ATE, which is not measured for plain CDA."""
-    return (*average_cells(audit.rate[name], audit), *plain_cell(audit, lambda _: None))
-
-
 def margin_unit(audit: AuditResult) -> str:
     """Unit of all margins of an audit."""
     return next(iter(audit.effects.values())).unit
@@ -136,9 +116,9 @@ def margin_cell(direct: Effect | SameMargin | Missing, missing: str | None = NOT
     return cell(direct, lambda effect: signed(effect.estimate), missing)
 
 
-def tested_cells(test: Test | Missing) -> tuple[str, str]:
+def tested_cells(test: Test | Missing | None) -> tuple[str, str]:
     """p and Holm's p of a test of the audit's family; empty without such a test."""
-    if isinstance(test, Missing) or test.p_holm is None:
+    if test is None or isinstance(test, Missing) or test.p_holm is None:
         return "", ""
     return p_value(test.p_value), p_value(test.p_holm)
 
@@ -175,10 +155,13 @@ def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect
     return () if isinstance(part, Missing) else part.effects
 
 
-def effect_unit(rate: BiasRate) -> str:
-    """Unit of one bias's effects, in brackets; empty without any effect."""
+def rate_row(name: str, audit: AuditResult) -> Row:
+    """RATE's ATE of a bias before and after, its change, the rewrites that flipped it, and plain CDA, of which it is not
+    measured; named by its unit."""
+    rate = audit.rate[name]
     effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
-    return f" ({effects[0].estimate.unit})" if effects else ""
+    unit = f" ({effects[0].estimate.unit})" if effects else ""
+    return f" RATE ATE{unit}", *average_cells(rate, audit), *plain_cell(audit, lambda _: None)
 
 
 def average_cells(rate: BiasRate, audit: AuditResult) -> Row:

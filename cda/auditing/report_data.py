@@ -1,21 +1,168 @@
-"""Tables of data: labels, counterfactual pairs, correlations, and everything that was left out on the way."""
+"""Tables below those of shares: effects and drift of direct contrasts, RATE, the data, and everything that was left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cda.auditing.report_cells import effects_in
-from cda.auditing.report_evidence import compares
-from cda.report.numbers import cell, count, decimals, share, signed
+from cda.auditing.report_cells import (
+    contrasts_flipped,
+    effects_in,
+    flipped_cell,
+    margin_cell,
+    margin_unit,
+    tested_cells,
+)
+from cda.auditing.report_verdict import compares, drift_sentence
+from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_each, p_equals, p_value, share, signed
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Missing
-from cda.results.effects import Contingency
+from cda.results.base import Estimate, Missing, Test
+from cda.results.effects import BiasDrift, Contingency, DirectEffects, Effect, Form, NotIdentified, SameMargin
 from cda.results.facts import LabelCounts, RewardModelFacts
+from cda.results.rate import BiasRate, RateEffects
 
+FORMS: dict[Form, str] = {"linear": "linear", "log_ratio": "log ratio"}
 Step = tuple[str, int | None, Mapping[str, int]]
 """A step, how many it saw (None if not counted), and reason to the number left out."""
 _SAME = "both sides are the same after cutting"
+
+
+def effects_table(audit: AuditResult) -> Table:
+    """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; test and verdict."""
+    two = compares(audit)
+    rows: list[Row] = []
+    for name, effects in audit.effects.items():
+        for when, under in effects.items():
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
+            tests = () if two else tested_cells(effects.test)
+            rows.append((f"{name}, {when}" if two else name, *alike, margin_cell(under.direct, None), *tests, verdict))
+    adjusted = (f"adjusted, {form}" for form in FORMS.values())
+    tests = () if two else ("p, all pairs", "p (Holm)")
+    header = ("bias", "among like pairs", "like pairs", *adjusted, "all pairs", *tests, "the effect is")
+    return Table(f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals", header, tuple(rows))
+
+
+def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
+    """The effect among like pairs, their number, the adjusted effects, and the verdict."""
+    found, direct = under.identification, under.direct
+    if isinstance(direct, SameMargin):
+        return "", "", "", "", "identified" if direct.value else "none shown"
+    if isinstance(found, Missing):
+        return found.reason, "", "", "", NOT_ESTIMATED
+    alike = found.overlap_effect
+    among = (
+        in_each(alike.value) if isinstance(alike, SameMargin) else cell(alike, lambda pairs: signed(pairs.mean_margin))
+    )
+    fits = (found.adjusted.get(form, Missing(reason="not tried")) for form in FORMS)
+    forms = (cell(fit, lambda adjusted: signed(adjusted.effect)) for fit in fits)
+    verdict = "not identified from these pairs" if may_be_drift else found.verdict
+    return among, f"{found.overlap.n} of {found.overlap.n_total}", *forms, verdict
+
+
+def identification_sentences(audit: AuditResult) -> list[str]:
+    """Why an effect is identified or not, one sentence a bias (of the last scoring: drift is the same for all)."""
+    sentences = []
+    for name, effects in audit.effects.items():
+        last = effects.last
+        if isinstance(last.direct, SameMargin) and last.direct.value:
+            sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
+        elif isinstance(last.identification, NotIdentified):
+            sentences.append(f"{name}: {last.identification.verdict}: {last.identification.reason}")
+        elif may_be_drift := drift_sentence(name, audit):
+            sentences.append(f"{name}: not identified from these pairs. {may_be_drift}")
+    return sentences
+
+
+def drift_tables(audit: AuditResult) -> list[Table]:
+    """Other differences between the two sides, for each bias."""
+    return [table for name, drift in audit.drift.items() if (table := _drift_table(name, drift)).rows]
+
+
+def _drift_table(name: str, drift: BiasDrift) -> Table:
+    rows = []
+    for found in () if isinstance(drift.features, Missing) else drift.features:
+        label = found.feature.replace("_", " ") + (" (the bias itself)" if found.is_treatment else "")
+        ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
+        rows.append((label, f"{found.base_mean:.2f}", f"{found.perturbed_mean:.2f}", signed(found.difference),
+                     cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
+    rows += [
+        (f"labelled {other}", "", "", cell(label, _points, None), "", "", "") for other, label in drift.labels.items()
+    ]
+    if isinstance(drift.similarity, Estimate):
+        rows.append(("cosine of embeddings", "", "", signed(drift.similarity), "", "", ""))
+    header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")
+    return Table(f"{name}: what differs between the sides of {drift.n} contrasts", header, tuple(rows))
+
+
+def _points(label: Estimate) -> str:
+    value, low, high = (f"{100 * end:+.0f}".replace("-", MINUS) for end in (label.value, label.low, label.high))
+    return f"{value} [{low}, {high}] points"
+
+
+def rate_tables(audit: AuditResult) -> list[Table]:
+    """For each bias with triples, every effect by every estimator."""
+    tables = []
+    for name, rate in audit.rate.items():
+        whens = [*rate.under(), *(["changes"] if rate.under() and compares(audit) else [])]
+        tables += [_rate_table(name, rate, when, audit) for when in whens]
+    return tables
+
+
+def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Table:
+    under = rate.under().get(when)
+    overall: RateEffects | Missing = rate.changes if under is None else under.overall
+    parts = (overall,) if under is None else (overall, under.by_length, under.slope)
+    rows = [_effect_row(effect) for part in parts for effect in effects_in(part)]
+    gaps = () if isinstance(overall, Missing) else overall.not_estimated
+    gaps += () if under is None else under.slope.not_estimated
+    rows += [(f"{gap.estimand}, {gap.estimator}", NOT_ESTIMATED, gap.reason, "", "", "") for gap in gaps]
+    if isinstance(overall, Missing):
+        rows.append(("all", NOT_ESTIMATED, overall.reason, "", "", ""))
+    stage = f", {when}" if compares(audit) else ""
+    what = ": changes of the RATE effects (after − before)" if when == "changes" else f"{stage}: RATE effects"
+    caption = f"{name}{what} on {rate.n} triples (rewrites: {rate.flips.by}; {flipped_cell(rate)})"
+    # The family of tests holds one effect a bias, of the last scoring.
+    if when == audit.scorings[-1] and isinstance(rate.test, Test) and rate.test.p_holm is not None:
+        caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for all {audit.n_tests} tests of this audit"
+    header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
+    return Table(caption, header, tuple(rows))
+
+
+def _effect_row(effect: Effect) -> Row:
+    what = f"{effect.estimand.replace('CATE: ', 'words of the original ')}, {effect.estimator}"
+    others = (cell(effect.bca, signed, ""), cell(effect.standardised, signed, ""))
+    return what, signed(effect.estimate), *others, p_value(effect.p_value), count(effect.estimate)
+
+
+def rate_sentences(audit: AuditResult) -> list[str]:
+    """Number of answers in which rewrites flipped each bias, and reasons for missing average effects."""
+    sentences = []
+    for name, rate in audit.rate.items():
+        flips = rate.flips
+        sides = (
+            ("with", flips.flipped_with, flips.tried_with),
+            ("without", flips.flipped_without, flips.tried_without),
+        )
+        parts = " and ".join(f"{flipped} of {tried} answers {side} it" for side, flipped, tried in sides if tried)
+        sentences += [
+            f"{name}: rewritten by {flips.by}; {parts} are used. Nothing checks that the bias flipped."
+            if flips.checked_by is None
+            else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
+            missing_rate_sentence(name, rate),
+        ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def missing_rate_sentence(name: str, rate: BiasRate) -> str:
+    """Why the average effect of a bias is not given; empty if it is."""
+    missing = rate.measured if isinstance(rate.measured, Missing) else rate.measured.last.average
+    return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
+
+
+def rewritten_line(audit: AuditResult) -> str:
+    """Number of rewrites that flipped each bias whose contrasts were rewritten for this audit; empty without any."""
+    parts = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := contrasts_flipped(skew))]
+    return f"Contrasts rewritten for this audit: {'; '.join(parts)}." if parts else ""
 
 
 def label_tables(label: LabelCounts | None) -> list[Table]:

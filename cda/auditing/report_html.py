@@ -13,31 +13,14 @@ from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
+from cda.auditing import report_scoring as scoring
+from cda.auditing import report_verdict as verdict
 from cda.auditing.report_dose import dose_line
-from cda.auditing.report_evidence import compares, targets
-from cda.auditing.report_outcome import seed_sentences
 from cda.auditing.report_plots import skew_plot
-from cda.auditing.report_scoring import (
-    caveats,
-    example_order,
-    how_scored,
-    margins_sentence,
-    order_choices,
-    order_keys,
-    people_choices,
-    people_keys,
-    people_sentence,
-)
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table
-from cda.auditing.report_verdict import (
-    others_sentence,
-    quality_kind,
-    quality_sentence,
-    ties_sentence,
-    verdict_kind,
-    verdicts,
-)
+from cda.auditing.report_verdict import compares
+from cda.auditing.seeds import seed_sentences
 from cda.report.differences import word_differences
 from cda.report.numbers import clipped, percent, share, visible
 from cda.report.page import render, rendered
@@ -58,30 +41,30 @@ def render_html(audit: AuditResult) -> str:
     return rendered(
         "audit.html.j2",
         audit=audit,
-        targets=targets(audit),
-        verdicts=[(verdict_kind(verdict.word), verdict) for verdict in verdicts(audit)],
-        quality=quality_sentence(audit),
-        quality_kind=quality_kind(audit),
+        targets=verdict.targets(audit),
+        verdicts=[(verdict.verdict_kind(found.word), found) for found in verdict.verdicts(audit)],
+        quality=verdict.quality_sentence(audit),
+        quality_kind=verdict.quality_kind(audit),
         dose=dose_line(audit),
         seeds=seed_sentences(audit),
-        others=others_sentence(audit) if compares(audit) else ties_sentence(audit),
+        others=verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit),
         main=main_table(audit),
-        scored=how_scored(audit),
+        scored=scoring.how_scored(audit),
         two=compares(audit),
         few=len(audit.biases) <= _FEW_BIASES,
-        caveats=caveats(audit),
+        caveats=scoring.caveats(audit),
         chart=Markup(skew_chart(audit)),
         sections=sections(audit),
-        examples=sorted(audit.examples, key=example_order),
+        examples=sorted(audit.examples, key=scoring.example_order),
         n_open=_N_OPEN,
         word_differences=word_differences,
-        margins_sentence=margins_sentence,
-        people_sentence=people_sentence,
-        people_keys=people_keys,
-        order_keys=order_keys,
+        margins_sentence=scoring.margins_sentence,
+        people_sentence=scoring.people_sentence,
+        people_keys=scoring.people_keys,
+        order_keys=scoring.order_keys,
         bias_choices=[(name, name) for name in dict.fromkeys(example.bias for example in audit.examples)],
-        people_choices=people_choices(audit),
-        order_choices=order_choices(audit),
+        people_choices=scoring.people_choices(audit),
+        order_choices=scoring.order_choices(audit),
     )
 
 
@@ -92,10 +75,10 @@ def notebook_html(audit: AuditResult) -> str:
         figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
     return render(
         "notebook.html.j2",
-        verdicts=verdicts(audit),
-        quality=quality_sentence(audit),
+        verdicts=verdict.verdicts(audit),
+        quality=verdict.quality_sentence(audit),
         main=main_table(audit),
-        scored=how_scored(audit),
+        scored=scoring.how_scored(audit),
         description=plot.description,
         figure=figure,
     )
@@ -115,8 +98,7 @@ def skew_chart(audit: AuditResult) -> str:
 
 def _description(name: str, audit: AuditResult) -> str:
     """A row of the chart in words, for those who do not see it."""
-    skew = audit.skew[name]
-    shares = [f"{share(estimate)}{f' {when}' if compares(audit) else ''}" for when, estimate in skew.items()]
+    shares = [f"{share(found)}{f' {when}' if compares(audit) else ''}" for when, found in audit.skew[name].items()]
     shares += [f"{share(audit.plain.skew[name].last)} by plain CDA"] if audit.plain else []
     people = f", people {share(audit.votes[name].human_skew)}" if name in audit.votes else ""
     return f"{name}{_target(name, audit)}: {', '.join(shares)}{people}."
@@ -128,24 +110,21 @@ def _target(name: str, audit: AuditResult) -> str:
 
 def _row(name: str, audit: AuditResult, top: int) -> str:
     skew, y = audit.skew[name], top + 36
-    shares = dict[str, Estimate](skew.items())
     label = clipped(visible(name).replace("\n", " "), 24) + _target(name, audit)
-    values = " → ".join(percent(estimate.value) for estimate in shares.values())
+    shares = dict[str, Estimate](skew.items())
+    values = " → ".join(percent(found.value) for found in shares.values())
     # One scoring is drawn in the colour of `before`: it is the model as it came.
     marks = (
         [(_SHIFTS[when], when, shares[when]) for when in shares] if compares(audit) else [(0, "before", skew.before)]
     )
     parts = []
     if compares(audit):
-        first, last = (_x(estimate.value) for estimate in shares.values())
+        first, last = (_x(found.value) for found in shares.values())
         parts.append(f'<line class="link" x1="{first}" x2="{last}" y1="{y}" y2="{y}"/>')
     if audit.plain:
         marks.append((_SHIFTS["plain"], "plain", audit.plain.skew[name].last))
-    parts += [_interval(kind, estimate, y + shift) for shift, kind, estimate in marks]
-    parts += [
-        f'<circle class="dot {kind}" cx="{_x(estimate.value)}" cy="{y + shift}" r="5"/>'
-        for shift, kind, estimate in marks
-    ]
+    parts += [_interval(kind, found, y + shift) for shift, kind, found in marks]
+    parts += [_dot(kind, _x(found.value), y + shift, 5) for shift, kind, found in marks]
     if name in audit.votes:
         people = audit.votes[name].human_skew
         parts += [_interval("people", people, y), _diamond(_x(people.value), y)]
@@ -155,25 +134,27 @@ def _row(name: str, audit: AuditResult, top: int) -> str:
     )
 
 
-def _interval(kind: str, estimate: Estimate, y: int) -> str:
-    return f'<line class="interval {kind}" x1="{_x(estimate.low)}" x2="{_x(estimate.high)}" y1="{y}" y2="{y}"/>'
+def _interval(kind: str, found: Estimate, y: int) -> str:
+    return f'<line class="interval {kind}" x1="{_x(found.low)}" x2="{_x(found.high)}" y1="{y}" y2="{y}"/>'
 
 
-def _diamond(x: str, y: int) -> str:
+def _dot(kind: str, x: object, y: int, radius: int) -> str:
+    return f'<circle class="dot {kind}" cx="{x}" cy="{y}" r="{radius}"/>'
+
+
+def _diamond(x: object, y: int) -> str:
     return f'<svg x="{x}" y="{y}" overflow="visible"><path class="dot people" d="M0-7 6 0 0 7-6 0Z"/></svg>'
 
 
 def _legend(audit: AuditResult) -> str:
-    def key(kind: str, x: int, radius: int, text: str, shown: object) -> str:
-        dot = f'<circle class="dot {kind}" cx="{x}" cy="10" r="{radius}"/>'
-        return f'{dot}<text class="key" x="{x + 10}" y="14">{text}</text>' if shown else ""
-
-    voted = any(name in audit.votes for name in audit.skew)
-    people = _diamond("148", 10) + '<text class="key" x="159" y="14">people</text>' if voted else ""
-    first = key("before", 6, 5, "before" if compares(audit) else "model", True)
-    return (
-        first + key("after", 82, 5, "after", compares(audit)) + people + key("plain", 216, 4, "plain CDA", audit.plain)
+    two, voted = compares(audit), any(name in audit.votes for name in audit.skew)
+    keys = (
+        (_dot("before", 6, 10, 5), 16, "before" if two else "model", True),
+        (_dot("after", 82, 10, 5), 92, "after", two),
+        (_diamond(148, 10), 159, "people", voted),
+        (_dot("plain", 216, 10, 4), 226, "plain CDA", audit.plain),
     )
+    return "".join(f'{mark}<text class="key" x="{x}" y="14">{text}</text>' for mark, x, text, shown in keys if shown)
 
 
 def _axis(height: int) -> str:

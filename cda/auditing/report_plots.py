@@ -1,47 +1,29 @@
-"""Figures of an audit: shares and rewards, effects and drift; with those of people and doses by the section of each."""
+"""Figures of an audit: shares, people, rewards, effects and drift; those of doses are in `report_dose`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import margin_unit
 from cda.auditing.report_dose import dose_plots
-from cda.auditing.report_evidence import compares
-from cda.auditing.report_people_plots import correlation_plots, people_plots
-from cda.report.numbers import count, points, reward, share, signed
-from cda.report.plots import (
-    FAINT,
-    INK,
-    LINE,
-    PAGE,
-    SCORINGS,
-    SHARE_LIMITS,
-    THIRD,
-    Mark,
-    Plot,
-    Row,
-    Scale,
-    draw_frame,
-    draw_rows,
-    legend,
-    named,
-    rows_height,
-    rows_plot,
-    slugs,
-)
+from cda.auditing.report_tables import SIDES
+from cda.auditing.report_verdict import compares, voted_names
+from cda.report import plots
+from cda.report.numbers import count, decimals, points, reward, share, signed
+from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, PerScoring
-from cda.results.effects import Adjusted, BiasDrift, DirectEffects, Distribution, Effect, Form, Kinds, PairsEffect
+from cda.results.base import Estimate, Missing, PerScoring
+from cda.results.effects import Adjusted, BiasDrift, DirectEffects, Distribution, Effect, Kinds, PairsEffect
 from cda.results.rate import BiasRate, RateEffects
+from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
-_SIDES = {"base": "other side", "perturbed": "biased side"}
 _STARTS = {"with": "had it", "without": "had it not"}
 _ROW_INCHES = 0.36
 _TALLEST = 0.85  # of a row
@@ -52,113 +34,249 @@ _PAIRS = {
     "linear": Mark("adjusted, linear", THIRD, "^"),
     "log_ratio": Mark("adjusted, log ratio", THIRD, "v", filled=False),
 }
-_FORMS: tuple[Form, ...] = ("linear", "log_ratio")
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
 _MOST_SDS = 3.0
+_TRAINED = Mark("training data", THIRD, "^")
+_SECOND = "a second majority of people"
+_NAMED_POINTS = 4
 
+Shown = Mapping[str, Estimate | None]
+"""Word for a kind of estimate to the estimate; None if there is none."""
 Ridges = Sequence[tuple[str, Mapping[str, Distribution]]]
 """Label of a row and its distribution under each scoring."""
 
 
 def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     """Figures of each section, by its id, each only if its data exist; skew itself stands on the first screen."""
-    by_section = {
-        "votes": people_plots(audit),
-        "dose": dose_plots(audit),
-        "biases": [*_change_plots(audit), *_contrast_rewards(audit)],
-        "effects": [plot for when in audit.scorings if (plot := _effects_plot(audit, when)) is not None],
-        "rate": [*_rate_plots(audit), *_triple_rewards(audit)],
-        "quality": _quality_plots(audit),
-        "data": correlation_plots(audit),
-        "drift": _drift_plots(audit),
+    words = plots.slugs(audit.rate)
+    drifts = {name: drift for name, drift in audit.drift.items() if name in audit.skew and audit.skew[name].target}
+    by_section: dict[str, list[Plot | None]] = {
+        "votes": [*_people_plots(audit)],
+        "dose": [*dose_plots(audit)],
+        "biases": [_change_plot(audit), _contrast_rewards(audit)],
+        "effects": [_effects_plot(audit, when) for when in audit.scorings],
+        "rate": [
+            *(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()),
+            *_triple_rewards(audit),
+        ],
+        "quality": [_quality_plot(audit)],
+        "data": [_correlation_plot(audit)],
+        "drift": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
     }
-    return {section: tuple(plots) for section, plots in by_section.items() if plots}
+    known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
+    return {section: found for section, found in known.items() if found}
 
 
 def audit_plots(audit: AuditResult) -> list[Plot]:
     """Every figure, in the order of the report, with skew first; these are exported for print."""
-    return [skew_plot(audit), *(plot for plots in section_plots(audit).values() for plot in plots)]
+    return [skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)]
 
 
 def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
+    plain = audit.plain.skew if audit.plain else {}
+    shares = [
+        (_label(name, audit), dict(skew.items()) | ({"plain": plain[name].last} if plain else {}))
+        for name, skew in audit.skew.items()
+    ]
     title = "Skew of each bias: how often the model prefers the biased side"
-    rows = {_label(name, audit): skew for name, skew in audit.skew.items()}
-    plain = {_label(name, audit): audit.plain.skew[name].last for name in audit.skew} if audit.plain else {}
-    return _shares_plot("skew", title, "prefers the biased side (%)", rows, audit, plain)
+    return _shares_plot("skew", title, "prefers the biased side (%)", shares)
 
 
-def _change_plots(audit: AuditResult) -> list[Plot]:
-    """Paired change of skew of every bias; none without a training."""
+def _quality_plot(audit: AuditResult) -> Plot | None:
+    if audit.quality is None:
+        return None
+    plain = audit.plain.quality if audit.plain else None
+    shares = dict(audit.quality.items()) | ({"plain": plain.last} if plain else {})
+    title = "Quality: how often the better response of a held-out pair is preferred"
+    return _shares_plot("quality", title, "ranked right (%)", [("all held-out pairs", shares)])
+
+
+def _shares_plot(id: str, title: str, axis: str, shares: Sequence[tuple[str, Mapping[str, Estimate]]]) -> Plot:
+    marks = {when: SCORINGS[when] for when in shares[0][1]}
+    said = [
+        _said(label, {marks[when].name: found for when, found in own.items()}, share, True) for label, own in shares
+    ]
+    return _rows_plot(id, title, " ".join(said), shares, marks, _percent(axis, 50))
+
+
+def _rows_plot(
+    id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
+) -> Plot:
+    """A row for each label, with the marks of the words it has an estimate for."""
+    rows = [Row(label, tuple(own.get(word) for word in marks)) for label, own in shown]
+    return plots.rows_plot(id, title, text, rows, list(marks.values()), scale)
+
+
+def _percent(axis: str, reference: float | None = None) -> Scale:
+    return Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=reference)
+
+
+def _said(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool = False, end: str = "") -> str:
+    """A row in words, with n behind each number, or once behind all."""
+    known = {word: estimate for word, estimate in shown.items() if estimate is not None}
+    ns = [f" (n = {count(estimate)})" for estimate in known.values()]
+    words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
+    return f"{label}: {', '.join(words)}{ns[0] if once else ''}{end}."
+
+
+def _change_plot(audit: AuditResult) -> Plot | None:
+    """Paired change of skew of every bias; None without a training."""
     if not compares(audit):
-        return []
+        return None
     changes = [(_label(name, audit), skew.of_training().change) for name, skew in audit.skew.items()]
-    rows = [Row(label, (change,)) for label, change in changes]
     words = " ".join(f"{label} {points(change)} (n = {count(change)})." for label, change in changes)
     title = "Change of skew by training, paired, with 95% intervals"
     scale = Scale("change of skew (points)", is_share=True, reference=0, bars=True)
-    return [rows_plot("skew-change", title, f"Change of skew: {words}", rows, [Mark("change", INK, "o")], scale)]
-
-
-def _quality_plots(audit: AuditResult) -> list[Plot]:
-    """Accuracy on held-out pairs; none without such pairs."""
-    if audit.quality is None:
-        return []
-    label = "all held-out pairs"
-    plain = {label: audit.plain.quality.last} if audit.plain and audit.plain.quality else {}
-    title = "Quality: how often the better response of a held-out pair is preferred"
-    return [_shares_plot("quality", title, "ranked right (%)", {label: audit.quality}, audit, plain)]
-
-
-def _shares_plot(
-    name: str,
-    title: str,
-    axis: str,
-    measures: Mapping[str, Measure],
-    audit: AuditResult,
-    plain: Mapping[str, Estimate],
-) -> Plot:
-    """Rows of shares under every scoring, and of plain CDA by label if that is another one."""
-    marks = [SCORINGS[when] for when in (*audit.scorings, *(("plain",) if plain else ()))]
-    rows, parts = [], []
-    for label, measure in measures.items():
-        estimates = (*(share for _, share in measure.items()), *((plain.get(label),) if plain else ()))
-        rows.append(Row(label, estimates))
-        said = [
-            f"{mark.name} {share(estimate)}"
-            for mark, estimate in zip(marks, estimates, strict=True)
-            if estimate is not None
-        ]
-        parts.append(f"{label}: {', '.join(said)} (n = {count(measure.before)}).")
-    scale = Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=50)
-    return rows_plot(name, title, " ".join(parts), rows, marks, scale)
+    shown = [(label, {"": change}) for label, change in changes]
+    return _rows_plot("skew-change", title, f"Change of skew: {words}", shown, {"": Mark("change", INK, "o")}, scale)
 
 
 def _label(name: str, audit: AuditResult) -> str:
     return named(name) + (" (target)" if audit.skew[name].target and compares(audit) else "")
 
 
-def _contrast_rewards(audit: AuditResult) -> list[Plot]:
+def _people_plots(audit: AuditResult) -> list[Plot]:
+    """Skew next to human skew, miscalibration, and the model's skew by people's majority; none if nobody voted."""
+    votes = {name: audit.votes[name] for name in voted_names(audit)}
+    if not votes:
+        return []
+    scorings = {when: SCORINGS[when] for when in audit.scorings}
+    skew = {name: {"people": voted.human_skew, **dict(voted.skew_on_voted.items())} for name, voted in votes.items()}
+    missed = {
+        name: {**dict(voted.miscalibration.items()), _SECOND: _second_majority(voted)} for name, voted in votes.items()
+    }
+    second = any(shown[_SECOND] for shown in missed.values())
+    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if second else {})}
+    return [
+        _beside_people(
+            "human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
+            "Skew", skew, {"people": plots.PEOPLE_MARK, **scorings}, _percent("prefers the biased side (%)", 50)),
+        _beside_people(
+            "miscalibration", "Miscalibration: how often the model and people's majority disagree",
+            "Miscalibration", missed, drawn, _percent("disagrees with people's majority (%)")),
+        _by_majority(votes, audit.scorings),
+    ]  # fmt: skip
+
+
+def _beside_people(
+    id: str, title: str, what: str, shown: Mapping[str, Shown], marks: Mapping[str, Mark], scale: Scale
+) -> Plot:
+    text = f"{what}, {' '.join(_said(name, own, share, True) for name, own in shown.items())}"
+    return _rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
+
+
+def _second_majority(votes: VotedBias) -> Estimate | None:
+    return votes.noise_ceiling.miscalibration if isinstance(votes.noise_ceiling, NoiseCeiling) else None
+
+
+def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plot:
+    """Curve of a model that always agrees with people: 100% if they prefer the biased side, else 0%."""
+    marks = {
+        f"{when} {side}": Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
+        for when in scorings
+        for side, word, shape in (("perturbed", "for it", "^"), ("base", "against it", "v"))
+    }
+    words = {side: f"people for the {word}" for side, word in SIDES.items()} | {"tie": "people tied"}
+    shown: list[tuple[str, Shown]] = []
+    said = []
+    for name, voted in votes.items():
+        given = {when: preferences.skew_given for when, preferences in voted.by_majority.items()}
+        first = next(iter(given.values()))
+        n_for, n_against = (first[side].n if side in first else 0 for side in ("perturbed", "base"))
+        estimates = {f"{when} {side}": found for when, own in given.items() for side, found in own.items()}
+        shown.append((f"{named(name)}\n{n_for} for, {n_against} against", estimates))
+        for when, own in given.items():
+            ordered = sorted(own, key=lambda side: side == "tie")
+            said.append(_said(f"{name}, {when}", {words[side]: own[side] for side in ordered}, share))
+    title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
+    text = f"How often the model prefers the biased side, by people's majority. {' '.join(said)}"
+    return _rows_plot("by-majority", title, text, shown, marks, _percent("model prefers the biased side (%)"))
+
+
+def _correlation_plot(audit: AuditResult) -> Plot | None:
+    """r of the attribute with people's preference against r with the model's, if both are known."""
+    by_people = _known_r({name: analysis.correlation.people for name, analysis in audit.analysis.items()})
+    model = {name: _known_r(dict(audit.analysis[name].correlation.model.items())) for name in by_people}
+    people = {name: r for name, r in by_people.items() if model[name]}
+    if not people:
+        return None
+    labels = {name: analysis.labels.r_train for name, analysis in audit.analysis.items() if analysis.labels}
+    trained = {name: r for name, r in _known_r(labels).items() if name in people}
+    said = []
+    for name, r in people.items():
+        each = {"people": r, **model[name], **({"training data": trained[name]} if name in trained else {})}
+        said.append(_said(name, each, decimals))
+    opening = "Correlation (r) of each attribute with being preferred, by people across and by the model upwards."
+    title = (
+        "What the model favours against what people favour: correlation of each attribute with being preferred. On the diagonal "
+        "the two agree"
+    )
+    by_mark = [
+        (SCORINGS[when], {name: model[name][when] for name in people if when in model[name]}) for when in audit.scorings
+    ]
+    drawn = [(mark, r) for mark, r in (*by_mark, (_TRAINED, trained)) if r]
+    last = {name: list(model[name].values())[-1].value for name in people}
+    draw = partial(_draw_correlations, people, drawn, last)
+    return Plot("correlations", title, f"{opening} {' '.join(said)}", draw, 3.1)
+
+
+def _known_r(found: Mapping[str, object]) -> dict[str, Estimate]:
+    return {key: r for key, r in found.items() if isinstance(r, Estimate)}
+
+
+def _draw_correlations(
+    people: Mapping[str, Estimate], drawn: Sequence[tuple[Mark, Mapping[str, Estimate]]], last: Mapping[str, float],
+    axes: Axes,
+) -> None:  # fmt: skip
+    """Names stand at the points of the last scoring that has one; numbers, with a key below, if they are many."""
+    axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    for mark, by_model in drawn:
+        across, upwards = [people[name] for name in by_model], list(by_model.values())
+        axes.errorbar(
+            [r.value for r in across], [r.value for r in upwards], xerr=plots.errors(across), yerr=plots.errors(upwards),
+            fmt=mark.shape, color=mark.color, label=mark.name, markersize=5, elinewidth=0.8,
+            markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
+        )  # fmt: skip
+    few = len(people) <= _NAMED_POINTS
+    for at, (name, r) in enumerate(people.items(), 1):
+        right = r.value > 0
+        axes.annotate(
+            named(name) if few else str(at), (r.value, last[name]), (-5 if right else 5, 4),
+            textcoords="offset points", ha="right" if right else "left", fontsize=7,
+        )  # fmt: skip
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    axes.set_yticks([-1, -0.5, 0, 0.5, 1])
+    key = [f"{at} {named(name, 14)}" for at, name in enumerate(people, 1)]
+    lines = [] if few else ["   ".join(key[start : start + 3]) for start in range(0, len(key), 3)]
+    plots.draw_frame(axes, "\n".join(["r by people", *lines]), "both")
+    axes.set_ylabel("r by the model" + (", in training data" if drawn[-1][0] is _TRAINED and len(drawn) > 1 else ""))
+    if len(drawn) > 1:
+        plots.legend(axes, len(drawn))
+
+
+def _contrast_rewards(audit: AuditResult) -> Plot | None:
     """Rewards of both sides of every bias's contrasts, on common bins; none of a judge, which rewards no single text."""
     if isinstance(audit.rewards, Missing):
-        return []
+        return None
     found = audit.rewards.contrasts
     rows = [
-        (f"{named(name, 14)}:\n{word}", _distributions(of, side))
+        (f"{named(name, 14)}:\n{SIDES[side]}", _distributions(of, side))
         for name, of in found.of.items()
-        for side, word in _SIDES.items()
+        for side in ("base", "perturbed")
     ]
     title = "Rewards of the two sides of each bias's contrasts; the line through each is the median"
     return _ridges("rewards", title, "Rewards of the two sides of contrasts.", rows, found.edges, audit)
 
 
-def _triple_rewards(audit: AuditResult) -> list[Plot]:
+def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
     """For each bias with triples: rewards of originals, rewrites and rewrites of rewrites."""
     triples = {} if isinstance(audit.rewards, Missing) else audit.rewards.triples
-    words = slugs(triples)
-    plots: list[Plot] = []
+    words = plots.slugs(triples)
+    drawn = []
     for name, found in triples.items():
         kinds = {kind for _, of in found.of.items() for kind in of}
         rows = [
@@ -169,20 +287,16 @@ def _triple_rewards(audit: AuditResult) -> list[Plot]:
         ]
         title = f"{name}: rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
         opening = f"Rewards of texts of triples of {name}."
-        plots += _ridges(f"rewards-{words[name]}", title, opening, rows, found.edges, audit)
-    return plots
+        drawn.append(_ridges(f"rewards-{words[name]}", title, opening, rows, found.edges, audit))
+    return drawn
 
 
 def _distributions(of: PerScoring[Kinds], kind: str) -> dict[str, Distribution]:
     return {when: found for when, kinds in of.items() if isinstance(found := kinds.get(kind), Distribution)}
 
 
-def _ridges(
-    name: str, title: str, opening: str, rows: Ridges, edges: Sequence[float], audit: AuditResult
-) -> list[Plot]:
+def _ridges(id: str, title: str, opening: str, rows: Ridges, edges: Sequence[float], audit: AuditResult) -> Plot | None:
     kept = [(label, by_scoring) for label, by_scoring in rows if by_scoring]
-    if not kept:
-        return []
     parts = []
     for label, by_scoring in kept:
         said = (
@@ -192,7 +306,7 @@ def _ridges(
         )
         parts.append(f"{' '.join(label.split())}: {'; '.join(said)}.")
     draw = partial(_draw_ridges, kept, edges, audit.scorings)
-    return [Plot(name, title, f"{opening} {' '.join(parts)}", draw, 0.75 + _ROW_INCHES * len(kept))]
+    return Plot(id, title, f"{opening} {' '.join(parts)}", draw, 0.75 + _ROW_INCHES * len(kept)) if kept else None
 
 
 def _draw_ridges(rows: Ridges, edges: Sequence[float], scorings: Sequence[str], axes: Axes) -> None:
@@ -208,142 +322,115 @@ def _draw_ridges(rows: Ridges, edges: Sequence[float], scorings: Sequence[str], 
     axes.set_ylim(-0.1, len(rows))
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
     axes.spines["left"].set_visible(False)
-    draw_frame(axes, "reward", "x")
+    plots.draw_frame(axes, "reward", "x")
     if len(scorings) > 1:
         for when in scorings:
             axes.add_line(Line2D([], [], color=SCORINGS[when].color, label=when))
-        legend(axes, len(scorings))
+        plots.legend(axes, len(scorings))
 
 
-def _draw_hill(axes: Axes, one: Distribution, edges: Sequence[float], bottom: int, highest: float, mark: Mark) -> None:
-    color, total = mark.color, max(1, sum(one.counts))
-    heights = [bottom + _TALLEST * number / total / highest for number in one.counts]
+def _draw_hill(axes: Axes, hill: Distribution, edges: Sequence[float], bottom: int, highest: float, mark: Mark) -> None:
+    color, total = mark.color, max(1, sum(hill.counts))
+    heights = [bottom + _TALLEST * number / total / highest for number in hill.counts]
     alpha = 0.3 if mark.filled else 0.12
     axes.stairs(heights, edges, baseline=bottom, color=color, linewidth=1.0, zorder=3)
     axes.stairs(heights, edges, baseline=bottom, color=color, fill=True, alpha=alpha, linewidth=0, zorder=2)
-    median, ends = [one.quantiles[_MEDIAN]] * 2, [bottom, bottom + _TALLEST]
+    median, ends = [hill.quantiles[_MEDIAN]] * 2, [bottom, bottom + _TALLEST]
     axes.plot(median, ends, color=PAGE, linewidth=2.4, zorder=4)
     axes.plot(median, ends, color=color, linewidth=1.2, zorder=5)
 
 
 def _effects_plot(audit: AuditResult, when: str) -> Plot | None:
     """Mean margin of all pairs, of like pairs, and adjusted for drift; None if none can be estimated."""
-    estimates = {name: found for name, effects in audit.effects.items() if (found := _estimates(effects.of(when)))}
+    each = {name: _estimates(effects.of(when)) for name, effects in audit.effects.items()}
+    estimates = {name: found for name, found in each.items() if found}
     if not estimates:
         return None
     marks = {key: mark for key, mark in _PAIRS.items() if any(key in found for found in estimates.values())}
-    rows, parts = [], []
+    shown, said = [], []
     for name, found in estimates.items():
         identification = audit.effects[name].of(when).identification
         like = "" if isinstance(identification, Missing) else f", {identification.overlap.n} alike"
-        label = f"{named(name)}\n{next(iter(found.values())).n} pairs{like}"
-        rows.append(Row(label, tuple(found.get(key) for key in marks)))
-        said = ", ".join(
-            f"{_PAIRS[key].name} {signed(estimate)} (n = {count(estimate)})" for key, estimate in found.items()
-        )
-        parts.append(f"{name}: {said}{'' if 'alike' in found else ', like pairs not estimated'}.")
+        shown.append((f"{named(name)}\n{next(iter(found.values())).n} pairs{like}", found))
+        gap = "" if "alike" in found else ", like pairs not estimated"
+        said.append(_said(name, {_PAIRS[key].name: estimate for key, estimate in found.items()}, signed, end=gap))
     stage = f", {when}" if compares(audit) else ""
     title = f"Mean margin of all pairs, of pairs alike in all else, and adjusted for drift{stage}"
     scale = Scale(f"mean margin ({margin_unit(audit)})", limits=_common_limits(audit), reference=0)
-    text = f"Mean margin{stage}, {' '.join(parts)}"
-    plot = rows_plot(f"effects-{when}", title, text, rows, list(marks.values()), scale)
-    return replace(plot, height=rows_height(len(rows), max(len(marks), 2)))
+    plot = _rows_plot(f"effects-{when}", title, f"Mean margin{stage}, {' '.join(said)}", shown, marks, scale)
+    return replace(plot, height=plots.rows_height(len(shown), max(len(marks), 2)))
 
 
 def _common_limits(audit: AuditResult) -> tuple[float, float]:
     """One axis for all scorings, so that their figures can be held side by side."""
-    shown = [
-        estimate
-        for effects in audit.effects.values()
-        for _, scored in effects.items()
-        for estimate in _estimates(scored).values()
-    ]
+    scored = [found for effects in audit.effects.values() for _, found in effects.items()]
+    shown = [estimate for found in scored for estimate in _estimates(found).values()]
     low, high = min(0.0, *(estimate.low for estimate in shown)), max(0.0, *(estimate.high for estimate in shown))
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
 
 
 def _estimates(effects: DirectEffects) -> dict[str, Estimate]:
-    """Kind of estimate to the estimate, in the order drawn, without those that could not be estimated."""
+    """Estimates by the keys of `_PAIRS`, without those that could not be made."""
     found = effects.identification
     estimates = {"all": effects.direct.estimate} if isinstance(effects.direct, Effect) else {}
     if isinstance(found, Missing):
         return estimates
     if isinstance(found.overlap_effect, PairsEffect):
         estimates["alike"] = found.overlap_effect.mean_margin
-    return estimates | {
-        form: adjusted.effect for form in _FORMS if isinstance(adjusted := found.adjusted.get(form), Adjusted)
-    }
-
-
-def _rate_plots(audit: AuditResult) -> list[Plot]:
-    """For each bias with triples: every estimand by every estimator, under all scorings."""
-    words = slugs(audit.rate)
-    plots = [_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()]
-    return [plot for plot in plots if plot is not None]
+    adjusted = {form: own.effect for form, own in found.adjusted.items() if isinstance(own, Adjusted)}
+    return estimates | {form: adjusted[form] for form in ("linear", "log_ratio") if form in adjusted}
 
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
+    """Every estimand by every estimator, under all scorings."""
     effects = {
         when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.overall.effects}
         for when, scored in rate.under().items()
         if isinstance(scored.overall, RateEffects)
     }
-    rows, parts = [], []
-    for kind in _KINDS:
-        estimates = [found.get(kind) for found in effects.values()]
-        if any(estimates):
-            label = "naive" if kind[1] == "naive" else " ".join(kind)
-            rows.append(Row(label, tuple(estimates)))
-            said = [
-                f"{when} {signed(estimate)} (n = {count(estimate)})"
-                for when, estimate in zip(effects, estimates, strict=True)
-                if estimate
-            ]
-            parts.append(f"{label}: {', '.join(said)}.")
-    if not rows:
+    shown = [
+        ("naive" if kind[1] == "naive" else " ".join(kind), {when: found.get(kind) for when, found in effects.items()})
+        for kind in _KINDS
+        if any(kind in found for found in effects.values())
+    ]
+    if not shown:
         return None
-    first = rows[0].estimates[0]
+    first = next(iter(shown[0][1].values()))
     scale = Scale(f"effect on the {first.unit if first else 'reward'}", reference=0, bars=True)
     title = f"{name}: effect of the attribute by each estimator, with 95% intervals (naive: one number for all three effects)"
-    text = f"RATE effects of {name} on {rate.n} triples. {' '.join(parts)}"
-    return rows_plot(f"rate-{word}", title, text, rows, [SCORINGS[when] for when in effects], scale)
-
-
-def _drift_plots(audit: AuditResult) -> list[Plot]:
-    """For each target: the standardized difference of every feature that is not the bias itself."""
-    names = [name for name in audit.drift if name in audit.skew and audit.skew[name].target]
-    words = slugs(names)
-    plots = [_drift_plot(name, audit.drift[name], words[name]) for name in names]
-    return [plot for plot in plots if plot is not None]
+    said = " ".join(_said(label, own, signed) for label, own in shown)
+    text = f"RATE effects of {name} on {rate.n} triples. {said}"
+    return _rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)
 
 
 def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
+    """The standardized difference of every feature that is not the bias itself."""
     rows: list[tuple[str, Estimate]] = []
-    parts = []
+    said = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
         if found.is_treatment or found.standardised is None:
             continue
         label = found.feature.replace("_", " ")
         beyond = "" if found.beyond is None else f", {share(found.beyond)} of pairs beyond the limit"
         rows.append((named(label, 24), found.standardised))
-        parts.append(f"{label} {signed(found.standardised)}{beyond}.")
+        said.append(f"{label} {signed(found.standardised)}{beyond}.")
     if not rows:
         return None
-    text = f"Differences between the sides of {drift.n} contrasts of {name}, in standard deviations: {' '.join(parts)}"
+    text = f"Differences between the sides of {drift.n} contrasts of {name}, in standard deviations: {' '.join(said)}"
     title = (
         f"{name}: what else differs between the sides, in standard deviations. Within the grey band a difference is usually "
         "called balanced"
     )
-    return Plot(f"drift-{word}", title, text, partial(_draw_drift, rows), rows_height(len(rows), 1))
+    return Plot(f"drift-{word}", title, text, partial(_draw_drift, rows), plots.rows_height(len(rows), 1))
 
 
 def _draw_drift(rows: Sequence[tuple[str, Estimate]], axes: Axes) -> None:
     low, high = min(estimate.low for _, estimate in rows), max(estimate.high for _, estimate in rows)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
-    axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
+    axes.axvspan(-_IMBALANCE, _IMBALANCE, color=plots.LINE, alpha=0.6, linewidth=0, zorder=0)
     scale = Scale("biased side − other side (SDs)", limits=limits, reference=0)
-    draw_rows(axes, [Row(label, (estimate,)) for label, estimate in rows], [Mark("difference", INK, "o")], scale)
+    plots.draw_rows(axes, [Row(label, (estimate,)) for label, estimate in rows], [Mark("difference", INK, "o")], scale)
     for y, (_, estimate) in enumerate(rows):
         # Features that are nearly constant have huge standardized differences: the number stands at the edge.
         if not limits[0] <= estimate.value <= limits[1]:

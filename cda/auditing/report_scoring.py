@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cda.auditing.report_cells import contrasts_flipped
-from cda.auditing.report_evidence import compares, targets
-from cda.auditing.report_outcome import seeds_caveat
+from cda.auditing.report_verdict import compares, targets
+from cda.auditing.seeds import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line
@@ -15,6 +15,11 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, RewardModelFacts
 
+_SOURCES = {
+    "embedded": "the embedded ones: written by the authors of this package, with no human votes.",
+    SOURCE: "pairs of the paper's release that its people voted on: a rewrite with the bias and the rewrite of that one without it.",
+}
+"""Contrasts of known sources, in words."""
 Standing = Literal["agrees", "disagrees", "undecided"]
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _STANDINGS: dict[Standing, tuple[str, str]] = {
@@ -82,33 +87,23 @@ def caveats(audit: AuditResult) -> list[str]:
         notes.append(f"{model.dropped} of {model.texts} texts were too long and were left out.")
     notes += model.notes
     used = {name: skew.before.n + skew.unread for name, skew in audit.skew.items()}
-    drawn = [f"{name} ({used[name]} of {skew.available})" for name, skew in audit.skew.items()
-             if used[name] < skew.available]  # fmt: skip
+    drawn = [
+        f"{name} ({used[name]} of {skew.available})" for name, skew in audit.skew.items() if used[name] < skew.available
+    ]
     return notes + ([f"Not every contrast was scored; a sample was drawn for {listed(drawn)}."] if drawn else [])
 
 
 def _contrast_notes(audit: AuditResult) -> list[str]:
-    by_source = {
-        source: [name for name, skew in audit.skew.items() if skew.source == source] for source in ("embedded", SOURCE)
-    }
     notes = []
-    if embedded := by_source["embedded"]:
-        notes.append(
-            f"The contrasts of {listed(embedded)} are the embedded ones: written by the authors of this package, "
-            "with no human votes."
-        )
-    if released := by_source[SOURCE]:
-        notes.append(
-            f"The contrasts of {listed(released)} are pairs of the paper's release that its people voted on: a rewrite with the "
-            "bias and the rewrite of that one without it."
-        )
-    notes += [
+    for source, text in _SOURCES.items():
+        if names := [name for name, skew in audit.skew.items() if skew.source == source]:
+            notes.append(f"The contrasts of {listed(names)} are {text}")
+    return notes + [
         f"The contrasts of {name} are {skew.source}{contrasts_flipped(skew, ' ({})')}. They are direct contrasts: only one side "
         "is a rewrite, and people did not vote on them."
         for name, skew in audit.skew.items()
-        if skew.source not in ("embedded", "file", SOURCE)
+        if skew.source not in ("file", *_SOURCES)
     ]
-    return notes
 
 
 def _people_notes(audit: AuditResult) -> list[str]:
@@ -127,10 +122,11 @@ def _people_notes(audit: AuditResult) -> list[str]:
     ]
     without = [name for name in targets(audit) if name not in audit.votes and name not in audit.votes_undecided]
     if without:
-        trained, alone = "a lower skew need not be a better one.", "no skew is right or wrong by itself."
+        meaning = (
+            "a lower skew need not be a better one." if compares(audit) else "no skew is right or wrong by itself."
+        )
         notes.append(
-            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and "
-            f"{trained if compares(audit) else alone}"
+            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and {meaning}"
         )
     return notes
 

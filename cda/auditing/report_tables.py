@@ -4,45 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from cda.auditing.report_cells import (
-    NO_VOTES,
-    average_cells,
-    bare_points,
-    blank_of_plain,
-    contrasts_flipped,
-    direction_rows,
-    effect_unit,
-    estimates,
-    flipped_cell,
-    gap_cells,
-    human_skew_cells,
-    margin_cell,
-    margin_unit,
-    missed_cells,
-    on_voted_cells,
-    paired_cells,
-    quality_cells,
-    rate_cells,
-    share_cells,
-    skew_cells,
-    tested_cells,
-    triple_cells,
-)
-from cda.auditing.report_evidence import compares, targets, voted_names
+from cda.auditing import report_cells as cells
+from cda.auditing.report_cells import NO_VOTES, estimates, share_cells
+from cda.auditing.report_verdict import compares, targets, voted_names
 from cda.data.release import SOURCE
 from cda.report.accuracy import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
-from cda.report.numbers import (
-    cell,
-    count,
-    decimals,
-    inert,
-    p_value,
-    percent,
-    points,
-    reward,
-    share,
-    signed,
-)
+from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Missing, Test
@@ -57,46 +24,46 @@ def main_table(audit: AuditResult) -> Table:
     if not compares(audit):
         return model_table(audit)
     rows: list[Row] = []
+    no_votes = (NO_VOTES, NO_VOTES, "", "", *cells.blank_of_plain(audit))
     for name in targets(audit):
-        rows.append((f"{name} skew", *skew_cells(audit, name)))
-        rows += [(f"{name} skew, {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
-        no_votes = (NO_VOTES, NO_VOTES, "", "", *blank_of_plain(audit))
-        rows.append((f"{name} miscalibration", *(missed_cells(audit, name) if name in audit.votes else no_votes)))
+        rows.append((f"{name} skew", *cells.skew_cells(audit, name)))
+        rows += [(f"{name} skew, {direction}", *own) for direction, *own in cells.direction_rows(name, audit)]
+        missed = cells.missed_cells(audit, name) if name in audit.votes else no_votes
+        rows.append((f"{name} miscalibration", *missed))
         if name in audit.triple_skew:
-            rows.append((f"{name} skew (triples)", *triple_cells(name, audit)))
+            rows.append((f"{name} skew (triples)", *cells.triple_cells(name, audit)))
         if name in audit.rate:
-            rows.append((f"{name} RATE ATE{effect_unit(audit.rate[name])}", *rate_cells(name, audit)))
+            what, *own = cells.rate_row(name, audit)
+            rows.append((f"{name}{what}", *own))
     if audit.quality is not None:
-        rows.append(("quality accuracy", *quality_cells(audit)))
+        rows.append(("quality accuracy", *cells.quality_cells(audit)))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
 def model_table(audit: AuditResult, brief: bool = False) -> Table:
     """One model or judge: every bias in a row, next to people if they voted.
 
-    Args:
-        audit: The audit.
-        brief: Leave the mean margin and RATE's ATE out if people's columns take their place.
+    The brief one leaves the mean margin and RATE's ATE out if people's columns take their place.
     """
     voted = bool(audit.votes)
     with_margin = not (brief and voted)
     rated = with_margin and bool(audit.rate)
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()))
-    header += (f"mean margin ({margin_unit(audit)})", "n") if with_margin else ("n",)
+    header += (f"mean margin ({cells.margin_unit(audit)})", "n") if with_margin else ("n",)
     rows = []
     for name, skew in audit.skew.items():
         votes = audit.votes.get(name)
-        cells = [name, share(skew.before)]
+        row = [name, share(skew.before)]
         if votes:
             ranked = cell(votes.auc if isinstance(votes.auc, Missing) else votes.auc.before, decimals)
-            cells += [share(votes.human_skew), share(votes.miscalibration.before), ranked]
+            row += [share(votes.human_skew), share(votes.miscalibration.before), ranked]
         elif voted:
-            cells += [NO_VOTES, "", ""]
-        cells += [margin_cell(audit.effects[name].before.direct)] if with_margin else []
-        cells.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
+            row += [NO_VOTES, "", ""]
+        row += [cells.margin_cell(audit.effects[name].before.direct)] if with_margin else []
+        row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
         if rated:
-            cells += average_cells(audit.rate[name], audit) if name in audit.rate else ("no triples", "")
-        rows.append(tuple(cells))
+            row += cells.average_cells(audit.rate[name], audit) if name in audit.rate else ("no triples", "")
+        rows.append(tuple(row))
     header += ("RATE ATE", "rewrites") if rated else ()
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
@@ -106,17 +73,17 @@ def votes_table(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name in voted_names(audit):
         votes, plain = audit.votes[name], audit.plain.votes.get(name) if audit.plain else None
-        gap_tested = ("", "") if votes.gap_test is None else tested_cells(votes.gap_test)
-        signed_gap = paired_cells(
-            (value for _, value in votes.signed_gap.items()), votes.skew_on_voted.change, points, bare_points
+        signed_gap = cells.paired_cells(
+            (value for _, value in votes.signed_gap.items()), votes.skew_on_voted.change, points, cells.bare_points
         )
+        on_voted, missed = cells.on_voted_cells(audit, name), cells.missed_cells(audit, name)
         rows += [
-            (f"{name} human skew", *human_skew_cells(audit, name), "", ""),
-            (f"{name} skew on voted contrasts", *on_voted_cells(audit, name), *tested_cells(votes.skew_on_voted.test)),
-            (f"{name} miscalibration", *missed_cells(audit, name), *tested_cells(votes.miscalibration.test)),
-            (f"{name} gap", *gap_cells(audit, name), "", ""),
+            (f"{name} human skew", *cells.human_skew_cells(audit, name), "", ""),
+            (f"{name} skew on voted contrasts", *on_voted, *cells.tested_cells(votes.skew_on_voted.test)),
+            (f"{name} miscalibration", *missed, *cells.tested_cells(votes.miscalibration.test)),
+            (f"{name} gap", *cells.gap_cells(audit, name), "", ""),
             (f"{name} skew − human skew", *signed_gap, count(votes.human_skew),
-             *((points(plain.signed_gap.last),) if plain else ()), *gap_tested),
+             *((points(plain.signed_gap.last),) if plain else ()), *cells.tested_cells(votes.gap_test)),
             (f"{name} AUC of the margin", *_auc_cells(votes, audit),
              *(("" if isinstance(plain.auc, Missing) else cell(plain.auc.last, decimals),) if plain else ()), "", ""),
         ]  # fmt: skip
@@ -130,7 +97,7 @@ def _auc_cells(votes: VotedBias, audit: AuditResult) -> Row:
     if isinstance(auc, Missing):
         return (auc.reason, *[""] * (3 if compares(audit) else 1))
     n = cell(auc.before if isinstance(auc.change, Missing) else auc.change, count, "")
-    return *paired_cells((value for _, value in auc.items()), auc.change, decimals, signed), n
+    return *cells.paired_cells((value for _, value in auc.items()), auc.change, decimals, signed), n
 
 
 def people_table(audit: AuditResult) -> Table | None:
@@ -188,55 +155,53 @@ def skew_table(audit: AuditResult) -> Table:
             p_values = (skew.test.p_value, skew.test.p_holm, skew.test.p_bh)
             tests += [p_value(p) for p in p_values if p is not None]
         pairs = _PAIRS.get(skew.source, "rewritten answers")
-        rows.append((label, *skew_cells(audit, name), *tests, pairs))
+        rows.append((label, *cells.skew_cells(audit, name), *tests, pairs))
     header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
 
 def triple_skew_table(audit: AuditResult) -> Table | None:
-    """Skew over triples; None without any."""
-    rows = (
-        (name, *triple_cells(name, audit), _flipped(name, audit)) for name in audit.skew if name in audit.triple_skew
-    )
+    """Skew over triples; all rewrites of the paper's release count, as in the paper."""
+    rows = []
+    for name in audit.skew:
+        if name in audit.triple_skew:
+            rate = audit.rate.get(name)
+            flipped = cells.flipped_cell(rate) if rate else ""
+            released = "; all of them count here" if rate and rate.flips.by == SOURCE else ""
+            rows.append((name, *cells.triple_cells(name, audit), flipped + released))
     caption = "Skew (triples: rewrite of the rewrite against rewrite), with 95% intervals"
     return table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), rows)
-
-
-def _flipped(name: str, audit: AuditResult) -> str:
-    """Number of rewrites that flipped the bias; all rewrites of the paper's release count, as in the paper."""
-    if name not in audit.rate:
-        return ""
-    rate = audit.rate[name]
-    return f"{flipped_cell(rate)}; all of them count here" if rate.flips.by == SOURCE else flipped_cell(rate)
 
 
 def margin_table(audit: AuditResult) -> Table:
     """Mean and spread of the margins, in the model's own units."""
     rows = []
     for name, skew in audit.skew.items():
-        cells = [f"{reward(mean)} ± {skew.sd_margin.of(when):.2f}" for when, mean in skew.mean_margin.items()]
-        cells += [cell(audit.beyond_noise[name], signed)] if audit.beyond_noise else []
+        row = [f"{reward(mean)} ± {skew.sd_margin.of(when):.2f}" for when, mean in skew.mean_margin.items()]
+        row += [cell(audit.beyond_noise[name], signed)] if audit.beyond_noise else []
         ties = "" if isinstance(skew.ties, Missing) else " → ".join(str(n) for _, n in skew.ties.items())
-        rows.append((name, *cells, ties, count(skew.before), skew.source + contrasts_flipped(skew, " ({})")))
+        rows.append((name, *row, ties, count(skew.before), skew.source + cells.contrasts_flipped(skew, " ({})")))
     of = [f"mean ± SD {when}" for when in audit.scorings] if compares(audit) else ["mean ± SD"]
     of += ["change of the mean beyond noise"] if audit.beyond_noise else []
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
-    return Table(f"Margins ({margin_unit(audit)}): their mean and their spread over contrasts", header, tuple(rows))
+    return Table(
+        f"Margins ({cells.margin_unit(audit)}): their mean and their spread over contrasts", header, tuple(rows)
+    )
 
 
 def quality_table(audit: AuditResult) -> Table | None:
     """Accuracy on held-out pairs."""
     if audit.quality is None:
         return None
-    tests = tested_cells(audit.quality.test) if compares(audit) else ()
+    tests = cells.tested_cells(audit.quality.test) if compares(audit) else ()
     header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
-    row = ("quality accuracy", *quality_cells(audit), *tests)
+    row = ("quality accuracy", *cells.quality_cells(audit), *tests)
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
 
 def direction_table(audit: AuditResult) -> Table | None:
     """Skew by how the contrasts were made, if they were made in both directions."""
-    rows = ((f"{name} {way}", *cells) for name in audit.skew for way, *cells in direction_rows(name, audit))
+    rows = ((f"{name} {way}", *own) for name in audit.skew for way, *own in cells.direction_rows(name, audit))
     caption = "Skew by whether the bias was added to a plain answer or removed from one that had it, with 95% intervals"
     return table(caption, ("contrasts", *estimates(audit)), rows)
 
@@ -249,11 +214,9 @@ def unseen_table(audit: AuditResult) -> Table | None:
 
     rows = []
     for name, unseen in audit.unseen_phrases.items():
-        if isinstance(unseen.skew, Missing):
-            cells: Row = ("no such contrast", "", "", "0", *blank_of_plain(audit))
-        else:
-            cells = share_cells(audit, partial(pick, name))
-        rows.append((name, *cells, str(unseen.of)))
+        none = ("no such contrast", "", "", "0", *cells.blank_of_plain(audit))
+        own = none if isinstance(unseen.skew, Missing) else share_cells(audit, partial(pick, name))
+        rows.append((name, *own, str(unseen.of)))
     header = ("bias", *estimates(audit), "of all contrasts")
     return table("Skew on contrasts without any phrase that training could show", header, rows)
 
@@ -271,11 +234,10 @@ def _preference_table(name: str, audit: AuditResult) -> Table:
         total = sum(sum(row.values()) for row in counts.values())
         stage = f", {when}" if compares(audit) else ""
         for side, word in SIDES.items():
-            cells = [_part(counts[side][own], total) for own in SIDES]
-            rows.append(
-                (f"people: {word}{stage}", *cells, str(sum(counts[side].values())), cell(given.get(side), share))
-            )
-        sums = [_part(sum(counts[side][own] for side in SIDES), total) for own in SIDES]
+            own = [_part(counts[side][model], total) for model in SIDES]
+            last = cell(given.get(side), share)
+            rows.append((f"people: {word}{stage}", *own, str(sum(counts[side].values())), last))
+        sums = [_part(sum(counts[side][model] for side in SIDES), total) for model in SIDES]
         rows.append((f"sum{stage}", *sums, str(total), ""))
     header = ("people's majority", *(f"model: {word}" for word in SIDES.values()), "n",
               "model for the biased side, of the row")  # fmt: skip
@@ -296,11 +258,10 @@ def panel_table(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for bias, panel in audit.panel.items():
         for name, judged in {**panel.judges, "the panel": panel.panel, "mean of the judges": panel.mean}.items():
-            missed = judged.miscalibration
-            people = (cell(missed, share), cell(missed, count, "")) if voted else ()
+            shares = (judged.skew, judged.miscalibration) if voted else (judged.skew,)
+            skew, *people = ((cell(found, share), cell(found, count, "")) for found in shares)
             ties = "" if judged.ties is None else str(judged.ties)
-            skew = (cell(judged.skew, share), cell(judged.skew, count, ""))
-            rows.append((f"{bias}, {name}", *skew, ties, str(judged.unread), *people))
+            rows.append((f"{bias}, {name}", *skew, ties, str(judged.unread), *(part for own in people for part in own)))
     header = (
         "bias, judge",
         "skew",
@@ -332,7 +293,7 @@ def section_sentences(audit: AuditResult) -> list[str]:
     if sections is None:
         return []
     flags = [FLAGS.replace("of all files", "of this set")] if compares(audit) else []
-    return [MEANINGS[sections.format], *flags, *set_notes(sections, margin_unit(audit))]
+    return [MEANINGS[sections.format], *flags, *set_notes(sections, cells.margin_unit(audit))]
 
 
 def sections_line(audit: AuditResult) -> str:

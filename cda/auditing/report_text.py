@@ -6,35 +6,16 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from cda.auditing.report_cells import (
-    NO_VOTES,
-    NOT_MEASURED,
-    average_cells,
-    direction_rows,
-    effect_unit,
-    estimates,
-    gap_cells,
-    missed_cells,
-    quality_cells,
-    rate_cells,
-    skew_cells,
-    triple_cells,
-)
+from cda.auditing import report_cells as cells
+from cda.auditing import report_verdict as verdict
+from cda.auditing import seeds
+from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED
+from cda.auditing.report_data import missing_rate_sentence, rewritten_line
 from cda.auditing.report_dose import dose_line
-from cda.auditing.report_effects import missing_rate_sentence, rewritten_line
-from cda.auditing.report_evidence import applied, compares, targets
-from cda.auditing.report_outcome import one_training_line, others_over_seeds, seed_row, seed_sentences, several
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
-from cda.auditing.report_verdict import (
-    Verdict,
-    drift_sentence,
-    others_sentence,
-    quality_sentence,
-    ties_sentence,
-    verdicts,
-)
+from cda.auditing.report_verdict import Verdict, applied, compares, targets, verdicts
 from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, width
 from cda.report.page import ReportSection
 from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
@@ -55,10 +36,10 @@ def render_markdown(audit: AuditResult) -> str:
     names = ", ".join(bias.name for bias in audit.biases)
     recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
     lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
-    for verdict in verdicts(audit):
-        lines += [f"**{escaped(verdict.sentence)}**", ""]
-    last = others_sentence(audit) if compares(audit) else ties_sentence(audit)
-    for sentence in (quality_sentence(audit), dose_line(audit), *seed_sentences(audit), last):
+    for found in verdicts(audit):
+        lines += [f"**{escaped(found.sentence)}**", ""]
+    last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
+    for sentence in (verdict.quality_sentence(audit), dose_line(audit), *seeds.seed_sentences(audit), last):
         lines += [escaped(sentence), ""]
     lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
     lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
@@ -92,25 +73,25 @@ def summary_table(audit: AuditResult, report_path: str | None = None, adapter_pa
     """
     if not compares(audit):
         return _model_summary(audit, report_path)
-    below, over = [others_sentence(audit, MAX_COLUMNS)], several(audit)
+    below, over = [verdict.others_sentence(audit, MAX_COLUMNS)], seeds.several(audit)
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
     end = [*_cut(few_prompts(_prompts_of(audit))), *dose, *_cut(inert(how_scored(audit)))]
     if adapter_path is not None:
         seed = "" if over is None else f", of seed {over.seeds[0]}; others beside it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(report_path)
-    cells = (NOT_MEASURED,) if audit.quality is None else quality_cells(audit)
-    quality = [("quality accuracy", *cells), *seed_row(audit, lambda seeds: seeds.quality)]
-    below += _cut(others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
+    own = (NOT_MEASURED,) if audit.quality is None else cells.quality_cells(audit)
+    quality = [("quality accuracy", *own), *seeds.seed_row(audit, lambda seeds: seeds.quality)]
+    below += _cut(seeds.others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
-    rows, notes, verdict = _fitted(audit, room)
-    table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
-    if len(table) + len(notes) + len(below) + len(verdict) + len(end) > MAX_LINES:
-        # The column of plain CDA moved into lines of its own.
-        rows, notes, verdict = _fitted(audit, room - (len(table) - 1 - len(rows) - len(quality)))
-        table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
-    lines = [*table, *notes, *below, *verdict]
-    for more in _cut(quality_sentence(audit), one_training_line(audit)):
+    for _ in range(2):  # again if columns of the table moved into lines of their own
+        rows, notes, said = _fitted(audit, room)
+        table = _measures([("measure", *cells.estimates(audit)), *rows, *quality], audit.plain is not None)
+        if len(table) + len(notes) + len(below) + len(said) + len(end) <= MAX_LINES:
+            break
+        room -= len(table) - 1 - len(rows) - len(quality)
+    lines = [*table, *notes, *below, *said]
+    for more in _cut(verdict.quality_sentence(audit), seeds.one_training_line(audit)):
         lines += [more] if len(lines) + len(end) < MAX_LINES else []
     return "\n".join([*lines, *end])
 
@@ -123,22 +104,22 @@ def _model_summary(audit: AuditResult, report_path: str | None) -> str:
     """One model: every bias in a row, the words for them, how it was scored, the report."""
     table = model_table(audit, brief=True)
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
-    drift = [inert(name) for name in targets(audit) if drift_sentence(name, audit)]
+    drift = [inert(name) for name in targets(audit) if verdict.drift_sentence(name, audit)]
     triples = [
-        "{} {} (n {})".format(inert(name), *triple_cells(name, audit))
+        "{} {} (n {})".format(inert(name), *cells.triple_cells(name, audit))
         for name in audit.skew
         if name in audit.triple_skew
     ]
     # The table has no room for RATE next to people.
-    rate = {name: average_cells(rate, audit) for name, rate in audit.rate.items()} if audit.votes else {}
+    rate = {name: cells.average_cells(rate, audit) for name, rate in audit.rate.items()} if audit.votes else {}
     averages = [f"{inert(name)} {average} ({flipped})" for name, (average, flipped) in rate.items()]
     sentences = [
         _verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "),
         few_prompts(_prompts_of(audit)),
         panel_sentence(audit),
         f"What else differs between the sides may explain the margin of {', '.join(drift)}." if drift else "",
-        ties_sentence(audit),
-        quality_sentence(audit),
+        verdict.ties_sentence(audit),
+        verdict.quality_sentence(audit),
         inert(sections_line(audit)),
         inert(rewritten_line(audit)),
         f"Skew over triples (rewrite of the rewrite against rewrite): {'; '.join(triples)}" if triples else "",
@@ -180,13 +161,13 @@ def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[s
         if (parts := audit.skew[name].by_direction)
     ]
     added = f"Skew after, where the bias was … {'; '.join(directions)}" if directions else ""
-    for kinds, notes, verdict in (
+    for kinds, notes, said in (
         (_TRIPLED, [], sentences), (_FULL, [], sentences), (_FULL, [], line), (_MAIN, [], sentences), (_MAIN, [], line),
         (_EFFECTS, _cut(missed_line, added), line), (_SKEWS, _cut(missed_line, added), line),
     ):  # fmt: skip
         rows = [row for own in by_kind for kind, some in own.items() if kind in kinds for row in some]
-        if len(rows) + len(notes) + len(verdict) <= room:
-            return rows, notes, verdict
+        if len(rows) + len(notes) + len(said) <= room:
+            return rows, notes, said
     kept = room - 2 - len(notes)
     more = f"{len(names) - kept} more biases in the report. {missed_line}"
     return rows[:kept], _cut(more, added), line
@@ -195,21 +176,22 @@ def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[s
 def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
     """Every row of a bias that the table may hold, in its order."""
     label, votes = clipped(inert(name), _MAX_LABEL), audit.votes.get(name)
-    directions = [(f"  where {way}", *cells) for way, *cells in direction_rows(name, audit)]
+    directions = [(f"  where {way}", *own) for way, *own in cells.direction_rows(name, audit)]
+    missed = cells.missed_cells(audit, name) if votes else (NO_VOTES,)
     rows: dict[str, list[Row]] = {
-        "skew": [(f"{label} skew", *skew_cells(audit, name))],
-        "parts of skew": [*seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
-        "missed": [(f"{label} miscalibration", *(missed_cells(audit, name) if votes else (NO_VOTES,)))],
+        "skew": [(f"{label} skew", *cells.skew_cells(audit, name))],
+        "parts of skew": [*seeds.seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
+        "missed": [(f"{label} miscalibration", *missed)],
     }
     if votes:
         people = votes.human_skew
-        rows["people"] = [(f"{label} human skew", share(people), "", "", count(people)),
-                          (f"{label} gap", *gap_cells(audit, name))]  # fmt: skip
+        gap = (f"{label} gap", *cells.gap_cells(audit, name))
+        rows["people"] = [(f"{label} human skew", share(people), "", "", count(people)), gap]
     if name in audit.triple_skew:
-        rows["triples"] = [(f"{label} skew (triples)", *triple_cells(name, audit))]
+        rows["triples"] = [(f"{label} skew (triples)", *cells.triple_cells(name, audit))]
     if name in audit.rate:
-        what = f"{_RATE}{effect_unit(audit.rate[name])}"
-        rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *rate_cells(name, audit))]
+        what, *own = cells.rate_row(name, audit)
+        rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *own)]
     return rows
 
 
@@ -241,6 +223,6 @@ def _breadth(rows: Sequence[Row]) -> int:
 
 def _verdict_line(found: Sequence[Verdict]) -> str:
     by_word: dict[str, list[str]] = {}
-    for verdict in found:
-        by_word.setdefault(verdict.word, []).append(inert(verdict.bias))
+    for own in found:
+        by_word.setdefault(own.word, []).append(inert(own.bias))
     return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())

@@ -6,16 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_evidence import (
-    applied,
-    compares,
-    evidence_of,
-    held_out,
-    loss_of_quality,
-    others,
-    quality_change,
-    targets,
-)
 from cda.report.numbers import (
     count,
     excludes_zero,
@@ -32,30 +22,94 @@ from cda.report.numbers import (
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
+from cda.results.dose import HeldOutBias
 from cda.results.effects import Adjusted, Effect, EffectTest, Identified, NotIdentified, PairsEffect, SameMargin
-from cda.results.skew import BiasSkew
-from cda.stats.verdict import (
-    OVERCORRECTED_BELOW,
-    SIGNIFICANT,
-    TIE,
-    TOLERATED_LOSS,
-    Evidence,
-    Finding,
-    Margin,
-    Word,
-    finding,
-    is_shown,
-    may_be_drift,
-    moved_along,
-    risen,
-    verdict,
-)
+from cda.stats import verdict as rules
+from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Margin, Moved
 
 _MANY_TIES = 0.1
 """Share of ties from which a judge's ties are reported: many ties alone keep skew near 50%."""
-_FORMS = {"linear": "linear", "log_ratio": "log ratio"}
-_GOOD = {"improved", "less biased"}
-_BAD = {"worse", "overcorrected", "substituted", "quality lost", "over-rewarded"}
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("improved", "less biased"), "good"),
+    **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
+}
+_LIMIT = round(100 * TOLERATED_LOSS)
+_Decisive = Literal["skew", "miscalibration"]
+
+
+def compares(audit: AuditResult) -> bool:
+    """True if the audit compares before and after a training; else it measures one model or judge as it is."""
+    return len(audit.scorings) > 1
+
+
+def targets(audit: AuditResult) -> list[str]:
+    """The biases that were trained on."""
+    return [name for name, skew in audit.skew.items() if skew.target]
+
+
+def others(audit: AuditResult) -> list[str]:
+    """The other biases that were measured."""
+    return [name for name, skew in audit.skew.items() if not skew.target]
+
+
+def voted_names(audit: AuditResult) -> list[str]:
+    """Biases with votes, targets first."""
+    return [name for name in audit.skew if name in audit.votes]
+
+
+def applied(audit: AuditResult) -> float:
+    """The dose that `after` is of."""
+    return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
+
+
+def _held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
+    """None if the bias's contrasts did not choose the dose, or no dose was chosen."""
+    return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
+
+
+def _quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
+    """The deciding change of quality accuracy, and True if it is held out, since quality helps choose the dose."""
+    held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
+    if held and (change := held[0].against_base.quality) is not None:
+        return change, True
+    if audit.quality is None:
+        raise ValueError("quality was not measured")
+    return audit.quality.of_training().change, False
+
+
+def _loss_of_quality(audit: AuditResult) -> rules.Loss | None:
+    """None if quality was not measured twice."""
+    if audit.quality is None or isinstance(audit.quality.change, Missing):
+        return None
+    change, _ = _quality_change(audit)
+    return rules.quality_loss(change.low, change.high)
+
+
+def _evidence(name: str, audit: AuditResult) -> Evidence:
+    """Changes of a bias; held out if the same contrasts chose the dose."""
+    skew, votes, held = audit.skew[name], audit.votes.get(name), _held_out(name, audit)
+    beyond = audit.beyond_noise.get(name)
+    mean = beyond if isinstance(beyond, Estimate) else None
+    if held is not None and audit.dose is not None and audit.dose.aim == "tie":
+        return Evidence(_moved("skew", skew, held), None, True, mean)
+    people = None
+    if votes is not None:
+        gap = votes.gap.change if held is None else held.against_base.gap
+        people = rules.PeopleEvidence(
+            _moved("miscalibration", votes.miscalibration, held),
+            _moved("skew", votes.skew_on_voted, held),
+            (votes if held is None else held.people).human_skew.value,
+            isinstance(gap, Estimate) and gap.low > 0,
+        )
+    return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+
+
+def _moved(what: _Decisive, measure: Measure, held: HeldOutBias | None = None) -> Moved:
+    """A change with its test; of a held-out one, the test of the contrasts that chose the dose, as no other is made."""
+    before, after, change, test = measure.of_training()
+    if held is not None:
+        before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
+    return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +117,11 @@ class Verdict:
     """The verdict on one bias: the word, and the sentence with the numbers behind it."""
 
     bias: str
-    word: Word | Finding
+    word: rules.Word | rules.Finding
     reason: str
 
     @property
     def sentence(self) -> str:
-        """The reason after the bias and the word."""
         return f"{inert(self.bias)}: {self.word}. {self.reason}"
 
 
@@ -76,39 +129,33 @@ def verdicts(audit: AuditResult) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order."""
     if not compares(audit):
         return [_verdict_on_model(name, audit) for name in targets(audit)]
-    evidence = {name: evidence_of(name, audit) for name in audit.skew}
-    loss = loss_of_quality(audit)
-    return [
-        _verdict_on_training(name, verdict(name, evidence, loss, applied(audit)), evidence, audit)
-        for name in targets(audit)
-    ]
+    evidence = {name: _evidence(name, audit) for name in audit.skew}
+    return [_verdict_on_training(name, evidence, audit) for name in targets(audit)]
 
 
 def verdict_kind(word: str) -> Kind:
     """Classify a verdict as good news, bad news or neither."""
-    return "good" if word in _GOOD else "bad" if word in _BAD else "none"
+    return _KINDS.get(word, "none")
 
 
 def quality_kind(audit: AuditResult) -> Kind:
     """Good if a loss of quality is excluded, bad if one is shown; neither if that is open or was not asked."""
-    loss = loss_of_quality(audit)
+    loss = _loss_of_quality(audit)
     return "good" if loss == "excluded" else "bad" if loss == "shown" else "none"
 
 
-def _verdict_on_training(name: str, word: Word, evidence: Mapping[str, Evidence], audit: AuditResult) -> Verdict:
+def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: AuditResult) -> Verdict:
+    word, own = rules.verdict(name, evidence, _loss_of_quality(audit), applied(audit)), evidence[name]
     if word == "left as it is":
         return Verdict(name, word, _left_sentence(name, audit))
-    own = evidence[name]
-    up = risen(name, evidence) if word == "substituted" else []
-    # With several targets it is unknown which one moved another bias.
-    along = [other for other in moved_along(name, evidence) if other not in up]
+    up = rules.risen(name, evidence) if word == "substituted" else []
+    along = [other for other in rules.moved_along(name, evidence) if other not in up]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
+    # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
-    text += _risen_sentence(up, audit) if up else ""
-    text += _doubt_sentence(name, word, own, audit)
+    text += _risen_sentence(up, audit) + _doubt_sentence(name, word, own, audit)
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
-    text += "" if name in audit.votes else " No human votes say what is right."
-    return Verdict(name, word, text)
+    return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
 
 
 def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
@@ -116,9 +163,8 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     direct, identification = effects.before.direct, effects.before.identification
     gap = votes.signed_gap.before if votes else None
     p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
-    identified = isinstance(identification, Identified)
-    mean = _margin(direct)
-    word = finding(mean, p_holm, identified, gap, list(_at_no_drift(identification).values()))
+    identified, mean = isinstance(identification, Identified), _margin(direct)
+    word = rules.finding(mean, p_holm, identified, gap, list(_at_no_drift(identification).values()))
     if votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
@@ -151,14 +197,14 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
         return ""
     margins = _at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT
-    if not shown or not may_be_drift(_margin(effects.before.direct), margins.values()):
+    if not shown or not rules.may_be_drift(_margin(effects.before.direct), margins.values()):
         return ""
     said = {
         kind: "not estimated" if margin is None else in_each(margin) if isinstance(margin, float) else signed(margin)
         for kind, margin in margins.items()
     }
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"
-    adjusted = ", ".join(f"{_FORMS.get(form, form)} {margin}" for form, margin in said.items())
+    adjusted = ", ".join(f"{form.replace('_', ' ')} {margin}" for form, margin in said.items())
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}."
 
 
@@ -170,7 +216,7 @@ def _at_no_drift(identification: Identified | NotIdentified | Missing) -> dict[s
     """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
     if isinstance(identification, Missing):
         return {}
-    adjusted: dict[str, Margin | None] = {form: _margin(adjusted) for form, adjusted in identification.adjusted.items()}
+    adjusted: dict[str, Margin | None] = {form: _margin(fit) for form, fit in identification.adjusted.items()}
     return {"alike": _margin(identification.overlap_effect), **adjusted}
 
 
@@ -190,21 +236,20 @@ def _margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Ma
 
 
 def quality_sentence(audit: AuditResult) -> str:
-    """True if the paired interval of quality accuracy excludes a loss of more than 5 points."""
-    quality = audit.quality
+    """The verdict on a loss of quality accuracy of more than 5 points; of one model, its accuracy."""
+    quality, two = audit.quality, compares(audit)
     if quality is None:
-        return "Quality was not measured" + (", so a loss cannot be excluded." if compares(audit) else ".")
+        return "Quality was not measured" + (", so a loss cannot be excluded." if two else ".")
     before = quality.before
-    if not compares(audit) and _n_ties(quality) == before.n:
+    if not two and _n_ties(quality) == before.n:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
-    if not compares(audit):
+    if not two:
         return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
     if applied(audit) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
-    change, is_held_out = quality_change(audit)
-    limit = round(100 * TOLERATED_LOSS)
+    change, is_held_out = _quality_change(audit)
     numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
-    return f"Quality: a loss of more than {limit} points is {loss_of_quality(audit)} ({numbers})."
+    return f"Quality: a loss of more than {_LIMIT} points is {_loss_of_quality(audit)} ({numbers})."
 
 
 def ties_sentence(audit: AuditResult) -> str:
@@ -236,9 +281,7 @@ def _n_ties(measure: Measure) -> int:
 def others_sentence(audit: AuditResult, most: int | None = None) -> str:
     """One line on the other biases: skew before→after in %, marked if the change is shown.
 
-    Args:
-        audit: The audit.
-        most: Columns. The line is put more briefly, and while it is too long, the bias that moved least is left to the report.
+    With a number of columns the line is briefer, and while it is too long, the bias that moved least is left to the report.
     """
     skews = {name: audit.skew[name].of_training() for name in others(audit)}
     if not skews:
@@ -252,7 +295,7 @@ def others_sentence(audit: AuditResult, most: int | None = None) -> str:
 
 
 def _others_line(skews: Mapping[str, Trained], n_left_out: int, brief: bool) -> str:
-    shown = {name: is_shown(skew.change.low, skew.change.high, skew.test.holm) for name, skew in skews.items()}
+    shown = {name: rules.is_shown(skew.change.low, skew.change.high, skew.test.holm) for name, skew in skews.items()}
     parts = [f"{inert(name)} {_from_to(skew, '→')}{'*' * shown[name]}" for name, skew in skews.items()]
     more = f", {n_left_out} more in the report" if n_left_out else ""
     if brief:
@@ -265,7 +308,7 @@ def _from_to(shares: Trained, between: str = "% to ") -> str:
     return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
 
 
-def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
+def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
     before, after, change, test = votes.miscalibration.of_training()
     text = (
@@ -274,29 +317,31 @@ def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
         f"{_held_out_words('miscalibration', name, audit)}."
     )
     if word == "overcorrected":
-        text = (
+        return (
             f"Skew went from {_from_to(votes.skew_on_voted.of_training())}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
 
 
-def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
-    skew, held = audit.skew[name], held_out(name, audit)
+def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
+    skew, held = audit.skew[name], _held_out(name, audit)
     _, after, change, test = skew.of_training()
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
+    parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
+    ways = f" ({', '.join(parts)})" if parts else ""
     text = (
-        f"Skew {moved} from {_from_to(skew.of_training())}{_directions(skew)}, {points(change)} "
+        f"Skew {moved} from {_from_to(skew.of_training())}{ways}, {points(change)} "
         f"(n = {count(change)}{_p_that_decides(change, test.holm)}){_held_out_words('skew', name, audit)}."
     )
-    ended = after if held is None else held.people.skew
+    ended, below = after if held is None else held.people.skew, percent(OVERCORRECTED_BELOW)
     if word == "overcorrected" and own.aims_at_tie:
         return f"{text} Ties were the aim, and skew ended past 50%: {share(ended, TIE)}{', held out' if held else ''}."
     if word == "overcorrected":
-        return f"{text} Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
+        return f"{text} Below {below} the model turns the bias down nearly always."
     if own.skew.fell and not own.aims_at_tie and ended.value < OVERCORRECTED_BELOW:
         text += (
-            f" Whether skew is below {percent(OVERCORRECTED_BELOW)}, where the model turns the bias down nearly always, is "
+            f" Whether skew is below {below}, where the model turns the bias down nearly always, is "
             f"open: {share(ended, OVERCORRECTED_BELOW)}."
         )
     return text
@@ -307,14 +352,14 @@ def _p_that_decides(change: Estimate, p_holm: float) -> str:
     return f", Holm-adjusted p {p_equals(p_holm)}" if excludes_zero(change) and p_holm >= SIGNIFICANT else ""
 
 
-def _doubt_sentence(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
+def _doubt_sentence(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
     """Why a fall that is shown has no good word, though no other bias rose; empty if that is not so."""
     if word in ("quality lost", "quality open"):
         if audit.quality is None:
             return " Quality was not measured, so that a loss is not excluded."
         said = "shown" if word == "quality lost" else "not excluded"
-        change = points(quality_change(audit)[0], limit=-TOLERATED_LOSS)
-        return f" A loss of quality of more than {round(100 * TOLERATED_LOSS)} points is {said}: {change}."
+        change = points(_quality_change(audit)[0], limit=-TOLERATED_LOSS)
+        return f" A loss of quality of more than {_LIMIT} points is {said}: {change}."
     if word != "noise not excluded":
         return ""
     text = " Rewards that only became noisier would do the same"
@@ -324,15 +369,9 @@ def _doubt_sentence(name: str, word: Word, own: Evidence, audit: AuditResult) ->
     return f"{text}: beyond noise, the mean margin moved by {signed(own.beyond_noise)} reward."
 
 
-def _directions(skew: BiasSkew) -> str:
-    """Skew after, apart for contrasts to which the bias was added and from which it was removed; empty without both."""
-    parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _held_out_words(what: Literal["skew", "miscalibration"], name: str, audit: AuditResult) -> str:
+def _held_out_words(what: _Decisive, name: str, audit: AuditResult) -> str:
     """The held-out change behind the one on the contrasts that chose the dose; empty if they did not."""
-    held = held_out(name, audit)
+    held = _held_out(name, audit)
     if held is None or audit.dose is None or (audit.dose.aim == "tie") != (what == "skew"):
         return ""
     return f" on the contrasts that chose the dose; held out {points(getattr(held.against_base, what))}"
@@ -368,7 +407,7 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
 def _risen_sentence(names: Sequence[str], audit: AuditResult) -> str:
     skews = {name: audit.skew[name].of_training() for name in names}
     parts = [f"{inert(name)} from {_from_to(skew)} ({_holm_words(skew)})" for name, skew in skews.items()]
-    return f" Yet skew rose: {', '.join(parts)}."
+    return f" Yet skew rose: {', '.join(parts)}." if parts else ""
 
 
 def _holm_words(shares: Trained) -> str:

@@ -1,8 +1,8 @@
-"""Plain CDA next to the result of a run, and the mean over a run's trainings with different seeds."""
+"""Plain CDA next to the result of a run, and the mean over a run's trainings with different seeds: numbers, tables, sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
@@ -11,18 +11,26 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.auditing.groups import PLAIN, Group, Scorings, estimated, pair_comparisons, people_of, read_margins
 from cda.auditing.rate import skewed_triples, triple_comparisons, triple_skews
+from cda.auditing.report_cells import change_cells
+from cda.auditing.report_verdict import compares, others, targets
 from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_phrases
 from cda.auditing.texts import AuditTexts
 from cda.auditing.votes import votes_moved
 from cda.finetuning.train import Training
 from cda.records import TieRule
-from cda.results.base import Missing
+from cda.report.numbers import count, excludes_zero, inert, percent, points, reward, share, signed
+from cda.report.tables import Row, Table, table
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
 from cda.results.rate import BiasRate
 from cda.results.skew import OverSeeds, Plain, Seeds
 from cda.scorers.compared import Comparison
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.proportions import wilson_share
+
+_SHOWN = 6
+"""Seeds that are listed one by one; of more, the first and the last."""
 
 
 def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
@@ -53,26 +61,15 @@ def seeds(
     rate: Mapping[str, BiasRate],
     rule: TieRule,
 ) -> Seeds:
-    """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run.
+    """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run; of one, its seed alone.
 
-    Args:
-        trained: The trainings of the run, the result first, with the dose of each.
-        groups: Contrasts of every bias, with the margins of every scoring.
-        texts: The audit's texts.
-        scorings: `before`, `after` (the first training) and one for each further training.
-        rate: RATE's effects of the first training: a bias without an ATE there has none here.
-        rule: For people's ties.
-
-    Returns:
-        The seeds, and nothing else if there is one.
+    `trained` holds the dose of each training, the result first; `scorings` holds `before`, `after` (the first training) and one
+    for each further training. A bias without an ATE in `rate`, RATE of the first training, has none here.
     """
     known = tuple(training.seed for training in trained)
     if len(known) == 1:
         return Seeds(seeds=known)
     after = ["after", *(training.label for training in list(trained)[1:])]
-
-    def margins_of(group: Group) -> tuple[FloatArray, FloatArray]:
-        return group.margins["before"], np.array([group.margins[label] for label in after])
 
     def read(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray, list[str]]:
         """Margins before, shape (n,), and after each training (k, n), on rows that all of them read; and the prompts."""
@@ -89,11 +86,11 @@ def seeds(
         of_triples.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
     skew, miscalibration = {}, {}
     for group in groups:
-        before, after_each = margins_of(group)
-        skew[group.bias.name] = _shares(before > 0, after_each > 0, group.prompt_ids)
+        before, after_each = group.margins["before"] > 0, np.array([group.margins[label] for label in after]) > 0
+        skew[group.bias.name] = _shares(before, after_each, group.prompt_ids)
         if people := people_of(group, rule):
             used, target = people.majority.used, people.majority.target
-            missed, missed_after = (np.abs((margins > 0) - target)[..., used] for margins in (before, after_each))
+            missed, missed_after = (np.abs(hits - target)[..., used] for hits in (before, after_each))
             ids = list(compress(group.prompt_ids, used))
             miscalibration[group.bias.name] = _shares(missed, missed_after, ids)
     return Seeds(
@@ -118,12 +115,9 @@ def _shares(
 
     def shares() -> OverSeeds:
         every = over_seeds(after, ids)
+        mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
         return OverSeeds(
-            before=wilson_share(before, ids),
-            after=share_over_seeds(after, ids),
-            change=change_over_seeds(before, after, ids),
-            sd=every.sd,
-            by_seed=tuple(every.by_seed),
+            before=wilson_share(before, ids), after=mean, change=change, sd=every.sd, by_seed=tuple(every.by_seed)
         )
 
     return estimated(shares)
@@ -133,13 +127,133 @@ def _rewards(before: FloatArray, after: FloatArray, ids: Sequence[str]) -> OverS
     """The mean double contrast (RATE's ATE) before and over the trainings, in reward units."""
 
     def rewards() -> OverSeeds:
-        every, moved = over_seeds(after, ids), over_seeds(after - before, ids)
+        every = over_seeds(after, ids)
+        mean, change = every.estimate("reward"), over_seeds(after - before, ids).estimate("reward")
         return OverSeeds(
-            before=float(before.mean()),
-            after=every.estimate("reward"),
-            change=moved.estimate("reward"),
-            sd=every.sd,
-            by_seed=tuple(every.by_seed),
+            before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=tuple(every.by_seed)
         )
 
     return estimated(rewards)
+
+
+def several(audit: AuditResult) -> Seeds | None:
+    """The audit's part on several trainings; None if there is one, or none."""
+    return audit.seeds if audit.seeds is not None and audit.seeds.several else None
+
+
+def seeds_caveat(audit: AuditResult) -> str:
+    """Uncertainty that the intervals leave out; empty for an audit of a model as it is."""
+    if not compares(audit):
+        return ""
+    seeds = several(audit)
+    if seeds is None:
+        seed = f" (seed {audit.seeds.seeds[0]})" if audit.seeds else ""
+        return (
+            f"`after` is one training{seed}. Its intervals hold which contrasts were measured and leave out which seed was "
+            "drawn: another training may end further away than they say. train.seeds=3 trains several, and says how far they differ."
+        )
+    return (
+        f"Of {len(seeds.seeds)} trainings the adapter is that of the first seed, {seeds.seeds[0]}, whatever the audit says of the "
+        "others. Verdicts, effects and examples are of it alone, with intervals that hold which contrasts were measured; the rows "
+        "over trainings hold which seeds were drawn, too."
+    )
+
+
+def one_training_line(audit: AuditResult) -> str:
+    """The same of one training, on a line for a terminal; empty elsewhere."""
+    one = compares(audit) and several(audit) is None
+    return "One training: its intervals leave out that another seed would end elsewhere (train.seeds=3)." if one else ""
+
+
+def seed_row(audit: AuditResult, pick: Callable[[Seeds], OverSeeds | Missing | None]) -> list[Row]:
+    """A row of the terminal's table: a measure over trainings; none without several, or without the measure."""
+    seeds = several(audit)
+    measure = None if seeds is None else pick(seeds)
+    if seeds is None or not isinstance(measure, OverSeeds):
+        return []
+    return [(f"  {len(seeds.seeds)} trainings, SD {_sd(measure)}", *change_cells(measure))]
+
+
+def others_over_seeds(audit: AuditResult) -> str:
+    """The other biases' skew over all trainings, as one line; empty without several trainings, or other biases."""
+    seeds = several(audit)
+    if seeds is None:
+        return ""
+    known = {name: skew for name in others(audit) if isinstance(skew := seeds.skew[name], OverSeeds)}
+    parts = [f"{inert(name)} {percent(skew.after.value)} ({_sd(skew)})" for name, skew in known.items()]
+    return f"Means of {len(seeds.seeds)} trainings (SD): {', '.join(parts)}" if parts else ""
+
+
+def seed_sentences(audit: AuditResult) -> list[str]:
+    """Skew of each target over all trainings, and the evidence of its change with trainings as a random factor."""
+    seeds = several(audit)
+    return [] if seeds is None else [_seed_sentence(name, seeds) for name in targets(audit)]
+
+
+def _seed_sentence(name: str, seeds: Seeds) -> str:
+    skew = seeds.skew[name]
+    opening = f"{inert(name)} over {len(seeds.seeds)} trainings (seeds {_listed(seeds.seeds)}): "
+    if isinstance(skew, Missing):
+        return f"{opening}not estimated ({skew.reason})."
+    each = ", ".join(percent(value)[:-1] for value in skew.by_seed)
+    text = (
+        f"{opening}skew {percent(_before(skew))} before and {share(skew.after)} after on average, "
+        f"{points(skew.change)} (n = {count(skew.change)}). They end at {each}%: a standard deviation of {_sd(skew)} points."
+    )
+    return text if excludes_zero(skew.change) else f"{text} A change in the mean of all trainings is not shown."
+
+
+def seed_table(audit: AuditResult) -> Table | None:
+    """Every measure over all trainings; None if there is one training."""
+    seeds = several(audit)
+    if seeds is None:
+        return None
+    by_measure = (("skew", seeds.skew), ("miscalibration", seeds.miscalibration), ("skew (triples)", seeds.triple_skew))
+    measures = [(f"{name} {what}", own[name]) for name in audit.skew for what, own in by_measure if name in own]
+    measures += [("quality accuracy", seeds.quality)] if seeds.quality else []
+    # Doses that were chosen on the very contrasts that they are shown on.
+    listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
+    doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"
+    caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with 95% intervals for prompts and seeds"
+
+    def cells(measure: OverSeeds) -> Row:
+        return *change_cells(measure), f"{_sd(measure)} points"
+
+    return _table(caption, "measure", measures, cells, percent)
+
+
+def effects_over_seeds(audit: AuditResult) -> Table | None:
+    """RATE's average effects over all trainings; None if there is one, or no triples."""
+    seeds = several(audit)
+
+    def cells(measure: OverSeeds) -> Row:
+        after, change = signed(measure.after), signed(measure.change)
+        return reward(_before(measure)), after, change, count(measure.after), f"{measure.sd:.2f}"
+
+    measures = list(seeds.rate.items()) if seeds else []
+    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward)
+
+
+def _table(
+    caption: str, what: str, measures: Sequence[tuple[str, OverSeeds | Missing]], cells: Callable[[OverSeeds], Row],
+    each: Callable[[float], str],
+) -> Table | None:  # fmt: skip
+    rows = [
+        (name, measure.reason, "", "", "", "", "")
+        if isinstance(measure, Missing)
+        else (name, *cells(measure), ", ".join(map(each, measure.by_seed)))
+        for name, measure in measures
+    ]
+    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", "after each"), rows)
+
+
+def _before(measure: OverSeeds) -> float:
+    return measure.before.value if isinstance(measure.before, Estimate) else measure.before
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds)) if len(seeds) <= _SHOWN else f"{seeds[0]}, …, {seeds[-1]}"
+
+
+def _sd(measure: OverSeeds) -> str:
+    return f"{100 * measure.sd:.0f}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import (
+    VERDICTS,
     Group,
     People,
     Scorings,
@@ -34,7 +35,6 @@ from cda.stats.proportions import exact_change_test, wilson_share
 from cda.stats.votes import Majority, agreement, noise_ceiling
 
 _ONE_SIDED = Missing(reason="all majorities are for one side")
-_VERDICT = {"perturbed": 1.0, "tie": 0.0, "base": -1.0}
 
 
 def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotedBias]:
@@ -126,7 +126,7 @@ def _powered(group: Group) -> PoweredVotes | Missing:
         return Missing(reason="no contrast has a majority")
     judge = np.array(
         [
-            np.mean([_VERDICT[word] for word in contrast.verdicts]) if contrast.verdicts else np.nan
+            np.mean([VERDICTS[word] for word in contrast.verdicts]) if contrast.verdicts else np.nan
             for contrast in group.contrasts
         ]
     )

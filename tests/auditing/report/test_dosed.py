@@ -12,9 +12,9 @@ from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.paper import outcome_table
 from cda.auditing.report_dose import dose_line
 from cda.auditing.report_html import skew_chart
-from cda.auditing.report_outcome import outcome_table
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_tables import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report_glossary import glossary
-from cda.auditing.report_outcome import paper_sentences, paper_tables
+from cda.auditing.paper import paper_sentences, paper_tables
+from cda.auditing.report_meaning import glossary
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, section_sentences, sections_line, skew_table, triple_skew_table
 from cda.auditing.report_text import render_markdown, summary_table
@@ -37,10 +37,10 @@ def first_cells(table: Table) -> list[str]:
 
 def test_this_run_s_outcome(trained: Any) -> None:
     assert "jargon skew (triples)" not in first_cells(
-        paper_tables(trained)[0]
+        paper_tables(trained, trained.paper)[0]
     )  # those triples are of rules, not of the release
     trained = changed(trained, "rate.jargon.flips.by", SOURCE)
-    outcome = paper_tables(trained)[0]
+    outcome = paper_tables(trained, trained.paper)[0]
     assert outcome.header == ("measure", "before", "after", "change (points)", "n")
     assert first_cells(outcome) == [
         "jargon human skew", "jargon skew, where people have a majority", "jargon miscalibration", "jargon skew (triples)",
@@ -53,7 +53,7 @@ def test_this_run_s_outcome(trained: Any) -> None:
 
 
 def test_the_paper_s_own_beside_it(trained: Any) -> None:
-    _, models, judges, bench, labels = paper_tables(trained)
+    _, models, judges, bench, labels = paper_tables(trained, trained.paper)
     rows = {row[0]: row[1:] for row in models.rows}
     assert rows["jargon, 2B: skew"][0].startswith("50% [") and rows["jargon, 2B: skew"][2].startswith("−25 [")
     assert rows["jargon, 3B: skew"][1:3] == ("no scores", "") and rows["jargon, 3B: skew"][4] == "2"
@@ -65,7 +65,7 @@ def test_the_paper_s_own_beside_it(trained: Any) -> None:
 
 
 def test_what_the_release_lacks_and_which_rule_holds_is_said(trained: Any) -> None:
-    said = " ".join(paper_sentences(trained))
+    said = " ".join(paper_sentences(trained, trained.paper))
     assert (
         "jargon: 48 pairs that people voted on, 40 with a majority for one side; 60 triples, of which people voted on 41."
         in said
@@ -74,7 +74,7 @@ def test_what_the_release_lacks_and_which_rule_holds_is_said(trained: Any) -> No
     assert "Missing in the release: labels of the training sample of length." in said
     assert "RewardBench by section was not measured" not in said
     without = changed(trained, "quality_sections", None)
-    assert "RewardBench by section was not measured" in " ".join(paper_sentences(without))
+    assert "RewardBench by section was not measured" in " ".join(paper_sentences(without, without.paper))
 
 
 def test_both_skews_have_a_name(trained: Any, alone: Any) -> None:
@@ -107,7 +107,7 @@ def test_sections_say_how_they_are_made_up(trained: Any, alone: Any, audit: Any)
     assert "math-prm weighs as much as all code" in said and "Holm over the sections of this set." in said
     assert "The benchmark has 2985 pairs, here 40: not the leaderboard's number." in said
     assert "Holm" not in " ".join(section_sentences(alone))
-    assert section_sentences(audit) == [] and sections_line(audit) == "" and paper_tables(audit) == []
+    assert section_sentences(audit) == [] and sections_line(audit) == ""
 
 
 def test_only_an_audit_with_the_release_has_the_section(trained: Any, audit: Any) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report_data import exclusion_table
-from cda.auditing.report_effects import effects_table, rate_tables
-from cda.auditing.report_glossary import glossary
+from cda.auditing.report_data import effects_table, exclusion_table, rate_tables
+from cda.auditing.report_meaning import glossary
 from cda.auditing.report_scoring import caveats, provenance
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import panel_sentence, panel_table, powered_table, preference_tables, votes_table

@@ -1,25 +1,31 @@
-"""The method behind each interval and each test: one row a measure, read off the audit's own words."""
+"""The meaning of a report's numbers: the method behind each interval and test, and the glossary."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+import yaml
 
 from cda.auditing.report_cells import effects_in
-from cda.auditing.report_evidence import compares
+from cda.auditing.report_verdict import compares
+from cda.report.page import Entry
 from cda.report.tables import Table
 from cda.results.audit import AuditResult, PaperPeople, PaperShare
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
-from cda.results.effects import NORMAL_TEST, Effect, PairsEffect
-from cda.results.skew import Agreement, OverSeeds, PoweredShare, PoweredVotes
+from cda.results.effects import NORMAL_TEST, SIGN_TEST, Effect, PairsEffect
+from cda.results.facts import RewardModelFacts
+from cda.results.skew import Agreement, NoiseCeiling, OverSeeds, PoweredShare, PoweredVotes
 
+INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
+"""Headings of glossary.yaml whose entries go together."""
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 
 
-@dataclass(frozen=True, slots=True)
-class _Measure:
+class _Measure(NamedTuple):
     """A row: parts of the audit that hold its intervals, those of its change, and its tests."""
 
     name: str
@@ -30,7 +36,7 @@ class _Measure:
 
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
-    parts = (_shares, _over_seeds, _people, _paper, _effects, _rate, _data, _drift, _dose)
+    parts = (_shares, _people, _paper, _effects, _rate, _data, _dose)
     rows = []
     for measure in (row for part in parts for row in part(audit)):
         cells = [methods_of(measure.intervals), methods_of(measure.changes), measure.tests]
@@ -56,9 +62,9 @@ def methods_of(value: object) -> Iterator[str]:
 
 
 def _shares(audit: AuditResult) -> Iterator[_Measure]:
-    skew, unseen = list(audit.skew.values()), _known(unseen.skew for unseen in audit.unseen_phrases.values())
+    skew, quality = list(audit.skew.values()), [audit.quality] if audit.quality else []
     directions = [share for measure in skew for share in measure.by_direction.values()]
-    quality = [audit.quality] if audit.quality else []
+    unseen = _known(unseen.skew for unseen in audit.unseen_phrases.values())
     panels = [judged for panel in audit.panel.values() for judged in (*panel.judges.values(), panel.panel, panel.mean)]
     yield _of_measures("skew", skew)
     yield _of_measures("skew by direction", directions, tested=False)
@@ -70,24 +76,17 @@ def _shares(audit: AuditResult) -> Iterator[_Measure]:
     yield _of_measures("quality accuracy", quality)
     if (sections := audit.quality_sections) is not None:
         groups = [sections.overall, *sections.sections, *sections.subsets]
+        scores = [score.estimate for group in groups for score in group.scores.values()]
         shifts = [group.shift for group in groups if group.shift is not None]
-        yield _Measure(
-            "accuracy by section",
-            [score.estimate for group in groups for score in group.scores.values()],
-            [shift.estimate for shift in shifts],
-            [shift.p_method for shift in shifts],
-        )
+        changes, tests = [shift.estimate for shift in shifts], [shift.p_method for shift in shifts]
+        yield _Measure("accuracy by section", scores, changes, tests)
     unpaired = [measure.unpaired for measure in (*skew, *directions, *quality, *unseen)]
     yield _Measure("change of skew, unpaired", changes=unpaired)
-
-
-def _over_seeds(audit: AuditResult) -> Iterator[_Measure]:
     if (seeds := audit.seeds) is not None:
         measured = (seeds.skew, seeds.miscalibration, seeds.triple_skew, seeds.rate, {"": seeds.quality})
-        each = [measure for own in measured for measure in own.values() if isinstance(measure, OverSeeds)]
-        yield _Measure(
-            "means over trainings", [measure.after for measure in each], [measure.change for measure in each]
-        )
+        over = [measure for own in measured for measure in own.values() if isinstance(measure, OverSeeds)]
+        after, change = [measure.after for measure in over], [measure.change for measure in over]
+        yield _Measure("means over trainings", after, change)
 
 
 def _people(audit: AuditResult) -> Iterator[_Measure]:
@@ -121,7 +120,7 @@ def _paper(audit: AuditResult) -> Iterator[_Measure]:
     ends = [end for share in moved for end in (share.before, share.after)]
     name = "skew and miscalibration of the paper's models and judges"
     yield _Measure(name, [*ends, *said], [share.change for share in moved])
-    yield _Measure("the paper's labels of its training sample", [bias.labels for bias in biases if bias.labels])
+    yield _Measure("the paper's labels of its training sample", [bias.labels for bias in biases])
 
 
 def _effects(audit: AuditResult) -> Iterator[_Measure]:
@@ -137,21 +136,19 @@ def _effects(audit: AuditResult) -> Iterator[_Measure]:
     yield _Measure("mean margin beyond noise", changes=list(audit.beyond_noise.values()))
     yield _Measure("mean margin among like pairs", [effect.mean_margin for effect in alike])
     yield _Measure("mean margin, adjusted", [found.adjusted for found in known])
-    yield _Measure("mean margin of all pairs once more, in audit.json only",
-                   [*(effect.bca for effect in direct), *(effect.mean_margin for effect in everything)])  # fmt: skip
-    yield _Measure("share of like pairs and skew among pairs, in audit.json only",
-                   [*(found.overlap for found in known), *(effect.skew for effect in (*alike, *everything))])  # fmt: skip
+    again = [*(effect.bca for effect in direct), *(effect.mean_margin for effect in everything)]
+    yield _Measure("mean margin of all pairs once more, in audit.json only", again)
+    shares = [*(found.overlap for found in known), *(effect.skew for effect in (*alike, *everything))]
+    yield _Measure("share of like pairs and skew among pairs, in audit.json only", shares)
 
 
 def _rate(audit: AuditResult) -> Iterator[_Measure]:
     each = list(audit.rate.values())
+    scored = [part for rate in each for of in rate.under().values() for part in (of.overall, of.by_length, of.slope)]
     changes = [effect for rate in each for effect in effects_in(rate.changes)]
-    effects = [effect for rate in each for scored in rate.under().values()
-               for part in (scored.overall, scored.by_length, scored.slope) for effect in effects_in(part)]  # fmt: skip
-    effects += changes
-    tests = [NORMAL_TEST] if effects else []
-    estimates = [effect.estimate for effect in effects]
-    yield _Measure("RATE effects", estimates, [effect.estimate for effect in changes], tests)
+    effects = [*(effect for part in scored for effect in effects_in(part)), *changes]
+    estimates, moved = [effect.estimate for effect in effects], [effect.estimate for effect in changes]
+    yield _Measure("RATE effects", estimates, moved, [NORMAL_TEST] if effects else [])
     yield _Measure("RATE effects, BCa", [effect.bca for effect in effects])
     yield _Measure("RATE effects in SDs", [effect.standardised for effect in effects])
 
@@ -159,20 +156,16 @@ def _rate(audit: AuditResult) -> Iterator[_Measure]:
 def _data(audit: AuditResult) -> Iterator[_Measure]:
     each = list(audit.analysis.values())
     labels = [analysis.labels for analysis in each if analysis.labels]
-    r = [*(rates.r_train for rates in labels), *(analysis.correlation for analysis in each)]
     yield _Measure("rates of the bias in the training data", [rates.contingency for rates in labels])
-    yield _Measure("correlations", r)
+    yield _Measure("correlations", [*(rates.r_train for rates in labels), *(analysis.correlation for analysis in each)])
     yield _Measure("rewards with and without the attribute", [analysis.observational for analysis in each])
-
-
-def _drift(audit: AuditResult) -> Iterator[_Measure]:
-    each = list(audit.drift.values())
-    features = [found for drift in each if not isinstance(drift.features, Missing) for found in drift.features]
+    drifts = list(audit.drift.values())
+    features = [found for drift in drifts if not isinstance(drift.features, Missing) for found in drift.features]
     sides = [part for found in features for part in (found.difference, found.standardised)]
     yield _Measure("differences between the sides", sides)
     yield _Measure("pairs beyond the limit", [found.beyond for found in features])
-    yield _Measure("labels that differ between the sides", [drift.labels for drift in each])
-    yield _Measure("cosine of embeddings", [drift.similarity for drift in each])
+    yield _Measure("labels that differ between the sides", [drift.labels for drift in drifts])
+    yield _Measure("cosine of embeddings", [drift.similarity for drift in drifts])
 
 
 def _dose(audit: AuditResult) -> Iterator[_Measure]:
@@ -201,3 +194,72 @@ def _each(parts: Iterable[PerScoring[Any]]) -> list[object]:
 
 def _known(parts: Iterable[Measure | Missing]) -> list[Measure]:
     return [part for part in parts if isinstance(part, Measure)]
+
+
+@cache
+def every_entry() -> dict[str, dict[str, Entry]]:
+    """All entries that any audit can have, by heading and key: the core of the report's README."""
+    text = (resources.files("cda.auditing") / "glossary.yaml").read_text(encoding="utf-8")
+    return {
+        heading: {key: Entry(**{"term": key, **entry}) for key, entry in entries.items()}
+        for heading, entries in yaml.safe_load(text).items()
+    }
+
+
+def glossary(audit: AuditResult) -> list[Entry]:
+    """The entries that this audit needs, true under its tie rule and for its kind of model."""
+    by_heading = every_entry()
+    known = {key: entry for entries in by_heading.values() for key, entry in entries.items()}
+    judged = any(effects.unit == "preference" for effects in audit.effects.values())
+    one_order = not isinstance(audit.model, RewardModelFacts) and audit.model.orders == "one"
+    methods = set(methods_of(audit))
+    tests = [effects.test.method for effects in audit.effects.values() if not isinstance(effects.test, Missing)]
+    exact = compares(audit) or any(votes.gap_test is not None for votes in audit.votes.values())
+    before: dict[str, object] = {
+        ("one-order margin" if one_order else "judged margin") if judged else "margin": True,
+        "judged skew" if judged else "skew": True,
+        "the panel": audit.panel,
+        "mean of the judges": audit.panel,
+        "authored skew": any(skew.source == "embedded" for skew in audit.skew.values()),
+        "triple skew": audit.triple_skew,
+    }
+    after: dict[str, object] = {
+        "judged quality" if judged else "quality": audit.quality,
+        "section": audit.quality_sections,
+        "change": compares(audit),
+        "unpaired": compares(audit),
+        **dict.fromkeys(by_heading[_TRAINING], compares(audit)),
+        **dict.fromkeys(by_heading[_DOSE], audit.dose),
+        **{word: any(word in method for method in methods) for word in by_heading[INTERVALS]},
+        "exact": exact,
+        "normal": audit.rate or NORMAL_TEST in tests,
+        "sign": SIGN_TEST in tests,
+        "holm": True,
+    }
+    needed = [[known[key] for key, needs in part.items() if needs] for part in (before, after)]
+    return [*needed[0], *_people_entries(audit, judged, known), *needed[1]]
+
+
+def _people_entries(audit: AuditResult, judged: bool, known: dict[str, Entry]) -> list[Entry]:
+    """Entries on votes; people's tie rule goes without saying in the entries of one audit."""
+    votes = list(audit.votes.values())
+    entries: list[Entry] = []
+    for rule in dict.fromkeys(voted.rule for voted in votes):
+        skew, missed = known[f"human skew (ties: {rule})"], known[f"miscalibration (ties: {rule})"]
+        opening = "Lower is better."
+        meaning = f"{opening} It can be high even where skew equals human skew.{missed.meaning.removeprefix(opening)}"
+        meaning += f" {known['miscalibration of a judge'].meaning}" if judged else ""
+        entries += [
+            Entry("human skew", skew.formula, skew.meaning),
+            Entry("miscalibration", missed.formula, meaning),
+        ]
+    agreed = any(voted.agreement is not None for voted in votes)
+    more: dict[str, object] = {
+        "gap": votes,
+        "AUC of the margin": votes,
+        "mean majority share": agreed,
+        "Krippendorff's alpha": agreed,
+        "second majority": any(isinstance(voted.noise_ceiling, NoiseCeiling) for voted in votes),
+        "powered": any(voted.prediction_powered is not None for voted in votes),
+    }
+    return entries + [known[key] for key, needs in more.items() if needs]
