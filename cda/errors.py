@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cda.inert import short_lines, visible
 
@@ -44,11 +44,7 @@ class LLMError(CdaError):
 
 
 class SpendingError(CdaError):
-    """A cost that the user has not agreed to.
-
-    Attributes:
-        dollars: Estimated cost; None if no price is known.
-    """
+    """A cost that the user has not agreed to: an estimate in dollars, None if no price is known."""
 
     def __init__(self, message: str, dollars: float | None = None) -> None:
         super().__init__(message)
@@ -57,6 +53,13 @@ class SpendingError(CdaError):
 
 class RunError(CdaError):
     """The run folder or the launch does not allow the work to go on."""
+
+
+def refuse(problems: Sequence[str], rest: str = "") -> None:
+    """Raise all problems as one DataError, if there are any; only ten if `rest` names the others, such as `more rows`."""
+    if problems:
+        more = [f"… and {len(problems) - 10} {rest}"] if rest and len(problems) > 10 else []
+        raise DataError("\n".join([*(problems[:10] if rest else problems), *more]))
 
 
 def near(word: str, known: Iterable[str]) -> str | None:
@@ -83,9 +86,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def out_of_files(error: BaseException | None, lower: str = "") -> str | None:
     """Advice for an error that comes from too many open files, however deep in its causes; None for any other.
 
-    Args:
-        error: With all that caused it.
-        lower: The setting of how many calls are under way at once, with its value, if there is one.
+    `lower` is the setting of how many calls are under way at once, with its value, if there is one.
     """
     seen: set[int] = set()
     left: list[BaseException | None] = [error]

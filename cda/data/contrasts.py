@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cda.data.load import Row
 from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
 from cda.data.votes import VoteReader, response_word, side_of, vote_words, voter_of
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts
 
 COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
@@ -24,13 +24,10 @@ Opinions = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class CarriedIds:
-    """The ids in the rows of one file; a row that was edited after its export still has the id of its earlier text.
+    """The number of ids in the rows of one file, and of those that look like ours but are not that of their row's text.
 
-    Attributes:
-        seen: Rows with an id.
-        outdated: Rows whose id looks like ours but is not that of their text.
-        ours: True if the file certainly holds ids of ours. Any hash may have sixteen digits: an id is known to be ours
-            only if some row carries exactly the id of its text, as it is or with the sides swapped.
+    A row that was edited after its export still has the id of its earlier text. But any hash may have sixteen digits: the ids
+    are certainly `ours` only if some row carries exactly the id of its text, as it is or with the sides swapped.
     """
 
     seen: int = 0
@@ -39,7 +36,7 @@ class CarriedIds:
 
     @classmethod
     def read(cls, contrasts: Sequence[Contrast]) -> CarriedIds:
-        """The ids (tag `item`) of contrasts, one a row, duplicates included."""
+        """The ids (tag `item`) of the contrasts of all rows, duplicates included."""
         carried = [contrast for contrast in contrasts if contrast.tags.get("item")]
         ours = any(
             contrast.tags["item"] in (*_made_ids(contrast), *_made_ids(_swapped(contrast))) for contrast in carried
@@ -60,26 +57,22 @@ class CarriedIds:
         """A sentence for the user, if an id is or may be outdated."""
         if not self.outdated:
             return None
-        if self.ours:
-            return (
-                f"{self.outdated} of {self.seen} rows carry an id that was {_MADE_FROM} (or for another bias); votes on that text "
-                "are not counted for them. They go by the id of their own text now"
-            )
-        return (
-            f"{self.outdated} of {self.seen} rows carry an id in the form of those that cda makes from a text, and not that of "
-            "their own; if they were edited since, votes on the text before count for them. Then leave their ids empty"
+        certain = (
+            f"that was {_MADE_FROM} (or for another bias); votes on that text are not counted for them. They go by the id of their "
+            "own text now"
         )
+        possible = (
+            "in the form of those that cda makes from a text, and not that of their own; if they were edited since, votes on the "
+            "text before count for them. Then leave their ids empty"
+        )
+        return f"{self.outdated} of {self.seen} rows carry an id {certain if self.ours else possible}"
 
 
 @dataclass(frozen=True, slots=True)
 class CleanContrasts:
-    """Contrasts of a file.
+    """Contrasts of a file, each once: rows on the same texts are one contrast, and each of them a vote.
 
-    Attributes:
-        contrasts: Those that can be used, each once; rows on the same texts are one contrast, and each of them a vote.
-        exclusions: Rows that cannot be used.
-        votes: Single votes and verdicts that cannot be read; their contrasts stay, without them.
-        ids: The rows' ids; a contrast with an id made from other text is kept under the id of its text.
+    `votes` are single votes and verdicts that cannot be read; their contrasts stay, without them.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -97,22 +90,15 @@ def clean_contrasts(
     verdicts: Opinions | None = None,
     setting: str = "audit.columns",
 ) -> CleanContrasts:
-    """Turn rows into contrasts, counting unusable rows.
+    """Turn rows into contrasts, counting unusable rows; `columns` maps our name to the rows', and `setting` maps `columns`.
 
     Two layouts: `prompt, base, perturbed`, or `prompt, response_1, response_2, biased` where `biased` says which of
     the two carries the bias. Optional: `preferred` (`perturbed`, `base`, `response_1`, `response_2` or `tie`),
     `votes` (a list of the same words), `id`, `bias` (needed when several are audited), and `direction` (`added`: the
     perturbed side was made from the base; `removed`: the base was made from the perturbed side).
 
-    Args:
-        rows: Loaded rows.
-        biases: Names of the audited biases; rows of other biases are left out without being counted as broken.
-        columns: Our name to the name of the column in the rows.
-        where: File named in errors.
-        votes: Votes from a separate file, by the row's `id` or the contrast's; they override the row's own. If several rows
-            have the same texts, votes under each of their ids count. An id made from other text matches nothing.
-        verdicts: Verdicts of LLM judges, by the same ids.
-        setting: Setting that maps columns, for messages.
+    Votes from a separate file go by the row's `id` or the contrast's, and override the row's own. If several rows have the same
+    texts, votes under each of their ids count. An id made from other text matches nothing. Verdicts of LLM judges: likewise.
 
     Raises:
         DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable; or rows contradict
@@ -128,17 +114,17 @@ def clean_contrasts(
     for number, row in enumerate(rows, 1):
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
-        texts = texts_of.setdefault(str(values["id"]), set()) if values["id"] not in (None, "") else set()
         try:
             if bias not in biases:
                 raise RowError(f"of another bias ({bias[:40]})")
             sided = _sided(values, bias, number, voter_of(row))
+            known_by = sided.contrast.id
+            groups.setdefault(known_by, []).append(sided)
         except RowError as problem:
             reasons.append(str(problem))
-            texts.add(repr([values[name] for name in _TEXTS]))
-            continue
-        texts.add(sided.contrast.id)
-        groups.setdefault(sided.contrast.id, []).append(sided)
+            known_by = repr([values[name] for name in _TEXTS])
+        if values["id"] not in (None, ""):
+            texts_of.setdefault(str(values["id"]), set()).add(known_by)
     if votes or verdicts:
         _check_ids(texts_of, names["id"], where)
     check_agree(_contradictions(groups), where)
@@ -168,23 +154,14 @@ def with_votes(contrasts: Sequence[Contrast], votes: Opinions, verdicts: Opinion
 
 @dataclass(frozen=True, slots=True)
 class _SidedRow:
-    """One row.
+    """One row: its contrast without opinions, further names of the sides, the side it prefers, its unread votes, its voter."""
 
-    Attributes:
-        contrast: Its texts, without opinions.
-        sides: Further names of the sides.
-        preferred: Side that the row states.
-        votes: The row's own, not read yet.
-        number: Number of the row, from 1.
-        voter: Annotator named in the row; empty if none is.
-    """
-
+    number: int
+    voter: str
     contrast: Contrast
     sides: Mapping[str, Preference]
     preferred: Preference | None
     votes: object
-    number: int
-    voter: str
 
     @property
     def has_opinion(self) -> bool:
@@ -193,6 +170,7 @@ class _SidedRow:
 
 def _sided(values: Mapping[str, object], bias: str, number: int, voter: str) -> _SidedRow:
     prompt = prompt_of(values["prompt"])
+    given = {name: value for name, value in values.items() if value not in (None, "")}
     sides: dict[str, Preference] = {}
     perturbed, base = message_text(values["perturbed"]), message_text(values["base"])
     if perturbed is None and base is None:
@@ -205,19 +183,16 @@ def _sided(values: Mapping[str, object], bias: str, number: int, voter: str) -> 
     perturbed, base = side_text(perturbed), side_text(base)
     if equal_texts(perturbed, base):
         raise RowError("identical sides")
-    tags: dict[str, object] = {}
-    if values["id"] not in (None, ""):
-        tags["item"] = str(values["id"])
-    if values["direction"] not in (None, ""):
-        tags["direction"] = str(values["direction"]).strip().lower()
+    tags = {"item": str(given["id"])} if "id" in given else {}
+    if "direction" in given:
+        tags["direction"] = str(given["direction"]).strip().lower()
         if tags["direction"] not in DIRECTIONS:
             raise RowError("direction is neither added nor removed")
-    preferred = None
-    if values["preferred"] not in (None, "") and (preferred := side_of(values["preferred"], sides)) is None:
+    preferred = side_of(given["preferred"], sides) if "preferred" in given else None
+    if "preferred" in given and preferred is None:
         raise RowError("unreadable preference")
-    return _SidedRow(
-        Contrast(bias, prompt, perturbed, base, tags=tags), sides, preferred, values["votes"], number, voter
-    )
+    contrast = Contrast(bias, prompt, perturbed, base, tags=tags)
+    return _SidedRow(number, voter, contrast, sides, preferred, values["votes"])
 
 
 def _pooled(
@@ -233,15 +208,12 @@ def _pooled(
     names = contrast.ids
     # If rows show the answers in two orders, the order behind a vote for `response_1` is unknown.
     sides = group[0].sides if all(row.sides == group[0].sides for row in group) else {}
-    words: tuple[Preference, ...] = ()
-    if any(name in votes for name in names):
-        words = reader.under(names, votes, sides)
-    else:
-        for row in group:
-            own = reader.read(row.votes, row.sides)
-            # Among several rows on the same texts, one that states a preference alone is a vote.
-            states_alone = len(group) > 1 and row.preferred is not None and not vote_words(row.votes)
-            words += (row.preferred,) if states_alone and row.preferred is not None else own
+    words = reader.under(names, votes, sides)
+    for row in () if any(name in votes for name in names) else group:
+        own = reader.read(row.votes, row.sides)
+        # Among several rows on the same texts, one that states a preference alone is a vote.
+        states_alone = len(group) > 1 and not vote_words(row.votes)
+        words += (row.preferred,) if states_alone and row.preferred is not None else own
     stated = {row.preferred for row in group} - {None}
     return replace(
         contrast,
@@ -266,8 +238,7 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
             f"{where}: {len(biases)} biases are meant ({', '.join(biases)}), so each row needs a column 'bias'; or name the one "
             f"that they are of (--bias {biases[0]}; in a recipe `biases`)"
         )
-    if problems:
-        raise DataError("\n".join(problems))
+    refuse(problems)
 
 
 def _check_ids(texts_of: Mapping[str, set[str]], column: str, where: str) -> None:

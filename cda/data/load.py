@@ -7,13 +7,13 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from cda.data.messages import ROLES
-from cda.errors import DataError, did_you_mean, near
+from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.jsonl import parse_json, read_json_rows, read_jsonl, read_text
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 
@@ -25,15 +25,10 @@ _MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
 _KEYS = ({"role", "content"}, {"from", "value"})
 _SPEAKERS = (*ROLES, "human", "gpt")
 _BLANK = "\ufeff \t\r\n"
-_LISTED = 10
 
 
 def delimited_rows(path: Path) -> list[dict[str, object]]:
-    """Rows of a table with a header; commas, semicolons or tabs stand between cells.
-
-    Raises:
-        DataError: Not such a table, a column twice, a row of another length, or messages that cannot be read; names the line.
-    """
+    """Rows of a table with a header; commas, semicolons or tabs stand between cells. DataError names the line."""
     text = read_text(path)
     csv.field_size_limit(2**27)
     stated = _SEPARATOR_LINE.match(text)
@@ -52,9 +47,7 @@ def delimited_rows(path: Path) -> list[dict[str, object]]:
             rows.append(_with_messages(row, f"{path}:{line}", problems))
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num + first - 1}: not valid CSV ({error})") from None
-    if problems:
-        more = [f"… and {len(problems) - _LISTED} more cells"] if len(problems) > _LISTED else []
-        raise DataError("\n".join(problems[:_LISTED] + more))
+    refuse(problems, "more cells")
     return rows
 
 
@@ -70,11 +63,7 @@ def delimiter_of(text: str, usual: str = ",") -> str:
 
 
 def check_header(names: Sequence[str], where: str) -> None:
-    """Each column of a table once: of two, one would be lost silently. Several without a name are nobody's.
-
-    Raises:
-        DataError: Names those that stand twice.
-    """
+    """Refuse a column that stands twice with a DataError: one would be lost silently. Several without a name are nobody's."""
     twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
     if twice:
         listed = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
@@ -84,8 +73,7 @@ def check_header(names: Sequence[str], where: str) -> None:
 def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:
     """Rows of other files, in which a text is a text: only columns of nothing but messages as text are read as messages.
 
-    Raises:
-        DataError: Such a column has a cell that cannot be read; names column and row.
+    A cell of such a column that cannot be read is a DataError.
     """
     # Rows without a text say nothing of the column; they are counted later.
     names = [
@@ -98,8 +86,7 @@ def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> lis
     for number, row in enumerate(rows, 1):
         own = {name: row[name] for name in names if name in row}
         read.append({**row, **_with_messages(own, f"{where}: row {number}", problems)} if own else row)
-    if problems:
-        raise DataError("\n".join(problems[:_LISTED]))
+    refuse(problems[:10])
     return read
 
 
@@ -176,7 +163,6 @@ def _value_at_start(text: str) -> tuple[Any, int] | None:
 
 
 Row = Mapping[str, Any]
-FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 _LISTED_FILES = 8
 """Tables of a folder that a message names."""
 
@@ -192,7 +178,7 @@ def looks_like_path(reference: str) -> bool:
 
 
 def load_rows(reference: str, split: str = "train") -> list[Row]:
-    """Load all rows of a data source; messages that a table holds as text are read as messages.
+    """All rows of a data source; messages that a table holds as text are read as messages.
 
     Raises:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
@@ -207,14 +193,8 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         raise DataError(f"{path}: no such file or folder" + (f". Did you mean '{close}'?" if close else ""))
     if is_a_folder(path):
         rows = _from_folder(path, split)
-    elif path.suffix == ".jsonl":
-        rows = list(read_jsonl(path))
-    elif path.suffix == ".json":
-        rows = list(read_json_rows(path))
-    elif path.suffix in (".csv", ".tsv"):
-        rows = list(delimited_rows(path))
-    elif path.suffix == ".parquet":
-        rows = _from_parquet(path)
+    elif path.suffix in _READERS:
+        rows = list(_READERS[path.suffix](path))
     else:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
     if not rows:
@@ -223,20 +203,15 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
 
 
 def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
-    """Require all mapped columns (our name to the file's; `setting` maps them).
-
-    Raises:
-        DataError: Names every missing column and the file's columns.
-    """
+    """Refuse rows without a mapped column (our name to the file's; `setting` maps them) with a DataError that names each."""
     present = {key for row in rows[:100] for key in row}
-    lines = [
+    missing = [
         f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(sorted(present))}. "
         f"Map it with {setting}.{ours}=<your column>"
         for ours, theirs in needed.items()
         if theirs not in present
     ]
-    if lines:
-        raise DataError("\n".join(lines))
+    refuse(missing)
 
 
 def _from_parquet(path: Path) -> list[Row]:
@@ -246,6 +221,12 @@ def _from_parquet(path: Path) -> list[Row]:
         return list(pyarrow.parquet.read_table(path).to_pylist())
     except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
         raise DataError(f"{path}: not a readable parquet file ({_first_line(error)})") from None
+
+
+_READERS: Mapping[str, Callable[[Path], Iterable[Row]]] = {
+    ".jsonl": read_jsonl, ".json": read_json_rows, ".parquet": _from_parquet, ".csv": delimited_rows, ".tsv": delimited_rows,
+}  # fmt: skip
+FILE_TYPES = tuple(_READERS)
 
 
 def _from_folder(path: Path, split: str) -> list[Row]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cda.data.load import Row, load_rows
-from cda.data.messages import RowError, as_messages, as_prompt, prompt_of, side_text
+from cda.data.messages import RowError, as_messages, as_prompt, prompt_of, readable, side_text
 from cda.errors import DataError
 from cda.records import (
     Exclusions,
@@ -27,6 +27,7 @@ from cda.records import (
     user_prompt,
 )
 
+T = TypeVar("T")
 OUTVOTED = "preferred the other way by more rows"
 EVEN = "preferred both ways by as many rows"
 _TURN = re.compile(r"\n\n(Human|Assistant): ?")
@@ -39,43 +40,35 @@ class CleanPairs:
 
 
 def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> CleanPairs:
-    """Turn preference rows into pairs, dropping and counting rows that cannot teach a preference.
+    """Pairs in row order, without those that cannot teach a preference, counted by reason.
 
-    Accepts explicit prompts (`prompt`, `chosen`, `rejected`) and implicit ones (the prompt is what `chosen` and
-    `rejected` share), as plain strings or as lists of messages with `role` and `content`.
-
-    Args:
-        rows: Loaded rows.
-        columns: Our name to the name of the column in the rows.
-
-    Returns:
-        Pairs in row order, and counts by reason: empty prompt or side, identical sides, tie, duplicate, no assistant
-        turn at the end, wrong type, rows that disagree (see `repeated_rows`).
+    Prompts are explicit (`prompt`, `chosen`, `rejected`) or implicit (the prompt is what `chosen` and `rejected` share), as plain
+    strings or as lists of messages with `role` and `content`. `columns` maps our name to that of the column in the rows.
     """
-    names = {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected", **(columns or {})}
-    pairs: list[Pair] = []
-    reasons: list[str] = []
-    for row in rows:
-        try:
-            pair = pair_of(row.get(names["prompt"]), row.get(names["chosen"]), row.get(names["rejected"]))
-            if _is_tie(row):
-                raise RowError("tie")
-            pairs.append(pair)
-        except RowError as problem:
-            reasons.append(str(problem))
+    numbered, unusable = readable(rows, lambda row: pair_in(row, columns))
+    pairs, reasons = [pair for _, pair in numbered], [reason for _, reason in unusable]
     repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for pair in pairs])
     kept = tuple(pair for pair, reason in zip(pairs, repeated, strict=True) if reason is None)
     reasons += [reason for reason in repeated if reason is not None]
     return CleanPairs(kept, Exclusions(len(rows), count_reasons(reasons)))
 
 
+def pair_in(row: Row, columns: Mapping[str, str] | None = None) -> Pair:
+    """The pair of a row; RowError if it has none, or states a tie."""
+    names = columns or {}
+    pair = pair_of(*(row.get(names.get(name, name)) for name in ("prompt", "chosen", "rejected")))
+    words = {str(row.get(key, "")).strip().lower() for key in ("preference", "winner", "label")}
+    scores = row.get("score_chosen"), row.get("score_rejected")
+    even = all(isinstance(score, int | float) for score in scores) and scores[0] == scores[1]
+    if row.get("tie") is True or words & {"tie", "tie (bothbad)"} or even:
+        raise RowError("tie")
+    return pair
+
+
 def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
-    """Reason for leaving out each row, if several are about the same two responses; None if it stays.
+    """Reason for leaving out each row (a `text_key` of prompt, chosen and rejected); None if it stays.
 
-    Each row is a vote: the first row of the side that more rows prefer stays, and none if they are even.
-
-    Args:
-        keys: `text_key` of prompt, chosen and rejected of each row.
+    Rows on the same two responses are votes: the first row of the side that more rows prefer stays, and none if they are even.
     """
     rows = Counter(keys)
     seen: set[tuple[str, ...]] = set()
@@ -170,15 +163,6 @@ def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
     return normal_prompt(tuple(first)) == normal_prompt(tuple(second))
 
 
-def _is_tie(row: Row) -> bool:
-    """A row that states that neither side was preferred."""
-    words = {str(row.get(key, "")).strip().lower() for key in ("preference", "winner", "label")}
-    if row.get("tie") is True or words & {"tie", "tie (bothbad)"}:
-        return True
-    scores = row.get("score_chosen"), row.get("score_rejected")
-    return all(isinstance(score, int | float) for score in scores) and scores[0] == scores[1]
-
-
 SIDES = ("chosen", "rejected")
 _WORD = re.compile(r"\W*(yes|no|true|false|1|0)\b", re.IGNORECASE)
 _YES = ("yes", "true", "1")
@@ -186,13 +170,9 @@ _YES = ("yes", "true", "1")
 
 @dataclass(frozen=True, slots=True)
 class PairLabels:
-    """Labels of pairs for one bias.
+    """Labels of pairs for one bias: True for each side that exhibits it, None if the label cannot be read.
 
-    Attributes:
-        chosen: True for each chosen response that exhibits the bias; None if the label cannot be read.
-        rejected: The same for each rejected response.
-        prompt_ids: Cluster of each pair: its prompt, or the row itself if the file names no prompt.
-        sides: Texts of both sides; None if the file does not hold them.
+    `prompt_ids` are the clusters of the pairs, rows of their own if the file names no prompt; `sides` the texts, if it holds them.
     """
 
     chosen: tuple[bool | None, ...]
@@ -218,13 +198,10 @@ def training_labels(labelled: Sequence[LabelledPair], bias: str) -> PairLabels |
 
 
 def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
-    """Labels of a file, by bias; biases that it says nothing of are left out.
+    """Labels of a file, by bias; biases that it says nothing of are left out, and DataError if it says nothing of any.
 
     Rows hold `chosen_<bias>` and `rejected_<bias>` (yes or no; brackets and explanations behind the word are looked
     through), or `labels` as `cda label` writes them; `prompt`, `chosen` and `rejected` if the texts are known.
-
-    Raises:
-        DataError: Cannot be loaded, or holds labels of none of the biases.
     """
     rows = load_rows(reference)
     labels = {bias: own for bias in biases if (own := labels_in(rows, bias)) is not None}
@@ -238,23 +215,16 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
 
 
 def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
-    """Labels of rows that were loaded; None if no row holds any.
-
-    Args:
-        rows: Loaded rows.
-        bias: The bias.
-        column: Ending of the columns' names after `chosen_` and `rejected_`; by default the bias.
-    """
-    read = [(row, _both(row, bias, column or bias)) for row in rows]
-    labelled = [(row, both) for row, both in read if both is not None]
+    """Labels in rows; None if no row holds any. `column` is how columns go on after `chosen_` and `rejected_`, if not as the bias."""
+    labelled = [(row, both) for row in rows if (both := _both(row, bias, column or bias)) is not None]
     if not labelled:
         return None
-    texts = [_texts(row) for row, _ in labelled]
+    texts = [text for row, _ in labelled if (text := _or_none(_texts, row)) is not None]
     return PairLabels(
-        tuple(both[0] for _, both in labelled),
-        tuple(both[1] for _, both in labelled),
-        tuple(_cluster(row, number) for number, (row, _) in enumerate(labelled, 1)),
-        None if None in texts else tuple(sides for sides in texts if sides is not None),
+        tuple(chosen for _, (chosen, _) in labelled),
+        tuple(rejected for _, (_, rejected) in labelled),
+        tuple(_or_none(_cluster, row) or f"row {number}" for number, (row, _) in enumerate(labelled, 1)),
+        tuple(texts) if len(texts) == len(labelled) else None,
     )
 
 
@@ -274,22 +244,21 @@ def _label(value: Any) -> bool | None:
     return None if match is None else match[1].lower() in _YES
 
 
-def _cluster(row: Row, number: int) -> str:
+def _or_none(read: Callable[[Row], T], row: Row) -> T | None:
     try:
-        return prompt_id(prompt_of(row.get("prompt")))
-    except RowError:
-        return f"row {number}"
-
-
-def _texts(row: Row) -> tuple[str, str] | None:
-    try:
-        return side_text(_last(row.get("chosen"))), side_text(_last(row.get("rejected")))
+        return read(row)
     except RowError:
         return None
 
 
-def _last(side: object) -> object:
-    """A side that stands as messages, as the text of the last one."""
-    if isinstance(side, list | tuple) and side and isinstance(side[-1], Mapping):
-        return side[-1].get("content")
-    return side
+def _cluster(row: Row) -> str:
+    return prompt_id(prompt_of(row.get("prompt")))
+
+
+def _texts(row: Row) -> tuple[str, str]:
+    """Texts of both sides; those of messages are the last one's."""
+    chosen, rejected = (
+        side[-1].get("content") if isinstance(side, list | tuple) and side and isinstance(side[-1], Mapping) else side
+        for side in (row.get("chosen"), row.get("rejected"))
+    )
+    return side_text(chosen), side_text(rejected)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from cda.data.load import Row, check_columns, load_rows, looks_like_path
-from cda.data.messages import RowError, prompt_of
-from cda.data.pairs import EVEN, OUTVOTED, clean_pairs, repeated_rows
+from cda.data.messages import RowError, prompt_of, readable
+from cda.data.pairs import EVEN, OUTVOTED, pair_in, repeated_rows
 from cda.errors import DataError
 from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
@@ -46,24 +46,20 @@ _PRIOR_SETS = (
 _SECTIONS_2 = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _DOMAINS = ("chat", "math", "code", "safety")
 _N_STYLES = 3
-
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 _TIES_ID = re.compile(r"(ref|tied):(\d{1,18})")
+_MAX_UNUSABLE = 0.2
+"""More broken rows than this share stop the command: the file probably has another format."""
+_HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
+_SHOWN_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class QualityItem:
-    """One prompt whose chosen responses are to be ranked above its rejected ones.
+    """One prompt whose chosen responses are to be ranked above its rejected ones; in RM-Bench each by rising style.
 
-    Attributes:
-        row: Its row in the file, from 1.
-        name: The file's own id, else the row.
-        prompt: Messages.
-        chosen: Better responses; in RM-Bench by rising style.
-        rejected: Worse ones; in RM-Bench by rising style.
-        subset: Named so by the file.
-        section: Group of the subset.
-        tied: In RewardBench 2's Ties: `ref` or `tied`, and the number that the two share.
+    `row` counts from 1, and `name` is the file's own id, else the row. In RewardBench 2's Ties, `tied` is `ref` or `tied`, and
+    the number that the two share.
     """
 
     row: int
@@ -76,163 +72,12 @@ class QualityItem:
     tied: tuple[str, int] | None = None
 
 
-def _format_of(rows: Sequence[Row], source: str) -> Format:
-    present = {key for row in rows for key in row}
-    if {"output_1", "output_2"} <= present:
-        if missing := [name for name in ("input", "label") if name not in present]:
-            raise DataError(f"{source}: looks like LLMBar, without its column {', '.join(missing)}")
-        return "llmbar"
-    if not {"chosen", "rejected"} <= present:
-        raise DataError(
-            f"{source}: no known format. Found: {', '.join(sorted(present))}. Needed: prompt, chosen, rejected (TRL's pairs, "
-            "RewardBench, RM-Bench), or input, output_1, output_2, label (LLMBar); or map them with audit.quality_columns"
-        )
-    if any(_is_list_of_texts(row.get("chosen")) or _is_list_of_texts(row.get("rejected")) for row in rows):
-        return _list_format(rows, present, source)
-    return "rewardbench" if _subsets(rows) & {*_SECTION_OF, *_PRIOR_SETS} else "pairs"
-
-
-def _subsets(rows: Sequence[Row]) -> set[str]:
-    return {subset for row in rows if isinstance(subset := row.get("subset"), str)}
-
-
-def _quality_item(form: Format, row: Row, number: int, name: str, columns: Mapping[str, str] | None) -> QualityItem:
-    """One row as an item; `name` of the file is the section of LLMBar's items, and the domain of RM-Bench's without one."""
-    match form:
-        case "rewardbench":
-            return _rewardbench(row, number)
-        case "rewardbench-2":
-            return _rewardbench_2(row, number)
-        case "rm-bench":
-            return _rm_bench(row, number, name)
-        case "llmbar":
-            return _llmbar(row, number, name)
-        case "pairs":
-            return _pair(row, number, columns)
-
-
-def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
-    """RewardBench 2 has its own columns; RM-Bench has three responses on each side."""
-    if {"num_correct", "total_completions"} & present or _subsets(rows) & set(_SECTIONS_2):
-        if "subset" not in present:
-            raise DataError(f"{source}: looks like RewardBench 2, without its column subset")
-        return "rewardbench-2"
-    by_style = sum(_n_texts(row.get("chosen")) == _n_texts(row.get("rejected")) == _N_STYLES for row in rows)
-    if "domain" in present or 2 * by_style > len(rows):
-        return "rm-bench"
-    raise DataError(
-        f"{source}: chosen and rejected are lists of texts, but neither RewardBench 2's (columns subset, num_correct) nor "
-        f"RM-Bench's ({_N_STYLES} responses on each side)"
-    )
-
-
-def _rewardbench(row: Row, number: int) -> QualityItem:
-    subset = str(row.get("subset") or "")
-    if subset in _PRIOR_SETS:
-        raise RowError("prior set")
-    if subset not in _SECTION_OF:
-        raise RowError(f"unknown subset '{subset[:40]}'" if subset else "no subset")
-    sides = (_text(row.get("chosen"), "chosen"),), (_text(row.get("rejected"), "rejected"),)
-    return _item(row, number, row.get("prompt"), sides, subset, _SECTION_OF[subset])
-
-
-def _rewardbench_2(row: Row, number: int) -> QualityItem:
-    subset = str(row.get("subset") or "").strip()
-    if not subset:
-        raise RowError("no subset")
-    sides = _texts(row.get("chosen"), "chosen"), _texts(row.get("rejected"), "rejected")
-    item = _item(row, number, row.get("prompt"), sides, subset, subset)
-    if subset.lower() != "ties":
-        return item
-    match = _TIES_ID.fullmatch(str(row.get("id")))
-    if match is None:
-        raise RowError("Ties row whose id is neither ref:N nor tied:N")
-    if match[1] == "tied" and len(item.chosen) < 2:
-        raise RowError("tied row with one chosen response")
-    return replace(item, tied=(match[1], int(match[2])))
-
-
-def _rm_bench(row: Row, number: int, name: str) -> QualityItem:
-    sides = _texts(row.get("chosen"), "chosen"), _texts(row.get("rejected"), "rejected")
-    for side, texts in zip(("chosen", "rejected"), sides, strict=True):
-        if len(texts) != _N_STYLES:
-            raise RowError(f"{len(texts)} {side} responses, not {_N_STYLES}")
-    given = str(row.get("domain") or name).lower()
-    domain = next((known for known in _DOMAINS if given.startswith(known)), given)
-    return _item(row, number, row.get("prompt"), sides, domain, "")
-
-
-def _llmbar(row: Row, number: int, name: str) -> QualityItem:
-    label = str(row.get("label")).strip().removesuffix(".0")
-    if label not in ("1", "2"):
-        raise RowError("label is neither 1 nor 2")
-    first, second = (_text(row.get(key), key) for key in ("output_1", "output_2"))
-    better, worse = (first, second) if label == "1" else (second, first)
-    return _item(row, number, row.get("input"), ((better,), (worse,)), name, name)
-
-
-def _pair(row: Row, number: int, columns: Mapping[str, str] | None) -> QualityItem:
-    cleaned = clean_pairs([row], columns)
-    if not cleaned.pairs:
-        raise RowError(next(iter(cleaned.exclusions.reasons)))
-    pair = cleaned.pairs[0]
-    section = str(row.get("section") or row.get("subset") or "all pairs").strip()
-    return QualityItem(number, _own_id(row, number), pair.prompt, (pair.chosen,), (pair.rejected,), section, section)
-
-
-def _item(
-    row: Row, number: int, prompt: object, sides: tuple[tuple[str, ...], tuple[str, ...]], subset: str, section: str
-) -> QualityItem:
-    if set(map(normal_text, sides[0])) & set(map(normal_text, sides[1])):
-        raise RowError("identical sides")
-    return QualityItem(number, _own_id(row, number), prompt_of(prompt), *sides, subset, section)
-
-
-def _own_id(row: Row, number: int) -> str:
-    return str(number if row.get("id") is None else row["id"])
-
-
-def _text(value: object, side: str) -> str:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise RowError("empty side")
-    if not isinstance(value, str):
-        raise RowError(f"{side} is not text")
-    return value
-
-
-def _texts(value: object, side: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not value:
-        raise RowError(f"{side} is not a list of texts")
-    return tuple(_text(text, side) for text in value)
-
-
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
-
-
-def _n_texts(value: object) -> int:
-    return len(value) if isinstance(value, list | tuple) else 0
-
-
-_MAX_UNUSABLE = 0.2
-"""More broken rows than this share stop the command: the file probably has another format."""
-_HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
-_SHOWN_ROWS = 5
-
-
 @dataclass(frozen=True, slots=True)
 class QualitySet:
-    """Items of one file.
+    """Items of one file, with the first rows left out for each reason.
 
-    Attributes:
-        name: Short name, for tables.
-        source: As it was given.
-        format: Which of the formats it is.
-        items: In file order.
-        exclusions: Rows left out, by reason.
-        left_out_rows: Reason to the first rows left out for it, from 1.
-        weights: Weight of each subset within its section; None if every item counts alike.
-        n_expected: Pairs of each subset in the whole benchmark, if that is known.
+    `weights` are those of each subset within its section, None if every item counts alike; `n_expected` the pairs of each
+    subset in the whole benchmark, if that is known.
     """
 
     name: str
@@ -251,39 +96,39 @@ class QualitySet:
 
 
 def load_quality_set(reference: str, split: str = "test", columns: Mapping[str, str] | None = None) -> QualitySet:
-    """Items of a file, a saved folder or a hub id.
-
-    Args:
-        reference: As `load_rows` takes it.
-        split: For sources with several (RewardBench's is `filtered`).
-        columns: Our name to theirs, for TRL's pairs under other names; then the file is taken for such pairs.
-
-    Raises:
-        DataError: Cannot be loaded, no known format, nothing usable, or too many broken rows; names the rows.
-    """
+    """Items of a file, a saved folder or a hub id; see `quality_set`. RewardBench's `split` is `filtered`."""
     return quality_set(load_rows(reference, split), reference, columns)
 
 
 def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | None = None) -> QualitySet:
-    """Items of rows that were loaded; see `load_quality_set`."""
+    """Items of rows; with `columns` (our name to theirs) they are taken for TRL's pairs under other names.
+
+    Raises:
+        DataError: No known format, nothing usable, or too many broken rows; names the rows.
+    """
     rows = _with_lists(rows)
-    form: Format = "pairs" if columns else _format_of(rows, source)
     if columns:
-        check_columns(rows, dict(columns), source, "audit.quality_columns")
+        check_columns(rows, columns, source, "audit.quality_columns")
+        rows = [{**row, **{ours: row.get(theirs) for ours, theirs in columns.items()}} for row in rows]
+    form: Format = "pairs" if columns else _format_of(rows, source)
     name = _short_name(source)
-    items: list[QualityItem] = []
-    left_out: list[tuple[int, str]] = []
-    for number, row in enumerate(rows, 1):
-        try:
-            items.append(_quality_item(form, row, number, name, columns))
-        except RowError as problem:
-            left_out.append((number, str(problem)))
+    numbered, left_out = readable(rows, lambda row: _READERS[form](row, name))
+    ids = [rows[number - 1].get("id") for number, _ in numbered]
+    items = [
+        replace(item, row=number, name=str(number if own is None else own))
+        for (number, item), own in zip(numbered, ids, strict=True)
+    ]
     if form == "pairs":
         repeated = repeated_rows([text_key(item.prompt, item.chosen[0], item.rejected[0]) for item in items])
         left_out += [(item.row, reason) for item, reason in zip(items, repeated, strict=True) if reason is not None]
         items = [item for item, reason in zip(items, repeated, strict=True) if reason is None]
     items = _partnered(items, left_out)
-    _check_usable(source, form, len(rows), items, left_out)
+    broken = sorted((row, reason) for row, reason in left_out if reason not in _HARMLESS)
+    if not items or len(broken) > _MAX_UNUSABLE * len(rows):
+        shown = "; ".join(f"row {row}: {reason}" for row, reason in (broken or left_out)[:_SHOWN_ROWS])
+        more = "; …" if len(broken or left_out) > _SHOWN_ROWS else ""
+        many = f"{len(broken)} of {len(rows)} rows cannot be used" if items else f"no usable row of {len(rows)}"
+        raise DataError(f"{source}: read as {form}: {many} ({shown}{more}). Correct or remove them")
     reasons = count_reasons([reason for _, reason in left_out])
     rows_out = {why: tuple(row for row, reason in left_out if reason == why)[:_SHOWN_ROWS] for why in reasons}
     # RewardBench has its own weights; domains of RM-Bench and subsets of RewardBench 2 weigh alike.
@@ -294,7 +139,7 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
 
 
 def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
-    """Rows whose lists of responses a table holds as text; of other rows each is as it was."""
+    """Rows whose lists of responses stand in a table as text, read; all rows as they were if one cell is something else."""
     read = [{side: _texts_in(row.get(side)) for side in ("chosen", "rejected")} for row in rows]
     if any(texts is None for row in read for texts in row.values()):
         return rows
@@ -334,11 +179,118 @@ def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) ->
     return kept
 
 
-def _check_usable(source: str, form: Format, n: int, items: Sequence[object], left_out: list[tuple[int, str]]) -> None:
-    broken = sorted((row, reason) for row, reason in left_out if reason not in _HARMLESS)
-    if items and len(broken) <= _MAX_UNUSABLE * n:
-        return
-    shown = "; ".join(f"row {row}: {reason}" for row, reason in (broken or left_out)[:_SHOWN_ROWS])
-    more = "; …" if len(broken or left_out) > _SHOWN_ROWS else ""
-    many = f"{len(broken)} of {n} rows cannot be used" if items else f"no usable row of {n}"
-    raise DataError(f"{source}: read as {form}: {many} ({shown}{more}). Correct or remove them")
+def _format_of(rows: Sequence[Row], source: str) -> Format:
+    present = {key for row in rows for key in row}
+    subsets = {subset for row in rows if isinstance(subset := row.get("subset"), str)}
+    if {"output_1", "output_2"} <= present:
+        if missing := [name for name in ("input", "label") if name not in present]:
+            raise DataError(f"{source}: looks like LLMBar, without its column {', '.join(missing)}")
+        return "llmbar"
+    if not {"chosen", "rejected"} <= present:
+        raise DataError(
+            f"{source}: no known format. Found: {', '.join(sorted(present))}. Needed: prompt, chosen, rejected (TRL's pairs, "
+            "RewardBench, RM-Bench), or input, output_1, output_2, label (LLMBar); or map them with audit.quality_columns"
+        )
+    if not any(_is_list_of_texts(row.get(side)) for row in rows for side in ("chosen", "rejected")):
+        return "rewardbench" if subsets & {*_SECTION_OF, *_PRIOR_SETS} else "pairs"
+    if {"num_correct", "total_completions"} & present or subsets & set(_SECTIONS_2):
+        if "subset" not in present:
+            raise DataError(f"{source}: looks like RewardBench 2, without its column subset")
+        return "rewardbench-2"
+    by_style = sum(_n_texts(row.get("chosen")) == _n_texts(row.get("rejected")) == _N_STYLES for row in rows)
+    if "domain" in present or 2 * by_style > len(rows):
+        return "rm-bench"
+    raise DataError(
+        f"{source}: chosen and rejected are lists of texts, but neither RewardBench 2's (columns subset, num_correct) nor "
+        f"RM-Bench's ({_N_STYLES} responses on each side)"
+    )
+
+
+def _rewardbench(row: Row, _: str) -> QualityItem:
+    subset = str(row.get("subset") or "")
+    if subset in _PRIOR_SETS:
+        raise RowError("prior set")
+    if subset not in _SECTION_OF:
+        raise RowError(f"unknown subset '{subset[:40]}'" if subset else "no subset")
+    chosen, rejected = (_text(row.get(side), side) for side in ("chosen", "rejected"))
+    return _item(row.get("prompt"), (chosen,), (rejected,), subset, _SECTION_OF[subset])
+
+
+def _rewardbench_2(row: Row, _: str) -> QualityItem:
+    subset = str(row.get("subset") or "").strip()
+    if not subset:
+        raise RowError("no subset")
+    item = _item(row.get("prompt"), *_lists(row), subset, subset)
+    if subset.lower() != "ties":
+        return item
+    match = _TIES_ID.fullmatch(str(row.get("id")))
+    if match is None:
+        raise RowError("Ties row whose id is neither ref:N nor tied:N")
+    if match[1] == "tied" and len(item.chosen) < 2:
+        raise RowError("tied row with one chosen response")
+    return replace(item, tied=(match[1], int(match[2])))
+
+
+def _rm_bench(row: Row, file: str) -> QualityItem:
+    """The file's name is the domain of rows without one."""
+    sides = _lists(row)
+    for side, texts in zip(("chosen", "rejected"), sides, strict=True):
+        if len(texts) != _N_STYLES:
+            raise RowError(f"{len(texts)} {side} responses, not {_N_STYLES}")
+    given = str(row.get("domain") or file).lower()
+    domain = next((known for known in _DOMAINS if given.startswith(known)), given)
+    return _item(row.get("prompt"), *sides, domain, "")
+
+
+def _llmbar(row: Row, file: str) -> QualityItem:
+    label = str(row.get("label")).strip().removesuffix(".0")
+    if label not in ("1", "2"):
+        raise RowError("label is neither 1 nor 2")
+    first, second = (_text(row.get(key), key) for key in ("output_1", "output_2"))
+    better, worse = (first, second) if label == "1" else (second, first)
+    return _item(row.get("input"), (better,), (worse,), file, file)
+
+
+def _pair(row: Row, _: str) -> QualityItem:
+    pair, section = pair_in(row), str(row.get("section") or row.get("subset") or "all pairs").strip()
+    return QualityItem(0, "", pair.prompt, (pair.chosen,), (pair.rejected,), section, section)
+
+
+_READERS: Mapping[Format, Callable[[Row, str], QualityItem]] = {
+    "rewardbench": _rewardbench, "rewardbench-2": _rewardbench_2, "rm-bench": _rm_bench, "llmbar": _llmbar, "pairs": _pair,
+}  # fmt: skip
+"""Readers of a row in a file of this name; number and name of the item are set later."""
+
+
+def _item(prompt: object, chosen: tuple[str, ...], rejected: tuple[str, ...], subset: str, section: str) -> QualityItem:
+    if set(map(normal_text, chosen)) & set(map(normal_text, rejected)):
+        raise RowError("identical sides")
+    return QualityItem(0, "", prompt_of(prompt), chosen, rejected, subset, section)
+
+
+def _text(value: object, side: str) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise RowError("empty side")
+    if not isinstance(value, str):
+        raise RowError(f"{side} is not text")
+    return value
+
+
+def _lists(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Chosen and rejected responses of a row that holds lists of them."""
+
+    def texts(side: str) -> tuple[str, ...]:
+        value = row.get(side)
+        if not isinstance(value, list | tuple) or not value:
+            raise RowError(f"{side} is not a list of texts")
+        return tuple(_text(text, side) for text in value)
+
+    return texts("chosen"), texts("rejected")
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
+
+
+def _n_texts(value: object) -> int:
+    return len(value) if isinstance(value, list | tuple) else 0

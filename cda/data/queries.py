@@ -7,12 +7,12 @@ Fog" audits on such a set): one English sentence that asks, inoffensive and well
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cda.data.language import STOP_WORDS, language_of, script_shares
 from cda.data.load import Row
-from cda.data.messages import RowError
+from cda.data.messages import RowError, readable
 from cda.errors import DataError
 from cda.features import n_words, sentences
 from cda.records import Exclusions, count_reasons
@@ -58,12 +58,9 @@ class CleanQueries:
 
 
 def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) -> CleanQueries:
-    """Take the first user message of each row and keep those that are one clean English question.
+    """Take the first user message of each row (text or messages, under one of `COLUMNS`) that is one clean English question.
 
-    Args:
-        rows: Loaded rows: text or messages under one of `COLUMNS`; `language`, if there is one, is believed.
-        where: File named in errors.
-        column: The column to take.
+    A column `language` is believed.
 
     Raises:
         DataError: No such column, or no usable query.
@@ -74,21 +71,19 @@ def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) ->
         wanted = f"column '{column}'" if column else f"column of queries ({', '.join(COLUMNS)})"
         raise DataError(f"{where}: no {wanted}. Found: {', '.join(sorted(present))}")
     kept: dict[str, str] = {}
-    reasons: list[str] = []
-    for row in rows:
-        try:
-            query = _first_user_turn(row.get(name))
-            if str(row.get("language") or "english").strip().lower() not in _ENGLISH:
-                raise RowError("not English")
-            if reason := why_not(query):
-                raise RowError(reason)
-            key = " ".join(re.findall(r"\w+", query.lower()))
-            if key in kept:
-                raise RowError("duplicate")
-        except RowError as problem:
-            reasons.append(str(problem))
-            continue
-        kept[key] = query
+
+    def read(row: Row) -> str:
+        query = _first_user_turn(row.get(name))
+        if str(row.get("language") or "english").strip().lower() not in _ENGLISH:
+            raise RowError("not English")
+        if reason := why_not(query):
+            raise RowError(reason)
+        return query
+
+    numbered, unusable = readable(rows, read)
+    for _, query in numbered:
+        kept.setdefault(" ".join(re.findall(r"\w+", query.lower())), query)
+    reasons = [reason for _, reason in unusable] + ["duplicate"] * (len(numbered) - len(kept))
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not kept:
         raise DataError(f"{where}: no usable query; {exclusions}")
@@ -105,23 +100,11 @@ def why_not(query: str) -> str | None:
     """
     if len(query) > _MOST_CHARACTERS:
         return f"longer than {_MOST_CHARACTERS:,} characters"
-    if _PLACEHOLDER.search(query):
-        return "placeholder"
-    if _CODE.search(query):
-        return "code or address"
-    if not query.endswith("?"):
-        return "no question mark at the end"
-    if "\n" in query or len(sentences(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1:
-        return "more than one sentence"
-    if n_words(query) < _MIN_WORDS:
-        return f"fewer than {_MIN_WORDS} words"
-    if n_words(query) > _MAX_WORDS:
-        return f"more than {_MAX_WORDS} words"
-    if not _is_english(query):
-        return "not English"
-    if _OFFENSIVE_STEM.search(_HARMLESS.sub("", query)):
-        return "offensive word"
-    return None if _well_formed(query) else "not well formed"
+    return next((reason for reason, holds in _FILTERS if holds(query)), None)
+
+
+def _is_several(query: str) -> bool:
+    return "\n" in query or len(sentences(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1
 
 
 def _is_english(query: str) -> bool:
@@ -138,9 +121,21 @@ def _well_formed(query: str) -> bool:
     letters = [letter for letter in query if letter.isalpha()]
     shouted = sum(map(str.isupper, letters)) > len(letters) / 2
     closed = query.count("(") == query.count(")") and query.count('"') % 2 == 0
-    return (
-        (opens.isupper() or opens.isdigit() or first.strip(",").lower() in _QUESTION_WORDS) and closed and not shouted
-    )
+    begins = opens.isupper() or opens.isdigit() or first.strip(",").lower() in _QUESTION_WORDS
+    return begins and closed and not shouted
+
+
+_FILTERS: tuple[tuple[str, Callable[[str], object]], ...] = (
+    ("placeholder", _PLACEHOLDER.search),
+    ("code or address", _CODE.search),
+    ("no question mark at the end", lambda query: not query.endswith("?")),
+    ("more than one sentence", _is_several),
+    (f"fewer than {_MIN_WORDS} words", lambda query: n_words(query) < _MIN_WORDS),
+    (f"more than {_MAX_WORDS} words", lambda query: n_words(query) > _MAX_WORDS),
+    ("not English", lambda query: not _is_english(query)),
+    ("offensive word", lambda query: _OFFENSIVE_STEM.search(_HARMLESS.sub("", query))),
+    ("not well formed", lambda query: not _well_formed(query)),
+)
 
 
 def _first_user_turn(value: object) -> str:

@@ -58,12 +58,10 @@ Sections = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class ReleasedModels:
-    """Margins of the paper's own reward models on the annotated pairs, before and after its fine-tuning.
+    """Margins, score(perturbed) − score(base), of the paper's own reward models before and after its fine-tuning, by size (`2B`).
 
-    Attributes:
-        run: The fine-tuning, as the release names it: pairs and epochs (`750_3`); empty without one.
-        before: Size (`2B`) to margins, score(perturbed) − score(base). Shape (n,); NaN for a pair without a score.
-        after: The same after the fine-tuning.
+    Margins are those of the annotated pairs, shape (n,), NaN without a score. `run` names the fine-tuning as the release does, by
+    pairs and epochs (`750_3`); it is empty without one.
     """
 
     run: str
@@ -72,11 +70,7 @@ class ReleasedModels:
 
 
 def release_folder(reference: str, biases: Sequence[str]) -> Path:
-    """The folder of a release, looked at before anything else.
-
-    Raises:
-        DataError: No such folder, or it holds no part of any of the biases.
-    """
+    """The folder of a release; DataError if there is none, or if it holds no part of any of the biases."""
     folder = user_path(reference)
     if not is_a_folder(folder):
         raise DataError(f"audit.release: {reference}: no such folder. The released data are at {REPOSITORY}")
@@ -102,11 +96,7 @@ def missing_parts(folder: Path, biases: Sequence[str]) -> dict[str, list[str]]:
 
 
 def released_contrasts(folder: Path, bias: str) -> CleanContrasts:
-    """The annotated pairs of a bias with people's votes, their stated majority and all judges' verdicts; none without file.
-
-    Raises:
-        DataError: The file is not in the release's layout.
-    """
+    """The annotated pairs of a bias with people's votes, their stated majority and all judges' verdicts; none without file."""
     files = files_of(folder, "human votes", bias)
     if not files:
         return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
@@ -117,8 +107,6 @@ def released_contrasts(folder: Path, bias: str) -> CleanContrasts:
         perturbed, base = opinion.texts or ("", "")
         if not all(isinstance(side, str) and side.strip() for side in (perturbed, base)):
             reasons.append("a side is missing")
-        elif not query.strip():
-            reasons.append("empty prompt")
         elif equal_texts(perturbed, base):
             reasons.append("identical sides")
         else:
@@ -139,9 +127,6 @@ def released_triples(folder: Path, bias: str) -> CleanTriples:
     """Triples of a bias: an answer, its rewrite with the bias (perturbed) and the rewrite of that one without it (base).
 
     The rewriter was asked to add the bias, so that the answers count as without it; the release labels none of them.
-
-    Raises:
-        DataError: The file is not in the release's layout.
     """
     files = files_of(folder, "triples", bias)
     if not files:
@@ -166,11 +151,7 @@ def released_verdicts(
 
 
 def released_models(folder: Path, bias: str, contrasts: Sequence[Contrast]) -> ReleasedModels:
-    """Scores of the paper's reward models, of the fine-tuning that has RewardBench results (else of most sizes).
-
-    Raises:
-        DataError: A score file cannot be read.
-    """
+    """Margins by the paper's reward models, of the fine-tuning that has RewardBench results (else of most sizes)."""
     before, runs = {}, dict[str, dict[str, Path]]()
     for path in (*files_of(folder, "scores before", bias), *files_of(folder, "scores after", bias)):
         name = path.stem.removeprefix(f"{bias}_scored_")
@@ -194,7 +175,7 @@ def released_sections(folder: Path, bias: str, run: str) -> dict[str, dict[str, 
             match = re.fullmatch(rf"{_SIZE}_(.+)_rewardbench", path.stem)
             if match and match[2] == wanted[when] and (sections := _sections(path)):
                 by_size.setdefault(match[1], {})[when] = sections
-    return dict(sorted(by_size.items(), key=lambda item: float(item[0][:-1])))
+    return dict(sorted(by_size.items(), key=lambda item: _billions(item[0])))
 
 
 def released_labels(folder: Path, bias: str) -> PairLabels | None:
@@ -231,16 +212,18 @@ def _verdict(contrast: Contrast, row: Row) -> Preference | None:
 def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[str, FloatArray]:
     """Margins by size, the smallest first; NaN for a contrast that a file does not score, or scores on other texts."""
     margins = {}
-    for size in sorted(files, key=lambda size: float(size[:-1])):
+    for size in sorted(files, key=_billions):
         scores, _ = read_scores(files[size], ("perturbed_score", "base_score"))
         rows = [scores.get(normal_text(prompt_text(contrast.prompt))) for contrast in contrasts]
+        known = zip(rows, contrasts, strict=True)
         margins[size] = np.array(
-            [
-                score.margin if score is not None and _same_texts(score.row, contrast) else math.nan
-                for score, contrast in zip(rows, contrasts, strict=True)
-            ]
+            [row.margin if row and _same_texts(row.row, pair) else math.nan for row, pair in known]
         )
     return margins
+
+
+def _billions(size: str) -> float:
+    return float(size.removesuffix("B"))
 
 
 def _same_texts(row: Row, contrast: Contrast) -> bool:

@@ -4,98 +4,90 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
-from cda.errors import DataError, did_you_mean
+from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id
 
 COLUMNS = ("prompt", "responses", "response", "quality")
 _SETTING = "--column "
-Quality = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The text at one place of a file, or the reason why there is none to be used."""
+    """The text at one place of a file, or the reason why it cannot be used; and its quality (higher is better), or why not."""
 
-    text: str | None
+    text: str | None = None
     reason: str | None = None
-    quality: Quality = None
+    quality: float | None = None
+    unread_quality: str | None = None
 
 
 @dataclass(slots=True)
 class Placed:
-    """All outputs to one prompt, each at its place.
+    """All outputs to one prompt in file order, each at its place; `whole` if every row of the prompt could be read.
 
-    Attributes:
-        prompt: The prompt.
-        outputs: In file order, with those that cannot be used among them.
-        whole: Every row of the prompt could be read. Otherwise the outputs' places are unknown.
+    A text that was sampled twice is here twice: it is as much more likely.
     """
 
     prompt: Prompt
     outputs: list[Output] = field(default_factory=list)
     whole: bool = True
 
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The texts that can be used."""
+        return tuple(output.text for output in self.outputs if output.text is not None)
+
+    @property
+    def quality(self) -> tuple[float | None, ...]:
+        """Quality of each of `responses`, if known."""
+        return tuple(output.quality for output in self.outputs if output.text is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Outputs of a file.
-
-    Attributes:
-        by_prompt: `prompt_id` to the outputs at their places, in file order.
-        rows: Rows of the file, and those that cannot be used at all.
-        responses: Responses in the rows that can be used, and those that cannot.
-        quality: Quality numbers that are there, and those that cannot be read; their responses stay, without one.
-    """
+    """Outputs of a file by `prompt_id`, in file order; and those of its rows that cannot be used at all."""
 
     by_prompt: Mapping[str, Placed]
     rows: Exclusions
-    responses: Exclusions
-    quality: Exclusions
+
+    @property
+    def responses(self) -> Exclusions:
+        """Responses in the rows that can be used, and those that cannot."""
+        return Exclusions(len(self._all), count_reasons([output.reason for output in self._all if output.reason]))
+
+    @property
+    def quality(self) -> Exclusions:
+        """Quality numbers that are there, and those that cannot be read; their responses stay, without one."""
+        unread = [output.unread_quality for output in self._all if output.unread_quality]
+        return Exclusions(len(unread) + sum(output.quality is not None for output in self._all), count_reasons(unread))
+
+    @property
+    def prompts(self) -> tuple[Placed, ...]:
+        """Prompts with usable responses."""
+        return tuple(placed for placed in self.by_prompt.values() if placed.responses)
+
+    @property
+    def n_repeated(self) -> int:
+        """Responses that repeat an earlier one of their prompt, word for word."""
+        return sum(len(own.responses) - len(set(map(normal_text, own.responses))) for own in self.by_prompt.values())
+
+    @property
+    def has_quality(self) -> bool:
+        return any(output.quality is not None for output in self._all)
+
+    @property
+    def _all(self) -> list[Output]:
+        return [output for placed in self.by_prompt.values() for output in placed.outputs]
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """Responses sampled for one prompt.
-
-    Attributes:
-        prompt: The prompt.
-        responses: In file order. A text that was sampled twice is here twice: it is as much more likely.
-        quality: Reference quality of each, higher is better; None if the file has none.
-    """
-
-    prompt: Prompt
-    responses: tuple[str, ...]
-    quality: tuple[Quality, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CleanSampled:
-    """Sampled responses of a file.
-
-    Attributes:
-        prompts: Each prompt once, in file order.
-        rows: As in `Outputs`.
-        responses: As in `Outputs`.
-        quality: As in `Outputs`.
-        n_repeated: Responses that repeat an earlier one of their prompt, word for word; they are kept.
-        has_quality: True if any response has a quality.
-    """
-
-    prompts: tuple[Sampled, ...]
-    rows: Exclusions
-    responses: Exclusions
-    quality: Exclusions
-    n_repeated: int
-    has_quality: bool
-
-
-def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> CleanSampled:
+def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
     """Sampled responses of a file, folder or hub id; see `clean_sampled`."""
     return clean_sampled(_rows(reference, split), columns or {}, reference)
 
@@ -113,44 +105,23 @@ def _rows(reference: str, split: str) -> list[Row]:
         raise DataError(str(error).replace("data.split=", "--split ")) from None
 
 
-def clean_sampled(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> CleanSampled:
-    """Turn rows into sampled responses by prompt, those that cannot be used left out; arguments as of `placed_outputs`.
-
-    Raises:
-        DataError: As there; and if no prompt has two responses to choose from.
-    """
-    placed = placed_outputs(rows, columns, where)
-    prompts = []
-    for own in placed.by_prompt.values():
-        usable = [(output.text, output.quality) for output in own.outputs if output.text is not None]
-        if usable:
-            prompts.append(Sampled(own.prompt, *zip(*usable, strict=True)))
-    if not any(len(sampled.responses) > 1 for sampled in prompts):
+def clean_sampled(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:
+    """As `placed_outputs`; and a DataError if no prompt has two responses to choose from."""
+    outputs = placed_outputs(rows, columns, where)
+    if not any(len(placed.responses) > 1 for placed in outputs.prompts):
         raise DataError(
-            f"{where}: no prompt has two responses to choose from, so there is no best of n; {len(prompts)} prompts, "
-            f"rows: {placed.rows}; responses: {placed.responses}"
+            f"{where}: no prompt has two responses to choose from, so there is no best of n; {len(outputs.prompts)} prompts, "
+            f"rows: {outputs.rows}; responses: {outputs.responses}"
         )
-    return CleanSampled(
-        tuple(prompts),
-        placed.rows,
-        placed.responses,
-        placed.quality,
-        sum(len(sampled.responses) - len(set(map(normal_text, sampled.responses))) for sampled in prompts),
-        any(quality is not None for sampled in prompts for quality in sampled.quality),
-    )
+    return outputs
 
 
 def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:
-    """Turn rows into outputs by prompt, each at its place, counting unusable rows.
+    """Turn rows into outputs by prompt, each at its place, counting unusable rows; `columns` maps our name to the rows'.
 
     Two layouts: a row a prompt with `prompt` and `responses` (a list, or a list as JSON text), or a row a response with
     `prompt` and `response`; rows of one prompt are put together in both. Optional: `quality`, a number for each response
     (in the first layout a list of them), such as a gold reward, a grade or 0 and 1 for wrong and right.
-
-    Args:
-        rows: Loaded rows.
-        columns: Our name to the name of the column in the rows.
-        where: File named in errors.
 
     Raises:
         DataError: A column is unknown, missing or ambiguous, or no response can be used.
@@ -159,24 +130,18 @@ def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) 
     listed = _is_listed(rows, columns, where)
     by_prompt: dict[str, Placed] = {}
     bad_rows: list[str] = []
-    reader = _Reader()
     for row in rows:
         placed = None
         try:
             prompt = prompt_of(row.get(names["prompt"]))
             placed = by_prompt.setdefault(prompt_id(prompt), Placed(prompt))
-            placed.outputs += reader.outputs(row, names, listed)
+            placed.outputs += _outputs(row, names, listed)
         except RowError as problem:
             bad_rows.append(str(problem))
             if placed is not None:
                 placed.whole = False
-    outputs = Outputs(
-        by_prompt,
-        Exclusions(len(rows), count_reasons(bad_rows)),
-        Exclusions(reader.n_responses, count_reasons(reader.bad_responses)),
-        Exclusions(reader.n_quality, count_reasons(reader.bad_quality)),
-    )
-    if outputs.responses.dropped == outputs.responses.seen:
+    outputs = Outputs(by_prompt, Exclusions(len(rows), count_reasons(bad_rows)))
+    if not outputs.prompts:
         raise DataError(f"{where}: no usable response; rows: {outputs.rows}; responses: {outputs.responses}")
     return outputs
 
@@ -205,67 +170,44 @@ def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> b
             f"{where}: {what}. Found: {has}. Say which holds the sampled texts with {_SETTING}responses=<your column> "
             f"(a list) or {_SETTING}response=<your column> (one text a row)"
         )
-    if problems:
-        raise DataError("\n".join(problems))
+    refuse(problems)
     return layouts == ["responses"]
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads responses and quality numbers, counts them, and why some were not used."""
+def _outputs(row: Row, names: Mapping[str, str], listed: bool) -> list[Output]:
+    """Every response of a row with its quality; RowError if it has no list of them."""
+    quality: Any = row.get(names["quality"])
+    if not listed:
+        return [_output(row.get(names["response"]), quality)]
+    responses = _from_json(row.get(names["responses"]))
+    if not isinstance(responses, list | tuple):
+        raise RowError("responses is missing" if responses is None else "responses is not a list")
+    if not responses:
+        raise RowError("no responses")
+    with suppress(RowError):  # text that is no list either
+        quality = _from_json(quality)
+    if quality is None or quality == "":
+        return [_output(response, None) for response in responses]
+    if isinstance(quality, list | tuple) and len(quality) == len(responses):
+        return [_output(response, number) for response, number in zip(responses, quality, strict=True)]
+    unread = "quality is not one number for each response"
+    return [replace(_output(response, None), unread_quality=unread) for response in responses]
 
-    n_responses: int = 0
-    n_quality: int = 0
-    bad_responses: list[str] = field(default_factory=list)
-    bad_quality: list[str] = field(default_factory=list)
 
-    def outputs(self, row: Row, names: Mapping[str, str], listed: bool) -> list[Output]:
-        """Every response of a row with its quality."""
-        responses, qualities = [row.get(names["response"])], [row.get(names["quality"])]
-        if listed:
-            found = _from_json(row.get(names["responses"]))
-            if not isinstance(found, list | tuple):
-                raise RowError("responses is missing" if found is None else "responses is not a list")
-            if not found:
-                raise RowError("no responses")
-            responses, qualities = list(found), self._qualities(qualities[0], len(found))
-        return [self._output(value, quality) for value, quality in zip(responses, qualities, strict=True)]
-
-    def _output(self, value: object, quality: object) -> Output:
-        self.n_responses += 1
-        try:
-            text = _text(value)
-        except RowError as problem:
-            self.bad_responses.append(str(problem))
-            return Output(None, str(problem))
-        return Output(text, None, self._number(quality))
-
-    def _qualities(self, value: object, n: int) -> list[object]:
-        """One quality per response; none if their number differs, since they cannot be assigned then."""
-        try:
-            found = _from_json(value)
-        except RowError:
-            found = value
-        if found is None or found == "":
-            return [None] * n
-        if isinstance(found, list | tuple) and len(found) == n:
-            return list(found)
-        self.n_quality += n
-        self.bad_quality += ["quality is not one number for each response"] * n
-        return [None] * n
-
-    def _number(self, value: Any) -> Quality:
-        if value is None or value == "":
-            return None
-        self.n_quality += 1
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
-            number = math.nan
-        if not math.isfinite(number):
-            self.bad_quality.append("quality is not a finite number")
-            return None
-        return number
+def _output(response: object, quality: Any) -> Output:
+    try:
+        text = _text(response)
+    except RowError as problem:
+        return Output(reason=str(problem))
+    if quality is None or quality == "":
+        return Output(text)
+    try:
+        number = float(quality)
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
+        number = math.nan
+    if not math.isfinite(number):
+        return Output(text, unread_quality="quality is not a finite number")
+    return Output(text, quality=number)
 
 
 def _from_json(value: object) -> object:

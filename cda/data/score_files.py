@@ -13,13 +13,18 @@ from typing import Any
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
 from cda.data.votes import VoteReader, load_votes, response_word, side_of, vote_words
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
 
 KEYS = ("id", "query", "prompt")
 """Columns that may name a row; the first that a file has does."""
 _KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
+_NO_SIDES: Mapping[str, Preference] = {}
+
+
+_Words = tuple[Sequence[str], str | None, Mapping[str, Preference]]
+"""Votes, a stated preference, and further names of the sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,7 @@ class Opinion:
 
 
 def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], Exclusions]:
-    """Usable rows of a score file by id, and the others by reason.
-
-    Raises:
-        DataError: No column of ids or of scores, or no usable row.
-    """
+    """Usable rows of a score file by id, and the others by reason; DataError without columns of ids and scores, or usable rows."""
     rows = load_rows(str(path))
     present = {column for row in rows for column in row}
     key = next((name for name in KEYS if name in present), None)
@@ -73,11 +74,16 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
 
 
 def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes from a separate file."""
-    annotations = _annotations(path)
-    if annotations is not None:
-        return _annotated(annotations, path)
-    return _read({name: (votes, None, {}) for name, votes in load_votes(str(path)).items()})
+    """Votes from a separate file: one of votes, or one of annotations with `entries` of people for each item."""
+    content: Any = None
+    if path.suffix == ".json":
+        content = read_json(path)
+    elif path.suffix == ".jsonl":
+        content = load_rows(str(path))
+    is_list = isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)
+    if is_list and all("entries" in row for row in content):
+        return _annotated(content, path)
+    return _read({name: (votes, None, _NO_SIDES) for name, votes in load_votes(str(path)).items()})
 
 
 def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
@@ -86,7 +92,7 @@ def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tup
     Raises:
         DataError: Neither file has any, or the two state different ones; names the items.
     """
-    words: dict[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]] = {}
+    words: dict[str, _Words] = {}
     problems = []
     for name, score in before.items():
         rows = score.row, after[name].row
@@ -97,29 +103,14 @@ def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tup
                 f"{name[:40]}: the score files before and after state different votes; correct or remove them"
             )
         if votes := given[0] if given else stated[:1]:
-            words[name] = (votes, stated[0] if stated else None, {})
-    if problems:
-        more = [f"… and {len(problems) - 10} more items"] if len(problems) > 10 else []
-        raise DataError("\n".join(problems[:10] + more))
+            words[name] = (votes, stated[0] if stated else None, _NO_SIDES)
+    refuse(problems, "more items")
     if not words:
         raise DataError(
             "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
             "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
         )
     return _read(words)
-
-
-def _annotations(path: Path) -> list[Row] | None:
-    """Rows of an annotation file, one an item with `entries` of people; None if the file is something else."""
-    if path.suffix == ".json":
-        content = read_json(path)
-        if not (isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)):
-            return None
-    elif path.suffix == ".jsonl":
-        content = load_rows(str(path))
-    else:
-        return None
-    return content if all("entries" in row for row in content) else None
 
 
 def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exclusions]:
@@ -145,9 +136,7 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
     return {name: replace(opinion, texts=texts[name]) for name, opinion in opinions.items()}, unread
 
 
-def _read(
-    words: Mapping[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]],
-) -> tuple[dict[str, Opinion], Exclusions]:
+def _read(words: Mapping[str, _Words]) -> tuple[dict[str, Opinion], Exclusions]:
     """Words to sides; those that cannot be read are counted, and their items stay without them."""
     reader = VoteReader()
     opinions = {

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cda.data.load import Row
-from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
-from cda.errors import DataError
+from cda.data.messages import RowError, check_agree, message_text, prompt_of, readable, side_text
+from cda.errors import DataError, refuse
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -37,15 +37,11 @@ class AttributeRule(BaseModel):
 
     @model_validator(mode="after")
     def _one_way(self) -> AttributeRule:
-        ways: dict[str, list[float | str | None]] = {
-            "above": [self.above],
-            "low and high": [self.low, self.high],
-            "having and lacking": [self.having, self.lacking],
-        }
-        given = [name for name, values in ways.items() if any(value is not None for value in values)]
+        ways = ("above", "low and high", "having and lacking")
+        given = [way for way in ways if any(getattr(self, name) is not None for name in way.split(" and "))]
         if len(given) > 1:
             raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
-        if given and None in ways[given[0]]:
+        if given and any(getattr(self, name) is None for name in given[0].split(" and ")):
             raise ValueError(f"{given[0]}: give both")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
@@ -54,11 +50,7 @@ class AttributeRule(BaseModel):
         return self
 
     def read(self, value: object, column: str = "has_attribute") -> bool:
-        """True if a cell says that the attribute is there.
-
-        Raises:
-            RowError: It says neither; the message is the reason that is counted.
-        """
+        """True if a cell says that the attribute is there; RowError if it says neither."""
         word = str(value).strip()
         if self.having is not None:
             if word not in (self.having, self.lacking):
@@ -76,15 +68,9 @@ class AttributeRule(BaseModel):
         return number >= self.high
 
     def check(self, values: Iterable[object], where: str) -> None:
-        """Find a category that no row has, which would leave one side without any.
-
-        Raises:
-            DataError: Names the categories that there are.
-        """
-        if self.having is None:
-            return
+        """Refuse a category that no row has, which would leave one side without any, with a DataError."""
         present = {str(value).strip() for value in values if value not in (None, "")}
-        if missing := [name for name in (self.having, self.lacking) if name not in present]:
+        if missing := [name for name in (self.having, self.lacking) if name is not None and name not in present]:
             raise DataError(
                 f"{where}: {SETTING}: no row has the category '{missing[0]}'. Found: {', '.join(sorted(present)[:10]) or 'none'}"
             )
@@ -121,15 +107,10 @@ def clean_triples(
     where: str,
     attribute: AttributeRule = BY_WORDS,
 ) -> CleanTriples:
-    """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples.
+    """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples, counting unusable rows.
 
-    Args:
-        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias, and
-            `flipped`, if there is such a column, whether a check found that both rewrites flipped it (empty: no check).
-        biases: Names of the audited biases; with several, rows need a column `bias`.
-        columns: Our name to the name of the column in the rows.
-        where: File named in errors.
-        attribute: Reads `has_attribute`; by default 1/0, true/false or yes/no.
+    `has_attribute`, read by `attribute`, says if the original exhibits the bias; `flipped` may say if a check found that both
+    rewrites flipped it (empty: no check); with several biases rows need a column `bias`. `columns` maps our name to the rows'.
 
     Raises:
         DataError: A column is missing, no row is usable, or one response is said to have the attribute and to lack it.
@@ -137,32 +118,29 @@ def clean_triples(
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     needed = [name for name in names if name != "flipped" and (name != "bias" or len(biases) > 1)]
-    problems = [
+    missing = [
         f"{where}: no column '{names[name]}'. Found: {', '.join(sorted(present))}. "
         f"Map it with audit.triple_columns.{name}=<your column>"
         for name in needed
         if names[name] not in present
     ]
-    if problems:
-        raise DataError("\n".join(problems))
+    refuse(missing)
     attribute.check((row.get(names["has_attribute"]) for row in rows), where)
-    groups: dict[tuple[str, ...], list[tuple[int, Triple]]] = {}
-    reasons: list[str] = []
-    for number, row in enumerate(rows, 1):
+
+    def read(row: Row) -> Triple:
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
-        try:
-            if bias not in biases:
-                raise RowError(f"of another bias ({bias[:40]})")
-            triple = _triple(values, bias, attribute)
-        except RowError as problem:
-            reasons.append(str(problem))
-            continue
+        if bias not in biases:
+            raise RowError(f"of another bias ({bias[:40]})")
+        return _triple(values, bias, attribute)
+
+    numbered, unusable = readable(rows, read)
+    groups: dict[tuple[str, ...], list[tuple[int, Triple]]] = {}
+    for number, triple in numbered:
         texts = triple.original, triple.rewrite, triple.rewrite_of_rewrite
-        same = groups.setdefault((bias, *text_key(triple.prompt, *texts)), [])
-        same.append((number, triple))
-        reasons += ["duplicate"] if len(same) > 1 else []
+        groups.setdefault((triple.bias, *text_key(triple.prompt, *texts)), []).append((number, triple))
     check_agree(_contradictions(groups.values()), where)
+    reasons = [reason for _, reason in unusable] + ["duplicate"] * (len(numbered) - len(groups))
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not groups:
         raise DataError(f"{where}: no usable triple; {exclusions}")

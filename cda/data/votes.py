@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cda.data.load import Row, load_rows, looks_like_path
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path
 from cda.records import Exclusions, Preference, count_reasons
@@ -24,7 +24,7 @@ class VoteReader:
     reasons: list[str] = field(default_factory=list)
 
     def read(self, cell: object, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
-        """The readable votes of a cell or list; `sides`: further names of the sides."""
+        """The readable votes of a cell; `sides` are further names of the sides."""
         votes = []
         for word in vote_words(cell):
             self.seen += 1
@@ -65,11 +65,9 @@ def load_votes(reference: str) -> Votes:
     `annotator` identifies the voter, who may vote on an item only once.
 
     Raises:
-        DataError: Cannot be loaded, or has neither layout; lists every row without an id or a vote, and each second vote of
-            one participant on one item.
+        DataError: Cannot be loaded, or has no such layout; names rows without an id or a vote, and second votes of one participant.
     """
-    mapping = _mapping(reference)
-    if mapping is not None:
+    if (mapping := _mapping(reference)) is not None:
         return mapping
     rows = load_rows(reference)
     present = {key for row in rows for key in row}
@@ -85,22 +83,18 @@ def load_votes(reference: str) -> Votes:
     problems = []
     first: dict[tuple[str, str], tuple[int, list[str]]] = {}
     for number, row in enumerate(rows, 1):
-        words, item = vote_words(row.get(column)), row.get("id")
+        words, item, voter = vote_words(row.get(column)), row.get("id"), voter_of(row)
         if item in (None, "") or not words:
             problems.append(f"{reference}: row {number} lacks {'an id' if item in (None, '') else 'a vote'}")
             continue
-        if voter := voter_of(row):
-            before, earlier = first.setdefault((str(item), voter), (number, words))
-            if before != number:
-                how = "the same" if earlier == words else "another"
-                problems.append(
-                    f"{reference}: row {number}: {voter[:40]} gave {how} vote on {str(item)[:40]} in row {before}; keep one"
-                )
-                continue
+        before, earlier = first.setdefault((str(item), voter), (number, words)) if voter else (number, words)
+        if before != number:
+            how = "the same" if earlier == words else "another"
+            problems.append(
+                f"{reference}: row {number}: {voter[:40]} gave {how} vote on {str(item)[:40]} in row {before}; keep one"
+            )
         votes.setdefault(str(item), []).extend(words)
-    if problems:
-        more = [f"… and {len(problems) - 10} more rows"] if len(problems) > 10 else []
-        raise DataError("\n".join(problems[:10] + more))
+    refuse(problems, "more rows")
     return {item: tuple(words) for item, words in votes.items()}
 
 
@@ -134,8 +128,6 @@ def _mapping(reference: str) -> Votes | None:
         return None
     listed = [[votes] if isinstance(votes, str) else votes for votes in content.values()]
     # Mappings among the votes are rows under a key.
-    if not all(
-        isinstance(votes, Sequence) and not any(isinstance(vote, Mapping) for vote in votes) for votes in listed
-    ):
+    if any(not isinstance(votes, list) or any(isinstance(vote, Mapping) for vote in votes) for votes in listed):
         return None
     return {str(item): tuple(map(str, votes)) for item, votes in zip(content, listed, strict=True)}
