@@ -62,11 +62,6 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
 
     Embedded answers are without the bias or, if there are texts of it, with it. If there are none, and with answers of a
     file (`prompt`, `response` and, if known, `has_attribute`), each rewrite is rewritten back, so that both directions are seen.
-
-    Raises:
-        RecipeError: Rules are to rewrite, and a bias has none.
-        RunError: Spending was not agreed to.
-        DataError: The file cannot be used.
     """
     recipe, llm = loaded.recipe, llm_access(loaded)
     gate, notes, texts = recipe.synthesize.gate, list[str](), dict[str, list[Answer]]()
@@ -168,10 +163,8 @@ def _planned(
     """A rewrite of each answer, one of the rewrite if it is rewritten back, and the labels of all texts if an LLM labels."""
     requests = [RewriteRequest(prompt, text, "add") for prompt, text, _ in answers]
     n, n_requests = len(answers) * (2 if back else 1), max(1, len(requests))
-    mean_in = (
-        sum(request_tokens(rewrite_request(request, bias, show_prompt, told=told)) for request in requests) / n_requests
-    )
-    mean_out = sum(tokens_of(request.response) for request in requests) / n_requests
+    sent = sum(request_tokens(rewrite_request(request, bias, show_prompt, told=told)) for request in requests)
+    mean_in, mean_out = sent / n_requests, sum(tokens_of(request.response) for request in requests) / n_requests
     if labelled:
         return Planned(f"rewriting and labelling for {bias.name}", 3 * n, mean_in, (mean_out + 2 * LABEL_TOKENS) / 3)
     return Planned(f"rewriting for {bias.name}", n, mean_in, mean_out)
@@ -182,11 +175,7 @@ def _flip(has_attribute: bool) -> Direction:
 
 
 def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
-    """Every request that an LLM would get of one example: system and user text, and the form of its answer.
-
-    Raises:
-        CdaError: The target is none, or an option says nothing here.
-    """
+    """Every request that an LLM would get of one example: system and user text, and the form of its answer."""
     default = InspectOptions()
     unused = [
         f"--{name}: says nothing beside --prompts, which rewrites and scores nothing; leave one of them out"
@@ -197,10 +186,8 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
         raise RecipeError(unused)
     loaded = recipe_of(target, overrides, options)
     recipe, prompts = loaded.recipe, loaded.prompts
-    embedded = recipe.data.pairs == EMBEDDED or not looks_like_path(recipe.data.pairs)
-    if embedded:
-        pairs, where = load_pairs(EMBEDDED, "", {}, "").pairs, "the embedded training pairs"
-    else:
+    pairs, where = load_pairs(EMBEDDED, "", {}, "").pairs, "the embedded training pairs"
+    if recipe.data.pairs != EMBEDDED and looks_like_path(recipe.data.pairs):
         pairs, where = training_pairs(recipe.data, loaded.opened).pairs, recipe.data.pairs
     pair = drawn(pairs, 1, options.seed)[0]
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
@@ -232,12 +219,8 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
 
 
 def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> tuple[str, Request]:
-    texts = (pair.prompt, pair.chosen, pair.rejected)
-    request = (
-        token_request(*texts, judge.ties, instructions=told)
-        if judge.by_token
-        else judge_request(*texts, judge.ties, told)
-    )
+    ask = token_request if judge.by_token else judge_request
+    request = ask(pair.prompt, pair.chosen, pair.rejected, judge.ties, told)
     orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
     return f"a comparison, {orders} (score.judge.prompt={prompt_name(judge.prompt, told)})", request
 

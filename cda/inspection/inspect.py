@@ -22,7 +22,7 @@ from cda.inspection.numbers import (
     with_rewards,
 )
 from cda.inspection.page import render_inspection
-from cda.inspection.sources import TRAINING, Seen, SourcedRewrites
+from cda.inspection.sources import TRAINING, SourcedRewrites
 from cda.inspection.tables import inspection_text
 from cda.inspection.targets import InspectionTarget, InspectOptions, check_options, resolved
 from cda.resources.artifacts import shown_path, shown_target
@@ -38,11 +38,7 @@ Group = tuple[str, str]
 
 
 def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
-    """The text for the terminal; writes the page if one is wanted.
-
-    Raises:
-        CdaError: Anything a user can act on.
-    """
+    """The text for the terminal; writes the page if one is wanted."""
     check_options(options)
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:
@@ -69,13 +65,9 @@ def _inspection(
     target: str, material: SourcedRewrites, goal: InspectionTarget, options: InspectOptions
 ) -> InspectResult:
     biases = list(material.biases.values())
-    groups: dict[Group, list[Seen]] = {}
-    for bias in biases:
-        for direction in ("add", "remove"):
-            if own := [
-                rewrite for rewrite in material.rewrites if (rewrite.bias, rewrite.direction) == (bias.name, direction)
-            ]:
-                groups[bias.name, direction] = own
+    keys = [(bias.name, direction) for bias in biases for direction in ("add", "remove")]
+    found = {key: [seen for seen in material.rewrites if (seen.bias, seen.direction) == key] for key in keys}
+    groups = {key: own for key, own in found.items() if own}
     rewrites = {key: drawn(own, options.most, options.seed, Stream.INSPECTED) for key, own in groups.items()}
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
@@ -94,18 +86,12 @@ def _inspection(
     _check_worst(rows, material, options)
     summaries, examples = [], []
     for (name, direction), looked in rows.items():
-        bias, spread, available = material.biases[name], spread_of(looked), len(groups[name, direction])
+        bias, spread = material.biases[name], spread_of(looked)
         # A run's failure counts have no direction; training pairs are made in one.
-        lost = [
-            missing
-            for of, missing in material.lost
-            if of == name and (direction == "add" or missing.source != TRAINING)
-        ]
-        summaries.append(
-            summarize_rewrites(
-                looked, lost, bias, unit, options.seed, with_failed=material.with_failed, available=available
-            )
-        )
+        lost = [gone for of, gone in material.lost if of == name and (direction == "add" or gone.source != TRAINING)]
+        failed, available = material.with_failed, len(groups[name, direction])
+        summary = summarize_rewrites(looked, lost, bias, unit, options.seed, with_failed=failed, available=available)
+        summaries.append(summary)
         examples += [shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
     if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
         notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
@@ -119,11 +105,9 @@ def _inspection(
         worst=options.worst,
         seed=options.seed,
         biases=tuple(
-            InspectedBias(
-                name=bias.name, description=bias.description, add=bias.instructions.add, remove=bias.instructions.remove
-            )
+            InspectedBias(name=bias.name, description=bias.description, **dict(bias.instructions))
             for bias in biases
-            if any(name == bias.name for name, _ in groups)
+            if bias.name in {name for name, _ in groups}
         ),
         summaries=tuple(summaries),
         examples=tuple(examples),

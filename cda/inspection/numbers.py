@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.inspection.sources import Seen
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import FeatureDrift, Limit
 from cda.results.inspect import FeatureChange, LostRewrites, PhraseAdded, RewriteLabel, RewriteShown, RewriteSummary
 from cda.rewriting.added_phrases import added_phrases
@@ -29,8 +28,6 @@ from cda.stats.streams import Stream, generator
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1
 """Share of the rewrites from which a phrase counts as a habit."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +173,8 @@ def summarize_rewrites(
     scored = [row for row in rows if row.seen.difference is not None]
     accepted = [row for row in written if row.seen.failed is None]
     direction = rows[0].seen.direction
-    failures = [row.seen.failed for row in rows]
+    failures = [row.seen.failed for row in rows if row.seen.failed is not None]
+    failed = _share([row.seen.failed is not None for row in rows], rows)
     differences = [row.seen.difference or 0.0 for row in scored]
     return RewriteSummary(
         bias=bias.name,
@@ -189,19 +187,17 @@ def summarize_rewrites(
         labelled_by=count_reasons([str(row.label.by) for row in labelled]),
         flipped=_share([row.label.flipped is True for row in labelled], labelled),
         had_it_before=sum(row.label.before == (direction == "add") for row in labelled),
-        failed=_share([failure is not None for failure in failures], rows)
-        if with_failed
-        else Missing(reason="only what succeeded was kept"),
-        failed_reasons=count_reasons([failure for failure in failures if failure is not None]),
+        failed=failed if with_failed else Missing(reason="only what succeeded was kept"),
+        failed_reasons=count_reasons(failures),
         lost=tuple(lost),
         rejected=_share([bool(row.rejected) for row in accepted], accepted),
         rejected_reasons=count_reasons([row.rejected[0] for row in accepted if row.rejected]),
         noticed=count_reasons([reason for row in written for reason in row.noticed]),
-        reward=_estimated(lambda: bootstrap_mean(differences, _prompts(scored), _rng(seed)).estimate(unit))
+        reward=or_missing(lambda: bootstrap_mean(differences, _prompts(scored), _rng(seed)).estimate(unit))
         if scored
         else Missing(reason="no rewards"),
         n_without_reward=len(written) - len(scored),
-        drift=_estimated(partial(_drift, written, bias, seed)),
+        drift=or_missing(partial(_drift, written, bias, seed)),
         phrases=tuple(_phrases(written)),
     )
 
@@ -223,14 +219,7 @@ def _phrases(rows: Sequence[Looked]) -> Iterator[PhraseAdded]:
 
 
 def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> Estimate | Missing:
-    return _estimated(lambda: wilson_share(hits, _prompts(rows))) if rows else Missing(reason="none")
-
-
-def _estimated(make: Callable[[], T]) -> T | Missing:
-    try:
-        return make()
-    except DataError as error:
-        return Missing(reason=str(error))
+    return or_missing(lambda: wilson_share(hits, _prompts(rows))) if rows else Missing(reason="none")
 
 
 def _prompts(rows: Sequence[Looked]) -> list[str]:

@@ -126,13 +126,9 @@ def _plots(inspection: InspectResult) -> Iterator[Plot]:
         features = dict.fromkeys(feature for own in changes.values() for feature in own)
         if not features:
             continue
-        rows = [
-            Row(named(feature.replace("_", " "), 24), tuple(own.get(feature) for own in changes.values()))
-            for feature in features
-        ]
+        rows = [Row(named(feature, 24), tuple(own.get(feature) for own in changes.values())) for feature in features]
         told = [
-            f"{mark.name}: "
-            + ", ".join(f"{feature.replace('_', ' ')} {signed(change)}" for feature, change in own.items())
+            f"{mark.name}: {', '.join(f'{feature} {signed(change)}' for feature, change in own.items())}"
             for mark, own in changes.items()
         ]
         title = f"{name}: what else a rewrite changes, in standard deviations. Within the grey band a difference is usually called balanced"
@@ -144,7 +140,7 @@ def _plots(inspection: InspectResult) -> Iterator[Plot]:
 def _changes(group: RewriteSummary) -> dict[str, Estimate]:
     rows = () if isinstance(group.drift, Missing) else group.drift
     return {
-        row.feature: row.standardised
+        row.feature.replace("_", " "): row.standardised
         for row in rows
         if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -33,19 +33,10 @@ _SETTING = re.compile(r"Map it with audit\.triple_columns\.(\w+)=<your column>")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A rewrite to look at.
+    """A rewrite to look at: the text is the last rejected one if it failed, None if there is none.
 
-    Attributes:
-        source: File or stage that it comes from.
-        original: Text before the rewrite.
-        rewrite: Text after it; the last rejected text if the rewrite failed; None if there is none.
-        direction: Requested change.
-        reference: The response next to the original, if the bias is relative to one.
-        failed: Reason for the rejection; None if the rewrite was accepted.
-        labels: True if original and rewrite exhibit the bias, if they were labelled.
-        labelled_by: Labeller.
-        rewards: Rewards of original and rewrite; None if single texts have no rewards.
-        difference: Reward of the rewrite minus the original's, or a judge's preference. None if there is neither.
+    `labels` and `rewards` are those of original and rewrite, if known; `difference` is the rewrite's reward minus the original's, or
+    a judge's preference.
     """
 
     bias: str
@@ -64,17 +55,10 @@ class Seen:
 
 @dataclass
 class SourcedRewrites:
-    """Rewrites to look at, with their source.
+    """Rewrites to look at, with bias files as they were then, rewriters, and the scorer of the stored rewards, if any.
 
-    Attributes:
-        where: The source, in a few words.
-        biases: Bias files as they were when the rewrites were made, by name.
-        by: Rewriter.
-        lost: Number of failures whose text was not kept, by bias.
-        notes: Sentences for the reader.
-        scored_by: Scorer of the stored rewards; None if there are none.
-        words_within: Largest change of the word count that the gate accepts, as a share.
-        with_failed: True if failed rewrites are included, so that their share is known.
+    `lost` are failures whose number alone was kept, by bias; `with_failed` says that failed rewrites are included, so that their
+    share is known. `words_within` is the largest change of the word count that the gate accepts, as a share.
     """
 
     where: str
@@ -94,12 +78,7 @@ def has_rewrites(folder: RunFolder) -> bool:
 
 
 def rewrites_of_run(path: Path) -> SourcedRewrites:
-    """Rewrites of a run's finished stages.
-
-    Raises:
-        RunError: No run, or one without rewrites.
-        DataError: Its files cannot be read.
-    """
+    """Rewrites of a run's finished stages; RunError without a run, or without any."""
     folder, material = RunFolder(path), SourcedRewrites(f"run {path.name}")
     stages = [name for name in ("label", "synthesize", "train", "audit") if folder.record(name)]
     if not stages and not (path / MANIFEST).is_file():
@@ -118,12 +97,7 @@ def rewrites_of_run(path: Path) -> SourcedRewrites:
 
 
 def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> SourcedRewrites:
-    """Rewrites of a file of triples, of the biases named, else of those of its column `bias`, which must then be built-in ones.
-
-    Raises:
-        RecipeError: A bias is unknown.
-        DataError: The file cannot be used.
-    """
+    """Rewrites of a file of triples, of the biases named, else of those of its column `bias`, which must then be built-in ones."""
     rows = load_rows(reference)
     stated = list(dict.fromkeys(str(row["bias"]) for row in rows if row.get("bias") is not None))
     if not named and not stated:
@@ -175,11 +149,11 @@ def _add_training(folder: RunFolder, material: SourcedRewrites) -> None:
 def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None) -> Iterator[Seen]:
     """The rejected side with the bias added; and the chosen side, if that was made more specific too."""
     bias, pair = str(row.bias), origin.pair
-    labels: tuple[bool | None, bool | None] = (None, None)
+    rewrite = Seen(bias, TRAINING, pair.prompt, pair.rejected, row.pair.rejected, "add", pair.chosen)
     if labelled_by is not None:
         # The gate asked the same LLM about the rewrite, and passed only those with a yes.
-        labels = (origin.labels[bias]["rejected"], True)
-    yield Seen(bias, TRAINING, pair.prompt, pair.rejected, row.pair.rejected, "add", pair.chosen, labels=labels, labelled_by=labelled_by)  # fmt: skip
+        rewrite = replace(rewrite, labels=(origin.labels[bias]["rejected"], True), labelled_by=labelled_by)
+    yield rewrite
     if row.kind == "counterfactual" and row.pair.chosen != pair.chosen:
         yield Seen(bias, TRAINING, pair.prompt, pair.chosen, row.pair.chosen, "remove")
 

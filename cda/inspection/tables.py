@@ -138,11 +138,8 @@ def _drift_words(group: RewriteSummary) -> list[str]:
     """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
     if isinstance(group.drift, Missing):
         return [f"not estimated: {group.drift.reason}"]
-    changed = [
-        (abs(row.standardised.value), row)
-        for row in group.drift
-        if row.standardised is not None and excludes_zero(row.difference)
-    ]
+    sizes = [(abs(row.standardised.value), row) for row in group.drift if row.standardised is not None]
+    changed = [(size, row) for size, row in sizes if excludes_zero(row.difference)]
     words = []
     for _, row in sorted(changed, key=lambda change: -change[0]):
         beyond = row.beyond if row.beyond is not None and row.beyond.value > 0 else None
@@ -238,9 +235,8 @@ def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
     sources = next(iter(group.sources)) if n_sources == 1 else counted
     lines = [inert(f"{name_of(group)}: {_rewrites_cell(group)} rewrites, {sources}")]
     lines += _named("flipped", flipped_share_cell(group))
-    lines += _named(
-        "failed", failed_cell(group) + _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
-    )
+    because = _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
+    lines += _named("failed", failed_cell(group) + because)
     if group.n_written:
         lines += _named("gate", f"would reject {_rejected_cell(group)}{_because(group.rejected_reasons)}")
     if not isinstance(group.reward, Missing):

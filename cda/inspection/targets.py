@@ -47,10 +47,8 @@ class InspectionTarget:
 
 
 def check_options(options: InspectOptions) -> None:
-    problems = []
-    for name, value in (("n", options.n), ("most", options.most)):
-        if value < 1:
-            problems.append(f"--{name} {value}: 1 or more is needed")
+    counts = {"n": options.n, "most": options.most}
+    problems = [f"--{name} {value}: 1 or more is needed" for name, value in counts.items() if value < 1]
     if options.worst is not None and options.worst not in WORST:
         problems.append(f"--worst {options.worst}: there are {', '.join(WORST)}.{did_you_mean(options.worst, WORST)}")
     if options.worst == "reward" and options.model == "none":
@@ -66,9 +64,8 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
     if path.is_dir() or path.suffix in FILE_TYPES:
         _check_nothing_to_rewrite(target, overrides, options)
         if not path.is_dir():
-            return InspectionTarget(
-                rewrites_of_file(target, options.bias), None, _named_model(options, _FOLDER, overrides)
-            )
+            material = rewrites_of_file(target, options.bias)
+            return InspectionTarget(material, None, _named_model(options, _FOLDER, overrides))
         material = _of_biases(rewrites_of_run(path), options.bias)
         return InspectionTarget(material, None, _named_model(options, str(path), overrides))
     if _is_bias(target):
@@ -104,12 +101,7 @@ def _together(
 
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
-    """The recipe of a target of which no run is looked at: a recipe, a bias, or `judge:NAME`.
-
-    Raises:
-        RunError: It is none of these.
-        RecipeError: A setting is wrong.
-    """
+    """The recipe of a target of which no run is looked at: a recipe, a bias, or `judge:NAME`; RunError for anything else."""
     if kind_of(target) == "judge":
         return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
     if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -46,6 +46,14 @@ class Missing(Result):
 
     reason: str
     """Why there is no value, as a clause that can follow a colon."""
+
+
+def or_missing(estimate: Callable[[], T]) -> T | Missing:
+    """An estimate; Missing with the reason if the data cannot give it."""
+    try:
+        return estimate()
+    except DataError as error:
+        return Missing(reason=str(error))
 
 
 NOT_TRAINED = Missing(reason="one model was measured, without a training")

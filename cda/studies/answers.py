@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json, read_text
 from cda.records import Exclusions, Preference, count_reasons, normal_text
 from cda.results.study import Attention, Rules
@@ -23,19 +23,11 @@ _LONGEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One judgement as it came back.
+    """One judgement as it came back: `choice` is A, B or tie, None for anything else.
 
-    Attributes:
-        participant: Code, or a name made of Label Studio's user.
-        item: Id within the study.
-        choice: `A`, `B` or `tie`; anything else in the file is None.
-        a: Index of the text shown as A, according to the answer file; None if it does not tell (the study then does).
-        texts_as_given: False if a table holds other texts than were exported.
-        seconds: Spent on it; None if unknown.
-        justification: In the participant's words.
-        session: Browser or file it comes from: two sessions of one participant may be two people.
-        revision: Number of the download within its session; the last one counts.
-        assigned: The study's assignments say who answers it (not so in Label Studio).
+    `a` is the index of the text that was shown as A, as the file says it (None: it does not, the study does); `texts_as_given` is
+    False if a table holds other texts than were exported. `session` is the browser or file: two sessions of one participant may
+    be two people; of its downloads the last `revision` counts. Only in Label Studio nobody was `assigned` the item.
     """
 
     participant: str
@@ -51,11 +43,7 @@ class Judgement:
 
 
 def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], int]:
-    """All answers of the files, in file order, and the number of empty rows of tables.
-
-    Raises:
-        DataError: Names every file that cannot be read, is of another kind, or belongs to another study.
-    """
+    """All answers of the files, in file order, and the number of empty rows of tables; DataError names every file at fault."""
     answers: list[Judgement] = []
     problems: list[str] = []
     n_blank = 0
@@ -66,8 +54,7 @@ def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], 
             n_blank += blank
         except DataError as problem:
             problems.append(str(problem))
-    if problems:
-        raise DataError("\n".join(problems))
+    refuse(problems)
     return answers, n_blank
 
 
@@ -201,13 +188,9 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Votes, attention checks by participant, and excluded answers.
+    """Votes in the order of the study's items, attention checks of every participant with an answer, and excluded answers.
 
-    Attributes:
-        votes: Votes on contrasts, in the order of the study's items.
-        attention: Attention checks of every participant with an answer that belongs to the study.
-        checks: Number of answers to attention checks, which are not votes.
-        exclusions: Number of all answers read, checks included, and excluded answers by reason.
+    `checks` is the number of answers to attention checks, which are no votes; `exclusions` counts all answers, these included.
     """
 
     votes: tuple[Vote, ...]
@@ -217,19 +200,22 @@ class Screened:
 
 
 def screened(study: Study, answers: Sequence[Judgement], rules: Rules) -> Screened:
-    """Votes of the answers that hold.
-
-    Raises:
-        DataError: The rules are not shares or seconds, or no vote is left.
-    """
+    """Votes of the answers that hold; DataError if no vote is left, or for rules that are not shares or seconds."""
     if not 0 <= rules.pass_share <= 1:
         raise DataError(f"--attention-pass: a share from 0 to 1, found {rules.pass_share:g}")
     if not rules.min_seconds >= 0:
         raise DataError(f"--min-seconds: 0 or more, found {rules.min_seconds:g}")
     shown = {(code, task.item): task.a for code, given in study.participants.items() for task in given}
-    problems = [_problem(answer, study, shown) for answer in answers]
-    single, repeated = _once_each([answer for answer, why in zip(answers, problems, strict=True) if why is None])
-    reasons = [*filter(None, problems), *repeated]
+    valid: list[Judgement] = []
+    reasons: list[str] = []
+    for answer in answers:
+        problem = _problem(answer, study, shown)
+        if problem is None:
+            valid.append(answer)
+        else:
+            reasons.append(problem)
+    single, repeated = _once_each(valid)
+    reasons += repeated
 
     def preferred(answer: Judgement) -> int | None:
         """Which text of the item was preferred; None for a tie. Label Studio shows the texts in the item's own order."""

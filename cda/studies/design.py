@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
 
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.features import words
 from cda.run import fingerprint
 
@@ -34,15 +33,9 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question with two answers in random order.
+    """A question with two answers in random order; `id` is `i001`, …, in shuffled order, so that it reveals nothing.
 
-    Attributes:
-        id: `i001`, …, in shuffled order, so that it reveals nothing.
-        prompt_id: Cluster of the prompt.
-        contrast: Id of the contrast; None for an attention check.
-        bias: Bias of the contrast.
-        perturbed: Index of the text with the bias, 0 or 1; None for an attention check.
-        right: Index of the right text of an attention check.
+    A contrast has its id, its bias and the index (0 or 1) of the text with the bias; an attention check that of the right text.
     """
 
     id: str
@@ -69,15 +62,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Everything that was decided before the first judgement.
-
-    Attributes:
-        kind: Kind of participants.
-        judgements: Wanted number of judgements on each contrast.
-        seed: Seed of every draw.
-        items: Items by id.
-        participants: Participant's code to the items shown to them, in order.
-    """
+    """Everything that was decided before the first judgement: items by id, and each participant's, in order, by their code."""
 
     kind: Kind
     judgements: int
@@ -89,6 +74,10 @@ class Study:
     def contrasts(self) -> list[Item]:
         """Items other than attention checks."""
         return [item for item in self.items.values() if not item.is_check]
+
+    @property
+    def n_checks(self) -> int:
+        return len(self.items) - len(self.contrasts)
 
     @property
     def fingerprint(self) -> str:
@@ -133,22 +122,17 @@ _CHECKS = "In a few items one answer is plainly wrong; they show that items are 
 
 def instructions(study: Study) -> tuple[str, ...]:
     """Paragraphs for participants."""
-    checks = f" {_CHECKS}" if len(study.contrasts) < len(study.items) else ""
-    return (*_ALL, _KIND[study.kind] + checks)
+    return (*_ALL, _KIND[study.kind] + (f" {_CHECKS}" if study.n_checks else ""))
 
 
 def readme(study: Study, contrasts_file: bool) -> str:
     """README.md of the folder, for the person who runs the study."""
-    n_checks = len(study.items) - len(study.contrasts)
-    checks = f" and {n_checks} attention checks" if n_checks else ""
+    checks = f" and {study.n_checks} attention checks" if study.n_checks else ""
     load = low_to_high([len(given) for given in study.participants.values()])
-    contrasts = (
-        "- `contrasts.jsonl`: the pairs that were made of your triples, for `cda audit --pairs`. **Keep it to yourself.**\n"
-        if contrasts_file
-        else ""
-    )
+    made = "- `contrasts.jsonl`: the pairs that were made of your triples, for `cda audit --pairs`. **Keep it to yourself.**\n"
+    contrasts, folder = (made, "THIS_FOLDER/") if contrasts_file else ("", "your_")
     told = "\n".join(f"> {paragraph}\n>" for paragraph in instructions(study)).removesuffix("\n>")
-    return f"""# A study of {len(study.items) - n_checks} pairs{checks}
+    return f"""# A study of {len(study.contrasts)} pairs{checks}
 
 {len(study.participants)} participants ({study.kind}), {load} items for each, {study.judgements} judgements wanted on each pair.
 Study {study.fingerprint}, seed {study.seed}.
@@ -169,7 +153,7 @@ Study {study.fingerprint}, seed {study.seed}.
 ## Then
 
     cda study import THIS_FOLDER results-*.json
-    cda audit my-org/my-reward-model --pairs {"THIS_FOLDER/" if contrasts_file else "your_"}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
+    cda audit my-org/my-reward-model --pairs {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
 
 Answers may come from the page, from Label Studio and from tables at once. Do not export anew into this folder while people
 are judging: their answers belong to this study alone.
@@ -190,27 +174,15 @@ _CANDIDATES = 20
 def planned(
     pairings: Sequence[Pairing], kind: Kind, judgements: int, quota: int | None, people: int | None, checks: int | None
 ) -> Plan:
-    """Fill in missing numbers, and refuse impossible ones.
+    """Fill in missing numbers, and refuse impossible ones with a DataError that says each.
 
     Experts judge everything and crowd participants 40 items, if `quota` (most items of a participant, besides attention
     checks) and `people` are None; a crowd gets three attention checks each if `checks` is None, experts none.
-
-    Raises:
-        DataError: Every number that cannot be, and a quota or number of participants that is too small, with the one needed.
     """
-    least = {
-        "--judgements": (judgements, 1),
-        "--quota": (quota, 1),
-        "--people": (people, 1),
-        "--attention": (checks, 0),
-    }
-    problems = [
-        f"{name}: at least {low}, found {value}"
-        for name, (value, low) in least.items()
-        if value is not None and value < low
-    ]
-    if problems:
-        raise DataError("\n".join(problems))
+    least = {"judgements": (judgements, 1), "quota": (quota, 1), "people": (people, 1), "attention": (checks, 0)}
+    given = [(f"--{name}", value, low) for name, (value, low) in least.items() if value is not None]
+    refuse([f"{name}: at least {low}, found {value}" for name, value, low in given if value < low])
+    problems = []
     n, wanted = len(pairings), len(pairings) * judgements
     if quota is None:
         quota = math.ceil(wanted / people) if people else (min(n, CROWD_QUOTA) if kind == "crowd" else n)
@@ -234,17 +206,12 @@ def planned(
             f"--attention {each}: an attention check puts the answer to another prompt beside a right one, once a prompt; "
             f"{n_prompts} prompts allow {n_prompts if n_prompts > 1 else 0}"
         )
-    if problems:
-        raise DataError("\n".join(problems))
+    refuse(problems)
     return Plan(judgements, n_people, quota, each)
 
 
 def designed(pairings: Sequence[Pairing], kind: Kind, plan: Plan, seed: int) -> Study:
-    """Draw items, checks, assignments, orders and sides; the same for the same contrasts and seed.
-
-    Raises:
-        DataError: The seed is below 0.
-    """
+    """Draw items, checks, assignments, orders and sides; the same for the same contrasts and seed (0 or more)."""
     if seed < 0:
         raise DataError(f"--seed: at least 0, found {seed}")
     # The texts, sides included, are part of the seed: a number that is easily guessed must not give the key away.
@@ -294,19 +261,19 @@ def _checks(pairings: Sequence[Pairing], n_each: int, rng: np.random.Generator) 
     for name in _shuffled(list(by_prompt), rng)[: 4 * n_each]:
         mine = by_prompt[name][int(rng.integers(len(by_prompt[name])))]
         right = mine.base if rng.integers(2) else mine.perturbed
-        known = set(words(f"{mine.prompt} {right}".lower()))
+        known = _words(f"{mine.prompt} {right}")
         others = [pairing for pairing in pairings if pairing.prompt_id != name]
         # Prompts may be alike; the answer that shares the fewest words is the one that surely misses the question.
-        wrong = min((other.base for other in _shuffled(others, rng)[:_CANDIDATES]), key=partial(_shared, known))
+        found = [(_words(other.base), other.base) for other in _shuffled(others, rng)[:_CANDIDATES]]
+        _, wrong = min(found, key=lambda answer: len(known & answer[0]) / max(1, len(known | answer[0])))
         at = int(rng.integers(2))
         texts = (right, wrong) if at == 0 else (wrong, right)
         checks.append(Item("", mine.prompt, texts, mine.prompt_id, right=at))
     return checks
 
 
-def _shared(known: set[str], text: str) -> float:
-    own = set(words(text.lower()))
-    return len(known & own) / max(1, len(known | own))
+def _words(text: str) -> set[str]:
+    return set(words(text.lower()))
 
 
 def _deal_checks(

@@ -14,18 +14,8 @@ from cda.errors import DataError
 from cda.run import fingerprint
 from cda.studies.design import CHOICES, KINDS, TITLE, Item, Shown, Study, instructions
 
-_COLUMNS = (
-    "study",
-    "participant",
-    "number",
-    "item",
-    "prompt",
-    "answer_a",
-    "answer_b",
-    "choice",
-    "justification",
-    "seconds",
-)
+_COLUMNS = ("study", "participant", "number", "item", "prompt", "answer_a", "answer_b", "choice", "justification",
+            "seconds")  # fmt: skip
 _NEEDED = ("study", "participant", "item", "choice")
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -65,19 +55,14 @@ def sheet(study: Study) -> tuple[str, int]:
 
 
 def sheet_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Filled rows with their numbers, apostrophes undone; commas, semicolons or tabs stand between cells.
-
-    Raises:
-        DataError: Not such a table, or broken.
-    """
+    """Filled rows with their numbers, apostrophes undone; commas, semicolons or tabs stand between cells."""
     csv.field_size_limit(2**27)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
     names = reader.fieldnames or ()
     check_header(names, where)
     if "annotation_id" in names:
         raise DataError(f"{where}: Label Studio's table of annotations; export as JSON")
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
+    if missing := [name for name in _NEEDED if name not in names]:
         raise DataError(
             f"{where}: no column {', '.join(missing)}. A filled table keeps the columns of items.csv: {', '.join(_COLUMNS)}"
         )
@@ -196,11 +181,7 @@ def key_json(study: Study) -> dict[str, object]:
 
 
 def study_of(assignments: Any, key: Any, where: str) -> Study:
-    """The study that was exported, from the content of its two files; `where` is the folder, for messages.
-
-    Raises:
-        DataError: Either is no such file, was changed since, or they belong to different studies.
-    """
+    """The study that was exported, from the content of its two files; DataError if they were changed, or are of two studies."""
     try:
         items = {row["id"]: _item(row) for row in key["items"]}
         participants = {

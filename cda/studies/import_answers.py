@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from statistics import median
@@ -15,15 +16,15 @@ from cda.files.paths import is_a_file
 from cda.inert import inert
 from cda.launch import say
 from cda.report.page import render_page
-from cda.results.base import Estimate, Missing, save
-from cda.results.skew import Agreement, Leading
+from cda.results.base import Estimate, Missing, or_missing, save
+from cda.results.skew import Leading
 from cda.results.study import Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
 from cda.stats.proportions import exact_change_test, wilson_share
 from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.studies.answers import Screened, Vote, read_answers, screened
 from cda.studies.design import Item, Study
 from cda.studies.forms import study_of
-from cda.studies.page import study_page, study_text
+from cda.studies.page import LEADING, study_page, study_text
 
 VOTES = "votes.jsonl"
 FAST_S = 3.0
@@ -31,12 +32,7 @@ FAST_S = 3.0
 
 
 def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: Rules) -> StudyResult:
-    """Write votes (`id, vote` and who gave them), and a summary as JSON and as a page next to them; return the summary.
-
-    Raises:
-        DataError: The folder is not a study or was changed, a file cannot be read or is of another study, or no vote is left.
-        RunError: The result cannot be written.
-    """
+    """Write votes (`id, vote` and who gave them), and a summary as JSON and as a page next to them; return the summary."""
     if not all(is_a_file(folder / name) for name in ("assignments.json", "key.json")):
         raise DataError(f"{folder}: no study; assignments.json and key.json of `cda study export` have to be there")
     study = study_of(read_json(folder / "assignments.json"), read_json(folder / "key.json"), str(folder))
@@ -60,9 +56,8 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
         save(result, votes.with_name(f"{votes.stem}.summary.json"))
         write_text(page, render_page(study_page(result)))
     except OSError as error:
-        raise RunError(
-            f"{votes}: cannot be written ({error.strerror or error}). Choose another place with --out"
-        ) from None
+        why = f"cannot be written ({error.strerror or error})"
+        raise RunError(f"{votes}: {why}. Choose another place with --out") from None
     where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --pairs CONTRASTS --votes {votes}`"
     say("\n".join([study_text(result), inert(where), inert(f"Summary: {page}")]))
     return result
@@ -100,31 +95,24 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
 def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: int) -> StudyGroup:
     """Majorities and agreement on some items."""
     voted = [item for item in items if by_item[item.id]]
-    words = [[vote.vote for vote in by_item[item.id]] for item in voted]
+    words, prompts = [[vote.vote for vote in by_item[item.id]] for item in voted], [item.prompt_id for item in voted]
     every_vote = [word for own in words for word in own]
-    majorities: dict[Leading, int] = {}
-    skew: Estimate | Missing = Missing(reason="no votes")
-    agreed: Agreement | Missing = Missing(reason="no votes")
-    if voted:
-        counts, prompts = count_votes(words), [item.prompt_id for item in voted]
-        leading = leading_words(counts)
-        majorities = {**{word: leading.count(word) for word in WORDS}, "split": leading.count("split")}
-        try:
-            target = majority(counts, "drop")
-            skew = wilson_share(target.target[target.used], list(compress(prompts, target.used)))
-        except DataError as problem:
-            skew = Missing(reason=str(problem))
-        try:
-            agreed = agreement(counts, prompts, np.random.default_rng(seed))
-        except DataError as problem:
-            agreed = Missing(reason=str(problem))
+    leading = leading_words(count_votes(words)) if voted else []
+    none = Missing(reason="no votes")
+
+    def skew() -> Estimate:
+        target = majority(count_votes(words), "drop")
+        return wilson_share(target.target[target.used], list(compress(prompts, target.used)))
+
     return StudyGroup(
         n_items=len(items),
         n_voted=len(voted),
         votes={word: every_vote.count(word) for word in WORDS},
-        majorities=majorities,
-        skew=skew,
-        agreement=agreed,
+        majorities={word: leading.count(word) for word in LEADING} if voted else {},
+        skew=or_missing(skew) if voted else none,
+        agreement=or_missing(partial(agreement, count_votes(words), prompts, np.random.default_rng(seed)))
+        if voted
+        else none,
     )
 
 
@@ -151,20 +139,18 @@ def _time(votes: Sequence[Vote]) -> Time:
 
 def _participants(study: Study, kept: Screened, by_item: Mapping[str, Sequence[Vote]]) -> Iterator[Participant]:
     """All participants whose answers were read, with votes or without."""
-    by_code: dict[str, list[Vote]] = {code: [] for code in kept.attention}
-    for vote in kept.votes:
-        by_code[vote.participant].append(vote)
-    for code, votes in by_code.items():
-        given = study.participants.get(code, ())
+    for code, attention in kept.attention.items():
+        votes = [vote for vote in kept.votes if vote.participant == code]
+        given = [study.items[shown.item] for shown in study.participants.get(code, ())]
         yield Participant(
             **dict(_time(votes)),
             participant=code,
-            given=sum(not study.items[shown.item].is_check for shown in given) or None,
+            given=sum(not item.is_check for item in given) or None,
             votes=len(votes),
             ties=sum(vote.vote == "tie" for vote in votes),
             a=sum(vote.choice == "A" for vote in votes),
             justified=sum(bool(vote.justification.strip()) for vote in votes),
-            attention=kept.attention[code],
+            attention=attention,
             disagrees=_disagrees(votes, by_item, study),
         )
 

@@ -12,14 +12,14 @@ from cda.report.page import Headline, Page, ReportSection
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import Table, plain_table
 from cda.results.base import Missing
-from cda.results.skew import Leading
+from cda.results.skew import Agreement, Leading
 from cda.results.study import Participant, Position, StudyItem, StudyResult
 from cda.stats.votes import WORDS
 
 _PROMPT_COLUMNS = 90
 _MOST_DRAWN = 40
 _MAJORITIES = {"perturbed": "with the bias", "base": "without the bias", "tie": "no difference"}
-_WORDS: tuple[Leading, ...] = (*WORDS, "split")
+LEADING: tuple[Leading, ...] = (*WORDS, "split")
 _MANY = 12
 """Items with missing judgements that a terminal lists."""
 _HUMAN_SKEW = (
@@ -85,23 +85,12 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
         f"pairs; {sum(result.exclusions.reasons.values())} of {result.exclusions.seen} answers left out.{spent}",
     )
     for name, group in result.biases.items():
-        skew = group.skew
-        if isinstance(skew, Missing):
-            yield Headline(name, f"human skew {NOT_ESTIMATED}: {skew.reason}.")
+        if isinstance(group.skew, Missing):
+            yield Headline(name, f"human skew {NOT_ESTIMATED}: {group.skew.reason}.")
         else:
-            prefer = f"People prefer the side with the bias on {share(skew)} of pairs with a majority for a side"
-            yield Headline(name, f"{prefer} (n = {count(skew)}).")
-    agreed = result.all.agreement
-    if isinstance(agreed, Missing):
-        yield Headline("Agreement", f"{NOT_ESTIMATED}: {agreed.reason}.")
-    else:
-        alpha, top = agreed.alpha, agreed.majority_share
-        first = f"no alpha ({alpha.reason})" if isinstance(alpha, Missing) else f"alpha {decimals(alpha)}"
-        yield Headline(
-            "Agreement",
-            f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed.n_votes} votes on "
-            f"pairs with two or more (n = {count(top)}).",
-        )
+            prefer = f"People prefer the side with the bias on {share(group.skew)} of pairs with a majority for a side"
+            yield Headline(name, f"{prefer} (n = {count(group.skew)}).")
+    yield Headline("Agreement", _agreement_sentence(result.all.agreement))
     if result.position:
         yield _position_headline(result.position)
     failed = [person.participant for person in result.participants if not person.attention.passed]
@@ -111,6 +100,17 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
     if lacking := _lacking(result):
         n = sum(item.missing for item in lacking)
         yield Headline("Missing", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad")
+
+
+def _agreement_sentence(agreed: Agreement | Missing) -> str:
+    if isinstance(agreed, Missing):
+        return f"{NOT_ESTIMATED}: {agreed.reason}."
+    alpha, top = agreed.alpha, agreed.majority_share
+    first = f"no alpha ({alpha.reason})" if isinstance(alpha, Missing) else f"alpha {decimals(alpha)}"
+    return (
+        f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed.n_votes} votes on pairs with two "
+        f"or more (n = {count(top)})."
+    )
 
 
 def _position_headline(position: Position) -> Headline:
@@ -137,7 +137,7 @@ def _bias_table(result: StudyResult) -> Table:
             name,
             f"{group.n_voted} of {group.n_items}",
             " / ".join(str(group.votes[word]) for word in WORDS),
-            " / ".join(str(group.majorities.get(word, 0)) for word in _WORDS),
+            " / ".join(str(group.majorities.get(word, 0)) for word in LEADING),
             *((NOT_ESTIMATED, "") if isinstance(skew, Missing) else (share(skew), count(skew))),
             NOT_ESTIMATED if isinstance(alpha, Missing) else decimals(alpha),
             NOT_ESTIMATED if isinstance(agreed, Missing) else share(agreed.majority_share),
@@ -149,22 +149,21 @@ def participant_table(result: StudyResult) -> Table:
     """A row per participant, those who differ most first."""
     header = ("participant", "votes", "no difference", "chose A", "differs from the others' majority", "n", "median time",
               "fast", "checks right", "counted")  # fmt: skip
-    return Table("Who voted, and how", header, tuple(map(_participant_cells, _most_different(result))))
-
-
-def _participant_cells(one: Participant) -> tuple[str, ...]:
-    attention, differs = one.attention, one.disagrees
-    return (
-        one.participant,
-        f"{one.votes} of {one.given}" if one.given else f"{one.votes}",
-        str(one.ties),
-        f"{one.a} of {one.votes - one.ties}",
-        *((share(differs), str(differs.n)) if differs else (NOT_ESTIMATED, "")),
-        f"{one.median_s:.0f} s" if one.median_s is not None else "unknown",
-        str(one.n_fast),
-        f"{attention.right} of {attention.answered}" if attention.answered else "none given",
-        "yes" if attention.passed else "no: failed the attention checks",
-    )
+    rows = []
+    for person in _most_different(result):
+        attention, differs = person.attention, person.disagrees
+        rows.append((
+            person.participant,
+            f"{person.votes} of {person.given}" if person.given else f"{person.votes}",
+            str(person.ties),
+            f"{person.a} of {person.votes - person.ties}",
+            *((share(differs), str(differs.n)) if differs else (NOT_ESTIMATED, "")),
+            f"{person.median_s:.0f} s" if person.median_s is not None else "unknown",
+            str(person.n_fast),
+            f"{attention.right} of {attention.answered}" if attention.answered else "none given",
+            "yes" if attention.passed else "no: failed the attention checks",
+        ))  # fmt: skip
+    return Table("Who voted, and how", header, tuple(rows))
 
 
 def _plots(result: StudyResult) -> tuple[Plot, ...]:
@@ -186,7 +185,7 @@ def _plots(result: StudyResult) -> tuple[Plot, ...]:
 
 
 def _most_different(result: StudyResult) -> list[Participant]:
-    return sorted(result.participants, key=lambda one: -one.disagrees.value if one.disagrees else 1.0)
+    return sorted(result.participants, key=lambda person: -person.disagrees.value if person.disagrees else 1.0)
 
 
 def left_out_table(result: StudyResult) -> Table:
@@ -204,8 +203,8 @@ def _lacking(result: StudyResult) -> list[StudyItem]:
 
 def _missing_tables(lacking: Sequence[StudyItem]) -> tuple[Table, ...]:
     """A row for each number of judgements that is missing, with the pairs that miss so many; `lacking` is in that order."""
-    ids = {n: [item.id for item in own] for n, own in groupby(lacking, key=lambda item: item.missing)}
-    rows = tuple((str(n), str(len(names)), ", ".join(names)) for n, names in ids.items())
+    groups = [(n, [item.id for item in own]) for n, own in groupby(lacking, key=lambda item: item.missing)]
+    rows = tuple((str(n), str(len(ids)), ", ".join(ids)) for n, ids in groups)
     return (Table("Judgements still wanted", ("missing", "pairs", "ids"), rows),) if rows else ()
 
 
