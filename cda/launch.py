@@ -47,8 +47,7 @@ def is_main() -> bool:
 def asked_processes() -> int | None:
     """Processes that the launch asked for, whether or not they run; None if nothing names a number.
 
-    Read from WORLD_SIZE and MPI's variables, else from the command line of the `accelerate launch` above this process
-    (if the system shows it).
+    WORLD_SIZE and MPI's variables do, or the command line of an `accelerate launch` above this process, if the system shows it.
     """
     for name in ("WORLD_SIZE", *_MPI_SIZES):
         if os.environ.get(name, "").isdigit():
@@ -57,21 +56,15 @@ def asked_processes() -> int | None:
 
 
 def check_processes() -> None:
-    """Refuse a launch that was asked for several processes but gave this one no others: `--cpu --num_processes 2` does.
-
-    Raises:
-        RunError: Several were asked for, and this one runs alone.
-    """
+    """Refuse a launch (RunError) that was asked for several processes but gave this one no others: `--cpu --num_processes 2`."""
     if "WORLD_SIZE" in os.environ:
         return
     asked = asked_processes()
-    if asked is None and not _several_were_prepared():
+    if (asked is not None and asked < 2) or (asked is None and not _several_were_prepared()):
         return
-    if asked is not None and asked < 2:
-        return
-    number = "several" if asked is None else str(asked)
-    n = "N" if asked is None else str(asked)
-    hint = " If only one was meant: unset MASTER_ADDR." if asked is None else ""
+    number, n, hint = str(asked), str(asked), ""
+    if asked is None:
+        number, n, hint = "several", "N", " If only one was meant: unset MASTER_ADDR."
     raise RunError(
         f"the launch asked for {number} processes, but this one runs alone. Start them with "
         f"`torchrun --nproc_per_node {n} scripts/train.py ...`, or with "
@@ -81,11 +74,7 @@ def check_processes() -> None:
 
 
 def check_running(n_running: int) -> None:
-    """Compare with the number of processes that the trainer sees, before it trains with an unintended batch size.
-
-    Raises:
-        RunError: They differ.
-    """
+    """Compare with the number of processes that the trainer sees, before it trains with an unintended batch size (RunError)."""
     if n_running != world_size():
         raise RunError(
             f"{world_size()} processes were launched, but the trainer sees {n_running}. "
@@ -114,11 +103,7 @@ def say(text: str) -> None:
 
 
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:
-    """Wait until the main process has made something.
-
-    Raises:
-        RunError: The main process failed.
-    """
+    """Wait until the main process has made something; RunError if it failed."""
     while not ready():
         marker = folder / _FAILED
         if made_in_this_launch(marker) and _launch_of(marker) == launch_id():

@@ -138,12 +138,8 @@ class Rewrite:
 class TrainingExample:
     """A pair of texts with its target, as a reward model is trained on it.
 
-    Attributes:
-        pair: The two texts; `chosen` is the first, `rejected` the second, whichever of them the target prefers.
-        target: Taught probability that the first is better: 1 for a preference, 0.5 for a tie, between them for a soft
-            target. None: the base model's own probability.
-        margin: Reward units by which the preferred side should lead.
-        weight: Weight of the pair in the loss.
+    `target` is the taught probability that `pair.chosen` is better: 1 for a preference, 0.5 for a tie, between them for a soft
+    target, None for the base model's own. The preferred side should lead by `margin`, in reward units.
     """
 
     pair: Pair

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,7 @@ def fingerprint(content: object) -> str:
 
 
 def file_fingerprint(path: Path) -> str:
-    """Sixteen hex digits of a file's bytes, or of the names and bytes of all files in a folder; never of their times.
-
-    Raises:
-        DataError: Cannot be read.
-    """
+    """Sixteen hex digits of a file's bytes, or of the names and bytes of all files in a folder; never of their times."""
     digest = hashlib.sha256()
     is_folder = path.is_dir()
     try:
@@ -140,25 +137,19 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for this process.
-
-        Raises:
-            RunError: Another run holds it, the folder cannot be written, or it was deleted meanwhile.
-        """
+        """Hold the folder for this process; RunError if it is held or cannot be written, or was deleted meanwhile."""
         from filelock import FileLock, Timeout
 
+        another = "choose another with run.folder=..."
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock", timeout=0)
             lock.acquire()
         except Timeout:
-            raise RunError(
-                f"{self.path}: another run is working in this folder. Wait for it, or choose another with run.folder=..."
-            ) from None
+            raise RunError(f"{self.path}: another run is working in this folder. Wait for it, or {another}") from None
         except OSError as error:
-            raise RunError(
-                f"{self.path}: cannot be written: {error.strerror or error}. Choose another with run.folder=..."
-            ) from None
+            why = f"cannot be written: {error.strerror or error}"
+            raise RunError(f"{self.path}: {why}. {another.capitalize()}") from None
         try:
             yield
             self._check_there()
@@ -216,9 +207,6 @@ class RunFolder:
     def begin(self, stage: Stage) -> Path:
         """Folder to write a stage into. Files of an interrupted run are kept only if they were made from the same settings
         and inputs. A finished stage stays in place until this one is finished too; see `finish`.
-
-        Raises:
-            RunError: The folder to write into, or `superseded/`, is a link.
         """
         partial = self.partial(stage.name)
         refuse_link(partial)
@@ -254,8 +242,7 @@ class RunFolder:
     def finish(self, stage: Stage, counts: Mapping[str, object], seconds: float) -> Path:
         """Declare the partial folder finished; the stage that it replaces is moved to `superseded/` now.
 
-        Raises:
-            RunError: It is no longer the folder that `begin` made: earlier files in it are lost.
+        RunError if it is no longer the folder that `begin` made: earlier files in it are lost.
         """
         partial = self.partial(stage.name)
         if not self.has_begun(stage):
@@ -278,11 +265,7 @@ class RunFolder:
         return self._declare(stage.name)
 
     def output_of(self, name: str) -> str:
-        """Fingerprint of a finished stage's content.
-
-        Raises:
-            RunError: It has not finished.
-        """
+        """Fingerprint of a finished stage's content; RunError if it has not finished."""
         output = self.record(name).output
         if not output:
             raise RunError(f"{self.path}: stage '{name}' has not been run; start with `cda {name} <recipe>`")
@@ -316,10 +299,8 @@ class RunFolder:
 
     def _set_aside(self, folder: Path, name: str) -> None:
         aside = own_folder(self.path / "superseded")
-        number = 1
-        while (aside / f"{name}-{number}").exists() or (aside / f"{name}-{number}").is_symlink():
-            number += 1
-        folder.replace(aside / f"{name}-{number}")
+        places = (aside / f"{name}-{number}" for number in count(1))
+        folder.replace(next(place for place in places if not (place.exists() or place.is_symlink())))
 
 
 def _record(folder: Path) -> StageRecord:
@@ -346,7 +327,8 @@ def _differences(old: object, new: object, path: str = "") -> list[str]:
         return [line for key, below in inside for line in _differences(old.get(key), new.get(key), below)]
     if _by_name(old) and _by_name(new):
         return _differences(_by_name(old), _by_name(new), path)
-    return [] if old == new else [f"{path}: {_short(old)} → {_short(new)}"]
+    before, after = (text if len(text) <= 40 else text[:39] + "…" for text in map(_in_words, (old, new)))
+    return [] if old == new else [f"{path}: {before} → {after}"]
 
 
 def _by_name(value: object) -> dict[str, object]:
@@ -355,11 +337,6 @@ def _by_name(value: object) -> dict[str, object]:
         return {}
     names = [str(item.get("name") or item.get("kind") or "") for item in value]
     return dict(zip(names, value, strict=True)) if all(names) and len(set(names)) == len(names) else {}
-
-
-def _short(value: object) -> str:
-    text = _in_words(value)
-    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _in_words(value: object) -> str:

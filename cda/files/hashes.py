@@ -25,9 +25,6 @@ def sha256_of(file: Path) -> str:
 
     A file above 64 MB is remembered in this user's cache folder by path, device, inode, size, time of change of its content
     and time of change of its inode. The last is set by the system alone, whatever copies and archives do to the other.
-
-    Raises:
-        OSError: Cannot be read.
     """
     with file.open("rb") as opened:
         before = os.fstat(opened.fileno())
@@ -70,10 +67,7 @@ def _write(note: Path, digest: str) -> None:
 def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: int | None = None) -> dict[str, str]:
     """Every file below a folder, by its path in it, to its size in bytes and sixteen hex digits of its content.
 
-    Args:
-        folder: Looked through with its subfolders.
-        leave_out: File names that are no part of the content.
-        sizes_above_bytes: Larger files are known by their size alone; None: every file is read.
+    Files named `leave_out` are no part of it; those larger than `sizes_above_bytes` are known by their size alone.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in leave_out)
     return {file.relative_to(folder).as_posix(): _content(file, sizes_above_bytes) for file in files}

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from cda.errors import DataError
+from cda.files.paths import reading
 
 
 @contextmanager
 def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """A file to write into, next to the wanted one as `.partial`, which takes its place once all is on disk.
 
-    Args:
-        path: Replaced; a link is replaced itself, and not the file that it leads to.
-        private: Only this user may read it.
-
-    Raises:
-        OSError: Cannot be written.
+    A link is replaced itself, and not the file that it leads to. `private`: only this user may read it.
     """
     partial = path.with_name(path.name + ".partial")
     with open_new(partial, private=private) as file:
@@ -34,22 +31,14 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
 def open_new(path: Path, *, private: bool = False) -> BinaryIO:
     """Open a new file; a partial file of a killed process, or a link, is removed first and not followed.
 
-    Args:
-        private: Only this user may read the file.
-
-    Raises:
-        OSError: The file cannot be created; FileExistsError if another one is created at the same moment.
+    FileExistsError if another one is created at the same moment. `private`: only this user may read it.
     """
     path.unlink(missing_ok=True)
     return os.fdopen(_new(path, private), "wb")
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that only this user may read; an existing file stays as it is.
-
-    Raises:
-        OSError: Cannot be made.
-    """
+    """Make an empty file that only this user may read; an existing file stays as it is."""
     if path.exists():
         return
     try:
@@ -69,48 +58,30 @@ MAX_DEPTH = 100
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file (a byte order mark is dropped).
-
-    Raises:
-        DataError: Missing, unreadable or not UTF-8.
-    """
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}:{line}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None  # a NUL in the name
+    """The text of a UTF-8 file (a byte order mark is dropped); DataError if it is missing, unreadable or not UTF-8."""
+    with reading(path):
+        raw = path.read_bytes()
+    return _utf8(raw.removeprefix(BOM_UTF8), path)
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Objects of a .jsonl file, blank lines skipped.
-
-    Raises:
-        DataError: Missing, unreadable or not UTF-8; or a line is not valid JSON or not an object: names file and line.
-    """
+    """Objects of a .jsonl file, blank lines skipped; DataError names file and line of one that is not UTF-8 or no object."""
     if "\0" in str(path):
         raise DataError(f"{path}: no file can have such a name")
+    # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
+    with reading(path), path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line = _utf8(raw, path, number).removeprefix("\ufeff" if number == 1 else "")
+            if line.strip():
+                yield _object(line, path, number)
+
+
+def _utf8(raw: bytes, path: Path, first_line: int = 1) -> str:
     try:
-        # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                try:
-                    line = raw.decode("utf-8").removeprefix("\ufeff" if number == 1 else "")
-                except UnicodeDecodeError as error:
-                    raise DataError(
-                        f"{path}:{number}: not UTF-8 (byte {error.start}); convert the file to UTF-8"
-                    ) from None
-                if line.strip():
-                    yield _object(line, path, number)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + raw[: error.start].count(b"\n")
+        raise DataError(f"{path}:{line}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
 
 
 def _object(line: str, path: Path, number: int) -> dict[str, object]:
@@ -124,11 +95,7 @@ def _object(line: str, path: Path, number: int) -> dict[str, object]:
 
 
 def read_json_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a .json file: a list of objects (or JSON lines under the wrong name).
-
-    Raises:
-        DataError: Not JSON, or not a list of objects.
-    """
+    """Rows of a .json file: a list of objects (or JSON lines under the wrong name); DataError for anything else."""
     text = read_text(path)
     try:
         content = parse_json_once(text)
@@ -178,11 +145,7 @@ def write_page(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """One JSON document.
-
-    Raises:
-        DataError: Missing or not JSON.
-    """
+    """One JSON document; DataError if it is missing or not JSON."""
     try:
         return parse_json_once(read_text(path))
     except ValueError as error:
@@ -192,12 +155,8 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """One JSON value from any source, safe to walk by recursive functions.
 
-    Args:
-        text: The JSON.
-        of_object: Makes an object of its keys and values in order; None: a dict, with the last value of a repeated key.
-
-    Raises:
-        ValueError: Not JSON, a number of thousands of digits, or nested more than MAX_DEPTH levels deep.
+    `of_object` makes an object of its keys and values in order; by default a dict, with the last value of a repeated key.
+    ValueError: not JSON, a number of thousands of digits, or nested more than MAX_DEPTH levels deep.
     """
     try:
         value = json.loads(text, object_pairs_hook=of_object)
@@ -210,11 +169,7 @@ def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | No
 
 
 def parse_json_once(text: str) -> object:
-    """As `parse_json`, for files of people: one of two values of a repeated key would be lost silently.
-
-    Raises:
-        ValueError: As there, or a key stands twice; says which.
-    """
+    """As `parse_json`, for files of people; also a ValueError for a repeated key, of which one value would be lost silently."""
     repeated: list[str] = []
 
     def of_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

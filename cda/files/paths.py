@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cda.errors import DataError, RunError, near
+from cda.errors import CdaError, DataError, RunError, near
 
 _RESERVED = frozenset(
     ("con", "prn", "aux", "nul", *(f"{kind}{digit}" for kind in ("com", "lpt") for digit in range(1, 10)))
@@ -21,11 +21,7 @@ _LONGEST_PART = 150
 
 
 def user_path(given: str | Path) -> Path:
-    """A path as a user wrote it, in which `~` and `~name` are home folders.
-
-    Raises:
-        DataError: There is no such home folder, no path can be written like this, or it is no path.
-    """
+    """A path as a user wrote it, in which `~` and `~name` are home folders; DataError for what can be none."""
     if not isinstance(given, str | os.PathLike):
         raise DataError(f"found {given!r}; give a path")
     if "\0" in str(given):
@@ -71,10 +67,7 @@ def as_part(name: str) -> str:
 def own_folder(path: Path) -> Path:
     """A folder within one that a command writes into; made if it is missing.
 
-    A results folder itself may lie behind a link. One within it may not, or files elsewhere would be written and deleted.
-
-    Raises:
-        RunError: It is a link.
+    A results folder itself may lie behind a link. One within it may not (RunError), or files elsewhere would be written and deleted.
     """
     refuse_link(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -98,11 +91,7 @@ def refuse_link(path: Path) -> None:
 
 
 def place_for(file: Path) -> Path:
-    """A file to be written after long work: its folder is made, and problems are raised, before that work.
-
-    Raises:
-        RunError: It is a folder, or its folder cannot be made.
-    """
+    """A file to be written after long work: its folder is made, and problems are raised (RunError), before that work."""
     with writing(file):
         if file.is_dir():
             raise RunError(f"{file}: a folder; name a file")
@@ -112,15 +101,24 @@ def place_for(file: Path) -> Path:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """Writing a file, in which the system's errors say which file and what to do.
-
-    Raises:
-        RunError: It cannot be written.
-    """
+    """Writing a file, in which the system's errors become a RunError that says which file and what to do."""
     try:
         yield
     except OSError as error:
         raise RunError(f"{file}: cannot be written ({error.strerror or error}); choose another place") from None
+
+
+@contextmanager
+def reading(file: Path, error: Callable[[str], CdaError] = DataError) -> Iterator[None]:
+    """Reading a file, in which the system's errors become one of ours that says which file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise error(f"{file}: no such file") from None
+    except OSError as problem:
+        raise error(f"{file}: cannot be read: {problem.strerror or problem}") from None
+    except ValueError as problem:
+        raise error(f"{file}: cannot be read: {problem}") from None  # a NUL in the name
 
 
 def is_there(path: str | Path, test: Callable[[Path], bool] = Path.exists) -> bool:

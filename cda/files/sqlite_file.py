@@ -21,18 +21,12 @@ _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """A table in its own file, with the words for messages about it.
+    """A table in its own file, which is made with its folder for this user alone to read; with the words for messages about it.
 
-    Attributes:
-        path: Made with its folder, for this user alone to read.
-        table: The statement that makes the table in a new file.
-        probe: A query of its columns, which fails in a file of something else.
-        what: Name of the file in messages, such as `score cache`.
-        kept: The state after a failure, such as `what was scored until now is kept`.
-        error: Raised for all problems.
-        say: Called if a file was moved aside.
-        synchronous: `NORMAL`: a commit outlives the process, if not always a power cut. `FULL`: it outlives that too.
-        further: Statements that make further tables in a file that is known to be the right one.
+    `table` makes the table in a new file, `probe` is a query of its columns that fails in a file of something else, and `further`
+    are statements for a file that is known to be the right one. `what` names the file, such as `score cache`, and `kept` the state
+    after a failure, such as `what was scored until now is kept`. `error` is raised for all problems; `say` tells of a file that was
+    moved aside. With `NORMAL` a commit outlives the process, if not always a power cut; with `FULL` it outlives that too.
     """
 
     path: Path
@@ -46,11 +40,7 @@ class SqliteFile:
     further: Sequence[str] = ()
 
     def opened(self) -> sqlite3.Connection:
-        """A connection to a sound file with the table in it; a damaged file is moved aside as `.corrupt-N`.
-
-        Raises:
-            CdaError: `error`: cannot be opened, or is a file of something else, which is left as it is.
-        """
+        """A connection to a sound file with the table in it; a damaged file is moved aside, one of something else is left as it is."""
         from filelock import FileLock
 
         try:
@@ -115,14 +105,13 @@ class SqliteFile:
         self.say(f"{self.path}: the {self.what} is damaged; moved to {aside.name}, and a new one is begun")
 
     def _problem(self, error: sqlite3.Error) -> str:
-        code = _code(error)
-        if code in _FULL:
-            return f"cannot be written ({error}), as on a full disk; {self.kept}. Free some space and start again"
-        if code in _DAMAGED:
-            return "is damaged; start again, and it is moved aside and begun anew"
-        if code in _HELD:
-            return f"is held by another program for more than {BUSY_S:g} s; {self.kept}"
-        return f"cannot be used ({error})"
+        problems = {
+            _FULL: f"cannot be written ({error}), as on a full disk; {self.kept}. Free some space and start again",
+            _DAMAGED: "is damaged; start again, and it is moved aside and begun anew",
+            _HELD: f"is held by another program for more than {BUSY_S:g} s; {self.kept}",
+        }
+        known = (problem for codes, problem in problems.items() if _code(error) in codes)
+        return next(known, f"cannot be used ({error})")
 
 
 @contextmanager

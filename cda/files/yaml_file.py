@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from cda.errors import RecipeError, did_you_mean, near
-from cda.files.paths import is_a_file
+from cda.files.paths import is_a_file, reading
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,17 +22,9 @@ def shipped_names(folder: Path) -> list[str]:
 
 
 def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str, known: str) -> Path:
-    """File of a bias or prompt, by the name of a shipped one or by a path (relative to base_folder or the current folder).
+    """File of a bias or prompt, by the name of a shipped one in `folder` or by a path (relative to base_folder or the current one).
 
-    Args:
-        reference: Name or path.
-        folder: Folder of the shipped files.
-        base_folder: Folder of the file with the reference.
-        kind: `bias` or `prompt`, for messages.
-        known: Sentence of an error about the known names, which replace its `{names}`.
-
-    Raises:
-        RecipeError: Unknown name or missing file.
+    In a RecipeError `kind` is `bias` or `prompt`, and `known` a sentence about the known names, which replace its `{names}`.
     """
     names = shipped_names(folder)
     if reference in names:
@@ -47,11 +39,7 @@ def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str,
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
-    """A validated YAML file.
-
-    Raises:
-        RecipeError: Every mistake in the file.
-    """
+    """A validated YAML file; RecipeError with every mistake in it."""
     try:
         return model.model_validate(read_yaml_mapping(path))
     except ValidationError as error:
@@ -136,6 +124,10 @@ _LONGEST_NUMBER = 100
 NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
+def _refusal(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.composer.ComposerError(None, None, problem, mark)
+
+
 class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -147,21 +139,17 @@ class _Loader(yaml.SafeLoader):
         repeats = self.check_event(yaml.AliasEvent)
         node = super().compose_node(parent, index)
         if repeats:
-            self._count_alias(node, mark)
+            # Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end.
+            size = self._sizes.get(id(node))
+            if size is None:
+                raise _refusal("an alias (*name) stands within what it names", mark)
+            self._repeated += size
+            if self._repeated > MAX_REPEATED:
+                raise _refusal(f"aliases (*name) stand for more than {MAX_REPEATED:,} values; write them out", mark)
         elif node is not None:
             _check_node(node)
             self._sizes[id(node)] = 1 + sum(self._sizes[id(inner)] for inner in _inside(node))
         return node
-
-    def _count_alias(self, node: yaml.Node | None, mark: yaml.Mark) -> None:
-        """Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end."""
-        size = self._sizes.get(id(node))
-        if size is None:
-            raise yaml.composer.ComposerError(None, None, "an alias (*name) stands within what it names", mark)
-        self._repeated += size
-        if self._repeated > MAX_REPEATED:
-            problem = f"aliases (*name) stand for more than {MAX_REPEATED:,} values; write them out"
-            raise yaml.composer.ComposerError(None, None, problem, mark)
 
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:
@@ -176,16 +164,15 @@ def _check_node(node: yaml.Node) -> None:
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.composer.ComposerError(None, None, "a key is one word", key.start_mark)
+                raise _refusal("a key is one word", key.start_mark)
             if key.value in seen:
-                raise yaml.composer.ComposerError(None, None, f"key '{key.value}' is given twice", key.start_mark)
+                raise _refusal(f"key '{key.value}' is given twice", key.start_mark)
             seen.add(key.value)
     elif isinstance(node, yaml.ScalarNode):
         if match := NO_TEXT.search(node.value):
-            problem = f"the character U+{ord(match[0]):04X} is no text"
-            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+            raise _refusal(f"the character U+{ord(match[0]):04X} is no text", node.start_mark)
         if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _LONGEST_NUMBER:
-            raise yaml.composer.ComposerError(None, None, "a number of more digits than any use has", node.start_mark)
+            raise _refusal("a number of more digits than any use has", node.start_mark)
 
 
 # YAML 1.1 reads yes, no, on and off as truth values; a column may well be called `no`.
@@ -198,19 +185,12 @@ _Loader.add_implicit_resolver(
 )
 
 # YAML 1.1 reads 2e-5 as a string; everyone who writes a learning rate means the number.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
+_SCIENTIFIC = re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+0123456789."))
 
 
 def parse_yaml(text: str, where: str) -> object:
-    """Parse YAML text.
-
-    Raises:
-        RecipeError: Not valid YAML, a repeated key, or too many repeats by alias; with line and column.
-    """
+    """Parse YAML text; RecipeError, with line and column, for invalid YAML, a repeated key, or too many repeats by alias."""
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader: no tag makes an object or runs code
     except yaml.MarkedYAMLError as error:
@@ -227,20 +207,9 @@ def parse_yaml(text: str, where: str) -> object:
 
 
 def read_yaml_mapping(path: Path) -> dict[str, Any]:
-    """Read a file whose top level is a mapping; an empty file is an empty mapping.
-
-    Raises:
-        RecipeError: Missing, a folder, not UTF-8, too large, not YAML, or not a mapping.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise RecipeError([f"{path}: no such file"]) from None
-    except OSError as error:
-        raise RecipeError([f"{path}: cannot be read: {error.strerror or error}"]) from None
-    except ValueError as error:
-        raise RecipeError([f"{path}: cannot be read: {error}"]) from None  # a NUL in the name
+    """Read a file whose top level is a mapping; an empty file is an empty mapping, and anything else a RecipeError."""
+    with reading(path, lambda problem: RecipeError([problem])), path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise RecipeError([f"{path}: too large; a recipe, bias or prompt file is at most {MAX_BYTES:,} bytes"])
     try:
