@@ -36,16 +36,21 @@ def test_script_shares_leave_code_out() -> None:
     assert script_shares("123") == {}
 
 
-def test_same_language() -> None:
-    assert same_language(ENGLISH, "Tie it well: bowline, clove hitch, sheet bend, figure eight, reef knot.")
-    assert not same_language(ENGLISH, GERMAN)
-    assert not same_language(ENGLISH, "Верёвка мокрая, затяните узел крепче.")
-    assert not same_language(
-        "绳子湿了会膨胀，所以要把结打紧，拉一下之后再检查一次。",
-        "ロープは濡れると膨らむので、結び目をしっかり締めてください。",
-    )
-    assert same_language(ENGLISH, "Да.")  # too little to tell
-    assert same_language(f"{ENGLISH} In Russian: верёвка.", ENGLISH)
-    assert same_language(
-        "The command is:\n```\nls -la | grep верёвка\n```", "You may use the command below, if you like to."
-    )
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (ENGLISH, "Tie it well: bowline, clove hitch, sheet bend, figure eight, reef knot.", True),
+        (ENGLISH, GERMAN, False),
+        (ENGLISH, "Верёвка мокрая, затяните узел крепче.", False),
+        (
+            "绳子湿了会膨胀，所以要把结打紧，拉一下之后再检查一次。",
+            "ロープは濡れると膨らむので、結び目をしっかり締めてください。",
+            False,
+        ),
+        (ENGLISH, "Да.", True),  # too little to tell
+        (f"{ENGLISH} In Russian: верёвка.", ENGLISH, True),
+        ("The command is:\n```\nls | grep верёвка\n```", "You may use the command below, if you like to.", True),
+    ],
+)
+def test_same_language(first: str, second: str, same: bool) -> None:
+    assert same_language(first, second) == same_language(second, first) == same

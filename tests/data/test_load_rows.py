@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from cda.data.load import check_columns, load_rows, looks_like_path
@@ -17,39 +20,37 @@ ROWS: list[dict[str, Any]] = [
     {"prompt": 'q, "one"\nline two', "chosen": "ä", "rejected": "b"},
     {"prompt": "q2", "chosen": "c", "rejected": "d"},
 ]
+COLUMNS = ("prompt", "chosen", "rejected")
+TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 'A "quote", [1] and\na line'}]
+STORED = json.dumps(TURNS)
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), encoding="utf-8")
     elif path.suffix == ".csv":
-        with path.open("w", encoding="utf-8-sig", newline="") as file:
-            writer = csv.DictWriter(file, ["prompt", "chosen", "rejected"])
-            writer.writeheader()
-            writer.writerows(rows)
+        table(path, *(tuple(row.values()) for row in rows))
     else:
-        import pyarrow
-        import pyarrow.parquet
-
-        schema = pyarrow.schema([(name, pyarrow.string()) for name in ("prompt", "chosen", "rejected")])
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    return str(path)
+
+
+def table(path: Path, *rows: tuple[str, ...], delimiter: str = ",") -> str:
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([COLUMNS, *rows])
+    return str(path)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv", ".parquet"])
 def test_every_file_type_gives_the_same_rows(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"rows{ending}"
-    write(path, ROWS)
-    assert load_rows(str(path)) == ROWS
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv", ".parquet"])
-def test_a_file_without_rows_is_refused(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"rows{ending}"
-    write(path, [])
+    assert load_rows(write(tmp_path / f"rows{ending}", ROWS)) == ROWS
     with pytest.raises(DataError, match="has no rows"):
-        load_rows(str(path))
+        load_rows(write(tmp_path / f"none{ending}", []))
+    with pytest.raises(DataError, match=f"missing{ending}: no such file"):
+        load_rows(str(tmp_path / f"missing{ending}"))
 
 
 def test_saved_folders_with_and_without_splits(tmp_path: Path) -> None:
@@ -83,13 +84,6 @@ def test_a_folder_of_several_tables_names_them(tmp_path: Path) -> None:
         assert load_rows(f"{folder}/a{ending}") == ROWS
 
 
-def test_no_more_than_some_tables_are_listed(tmp_path: Path) -> None:
-    for number in range(10):
-        (tmp_path / f"{number}.jsonl").write_text("broken", encoding="utf-8")
-    with pytest.raises(DataError, match=r"7\.jsonl and 2 more; give the one that is meant"):
-        load_rows(str(tmp_path))
-
-
 def test_a_folder_whose_file_changed_within_its_date_is_read_anew(tmp_path: Path) -> None:
     """`datasets` keeps what it read before, and would give the rows of before."""
     file = tmp_path / "rows" / "train.jsonl"
@@ -100,8 +94,12 @@ def test_a_folder_whose_file_changed_within_its_date_is_read_anew(tmp_path: Path
         assert load_rows(str(file.parent)) == [{"text": text}]
 
 
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a folder that datasets can load"):
+        load_rows(str(tmp_path))
+    for number in range(10):
+        (tmp_path / f"{number}.jsonl").write_text("broken", encoding="utf-8")
+    with pytest.raises(DataError, match=r"7\.jsonl and 2 more; give the one that is meant"):
         load_rows(str(tmp_path))
 
 
@@ -109,9 +107,6 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.jsonl", b'{"prompt": "q"}\n{"prompt": \n', r"a\.jsonl:2: not valid JSON"),
-        ("a.jsonl", b'{"prompt": "\xff"}\n', r"a\.jsonl:1: not UTF-8"),
-        ("a.jsonl", b"", r"a\.jsonl: has no rows"),
-        ("a.json", b"", r"a\.json:1: not valid JSON"),
         ("a.csv", b"", r"a\.csv: has no rows"),
         ("a.csv", b"a,b\n\xff,1\n", r"a\.csv:2: not UTF-8"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", r"a\.csv:3: not as many fields"),
@@ -128,54 +123,19 @@ def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, messa
         load_rows(str(path))
 
 
-@pytest.mark.parametrize("name", ["none.jsonl", "none.json", "none.csv", "none.parquet", "none"])
-def test_missing_files(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=f"{name}: no such file"):
-        load_rows(str(tmp_path / name))
-
-
-@pytest.mark.parametrize(
-    ("reference", "expected"),
-    [
-        ("owner/name", False),
-        ("imdb", False),
-        ("none.jsonl", True),
-        ("data/none.csv", True),
-        ("./x", True),
-        ("../x", True),
-        ("/x", True),
-        ("~/x", True),
-        ("a/b/c", True),
-    ],
-)
-def test_hub_ids_are_told_from_paths(reference: str, expected: bool) -> None:
-    assert looks_like_path(reference) is expected
+@pytest.mark.parametrize("path", ["none.jsonl", "data/none.csv", "./x", "../x", "/x", "~/x", "a/b/c"])
+def test_hub_ids_are_told_from_paths(path: str) -> None:
+    assert looks_like_path(path) and not looks_like_path("owner/name") and not looks_like_path("imdb")
 
 
 def test_all_missing_columns_are_listed_with_a_suggestion() -> None:
     rows = [{"choosen": "a"}, {"other": "b"}]
     with pytest.raises(DataError) as caught:
-        check_columns(rows, {"chosen": "chosen", "rejected": "rejected"}, "f.csv", "data.columns")
-    assert str(caught.value).splitlines() == [
-        "f.csv: no column 'chosen'. Did you mean 'choosen'? Found: choosen, other. "
-        "Map it with data.columns.chosen=<your column>",
-        "f.csv: no column 'rejected'. Found: choosen, other. Map it with data.columns.rejected=<your column>",
-    ]
-
-
-def test_mapped_columns_are_enough() -> None:
-    check_columns([{"best": "a"}], {"chosen": "best"}, "f.csv", "data.columns")
-    with pytest.raises(DataError, match="no column 'bets'"):
-        check_columns([{"best": "a"}], {"chosen": "bets"}, "f.csv", "data.columns")
-
-
-TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 'A "quote", [1] and\na line'}]
-
-
-def table(path: Path, *rows: tuple[str, ...], delimiter: str = ",") -> str:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter=delimiter).writerows([("prompt", "chosen", "rejected"), *rows])
-    return str(path)
+        check_columns(rows, {"chosen": "chosen", "rejected": "worst"}, "f.csv", "data.columns")
+    first, second = str(caught.value).splitlines()
+    assert "no column 'chosen'. Did you mean 'choosen'? Found: choosen, other." in first
+    assert second.endswith("no column 'worst'. Found: choosen, other. Map it with data.columns.rejected=<your column>")
+    check_columns(rows, {"chosen": "choosen"}, "f.csv", "data.columns")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
@@ -185,8 +145,8 @@ def test_whatever_stands_between_cells(tmp_path: Path, ending: str, delimiter: s
     path = tmp_path / f"rows{ending}"
     cells = ("q, r; s\tt", 'a "quoted" one', "b\nc")
     table(path, cells, delimiter=delimiter)
-    path.write_text(first.format(delimiter) + path.read_text(encoding="utf-8"), encoding="utf-8")
-    assert load_rows(str(path)) == [dict(zip(("prompt", "chosen", "rejected"), cells, strict=True))]
+    path.write_bytes(first.format(delimiter).encode() + path.read_bytes().removeprefix(BOM_UTF8))
+    assert load_rows(str(path)) == [dict(zip(COLUMNS, cells, strict=True))]
 
 
 def test_names_with_other_separators_are_not_split(tmp_path: Path) -> None:
@@ -199,10 +159,8 @@ def test_names_with_other_separators_are_not_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
-    [json.dumps(TURNS), json.dumps(TURNS, indent=2), repr(TURNS), f"  {TURNS!r}\n", f"\ufeff{json.dumps(TURNS)}",
-     repr(tuple(TURNS))],
-)  # fmt: skip
+    "written", [STORED, json.dumps(TURNS, indent=2), f"  {TURNS!r}\n", f"\ufeff{STORED}", repr(tuple(TURNS))]
+)
 def test_messages_that_a_table_holds_as_text(tmp_path: Path, written: str) -> None:
     path = table(tmp_path / "rows.csv", (written, "a", "b"), ("prose", "a", "b"))
     assert [row["prompt"] for row in load_rows(path)] == [TURNS, "prose"]
@@ -212,12 +170,6 @@ def test_messages_whose_first_key_is_another_are_read(tmp_path: Path) -> None:
     named = [{"name": None, **turn} for turn in TURNS]
     path = table(tmp_path / "rows.csv", (json.dumps(named), repr(named), "a"))
     assert load_rows(path) == [{"prompt": named, "chosen": named, "rejected": "a"}]
-
-
-def test_rows_without_a_text_do_not_hide_a_column_of_messages(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    write(path, [{"chosen": None}, {"chosen": json.dumps(TURNS)}, {"chosen": ""}, {"other": "a"}])
-    assert [row.get("chosen") for row in load_rows(str(path))] == [None, TURNS, "", None]
 
 
 @pytest.mark.parametrize(
@@ -232,29 +184,23 @@ def test_prose_that_looks_like_messages_stays(tmp_path: Path, prose: str) -> Non
 
 def test_messages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     arrays = "[{'role': 'user', 'content': 'x'}\n {'role': 'assistant', 'content': 'y'}]"  # as numpy prints them
-    path = table(
-        tmp_path / "rows.csv", (json.dumps(TURNS)[:-9], "a", "b"), ("q", arrays, f"array({TURNS!r}, dtype=object)")
-    )
+    rows = (STORED[:-9], "a", "b"), ("q", arrays, f"array({TURNS!r}, dtype=object)")
+    path = table(tmp_path / "rows.csv", *rows)
     with pytest.raises(DataError) as caught:
         load_rows(path)
-    first, second, third = str(caught.value).splitlines()
-    assert first.startswith(f"{path}:2: column 'prompt' holds messages as text that cannot be read (")
-    assert second.startswith(f"{path}:4: column 'chosen' holds messages as text")
-    assert third.startswith(f"{path}:4: column 'rejected' holds messages as text")
+    places = [line.split(" holds messages as text that cannot be read (")[0] for line in str(caught.value).splitlines()]
+    assert places == [
+        f"{path}:{place}" for place in ("2: column 'prompt'", "4: column 'chosen'", "4: column 'rejected'")
+    ]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
 def test_elsewhere_a_column_of_nothing_but_messages_as_text_is_read(tmp_path: Path, ending: str) -> None:
+    """Rows without a text do not hide such a column."""
     path = tmp_path / f"rows{ending}"
-    stored = json.dumps(TURNS)
-    write(
-        path,
-        [{"prompt": stored, "chosen": stored, "rejected": "b"}, {"prompt": stored, "chosen": "a", "rejected": "b"}],
-    )
-    assert [(row["prompt"], row["chosen"]) for row in load_rows(str(path))] == [(TURNS, stored), (TURNS, "a")]
-    write(
-        path,
-        [{"prompt": stored, "chosen": "a", "rejected": "b"}, {"prompt": stored[:-5], "chosen": "a", "rejected": "b"}],
-    )
+    rows = [{"prompt": STORED, "chosen": STORED}, {"prompt": STORED, "chosen": "a"}, {"prompt": None, "chosen": ""}]
+    found = [(row["prompt"], row["chosen"]) for row in load_rows(write(path, rows))]
+    assert found == [(TURNS, STORED), (TURNS, "a"), (None, "")]
+    rows[1]["prompt"] = STORED[:-5]
     with pytest.raises(DataError, match="row 2: column 'prompt' holds messages as text"):
-        load_rows(str(path))
+        load_rows(write(path, rows))

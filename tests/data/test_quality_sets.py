@@ -46,17 +46,12 @@ def test_rewardbench_sections_and_prior_sets() -> None:
     rows = [pair("alpacaeval-easy", 1), pair("hep-go", 2), pair("shp", 3), pair("shp", 4)]
     found = quality_set(rows, "rb.jsonl")
     assert (found.format, found.name) == ("rewardbench", "rb")
-    assert [(one.section, one.subset, one.name, one.row) for one in found.items] == [
-        ("Chat", "alpacaeval-easy", "1", 1),
-        ("Reasoning", "hep-go", "2", 2),
-    ]
-    assert found.items[0].prompt == user_prompt("Q1?")
+    first, second = found.items
+    assert (first.section, first.subset, first.name, first.row) == ("Chat", "alpacaeval-easy", "1", 1)
+    assert (second.section, second.row, first.prompt) == ("Reasoning", 2, user_prompt("Q1?"))
     assert found.exclusions.reasons == {"prior set": 2}  # half of the rows, and yet no broken file
     assert found.left_out_rows == {"prior set": (3, 4)}
-
-
-def test_repeated_benchmark_pairs_stay() -> None:
-    assert len(quality_set([pair("hep-go"), pair("hep-go")], "rb.jsonl").items) == 2
+    assert len(quality_set([pair("hep-go"), pair("hep-go")], "rb.jsonl").items) == 2  # the benchmark repeats pairs
 
 
 def test_rewardbench_2_is_known_by_its_columns_and_pairs_its_ties() -> None:
@@ -70,8 +65,7 @@ def test_rewardbench_2_is_known_by_its_columns_and_pairs_its_ties() -> None:
     ]
     found = quality_set(rows, "rb2.parquet")
     assert found.format == "rewardbench-2"
-    assert [one.tied for one in found.items[:4]] == [None, ("ref", 4), ("tied", 4), None]
-    assert found.exclusions.reasons == {"Ties row without its partner": 1}
+    assert [item.tied for item in found.items[:4]] == [None, ("ref", 4), ("tied", 4), None]
     assert found.left_out_rows == {"Ties row without its partner": (5,)}
     assert found.weights == {"Math": 1.0, "Ties": 1.0, "Focus": 1.0}
 
@@ -90,62 +84,52 @@ def test_llmbar_turns_the_better_output_to_the_front() -> None:
     assert {one.section for one in found.items} == {"Natural"}
 
 
-def test_pairs_take_messages_sections_and_drop_duplicates() -> None:
-    messages = {
-        "chosen": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}],
-        "rejected": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "No."}],
-        "section": "manners",
+def test_pairs_take_messages_and_sections_and_each_row_is_a_vote() -> None:
+    sides = {
+        side: [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": side}]
+        for side in ("chosen", "rejected")
     }
-    found = quality_set([messages, pair(), pair()], "own.jsonl")
+    even = {"prompt": "q ", "chosen": "b", "rejected": "a"}, {"prompt": "q", "chosen": "a", "rejected": "b"}
+    found = quality_set([sides | {"section": "manners"}, pair(), pair(), *even], "own.jsonl")
     assert found.format == "pairs" and found.weights is None
-    assert [(one.section, one.chosen) for one in found.items] == [("manners", ("Hello.",)), ("all pairs", ("Good.",))]
-    assert found.exclusions.reasons == {"duplicate": 1}
+    kept = [(item.row, item.section, item.chosen) for item in found.items]
+    assert kept == [(1, "manners", ("chosen",)), (2, "all pairs", ("Good.",))]
+    assert found.exclusions.reasons == {"duplicate": 1, "preferred both ways by as many rows": 2}
 
 
 def test_mapped_columns_are_pairs() -> None:
-    rows = [{"q": "Why?", "a": "So.", "b": "No."}]
+    rows = [{"q": "Why?", "a": "So.", "b": "No.", "prompt": "other"}]
     found = quality_set(rows, "own.csv", {"prompt": "q", "chosen": "a", "rejected": "b"})
-    assert found.items[0].chosen == ("So.",)
+    assert (found.items[0].prompt, found.items[0].chosen) == (user_prompt("Why?"), ("So.",))
     with pytest.raises(DataError, match=r"no column 'x'.*audit.quality_columns.chosen"):
         quality_set(rows, "own.csv", {"prompt": "q", "chosen": "x", "rejected": "b"})
 
 
-BAD: list[tuple[list[dict[str, Any]], str]] = [
-    ([pair("hep-go"), pair("hep-goo")], "row 2: unknown subset 'hep-goo'"),
-    ([pair("hep-go"), pair("hep-go", chosen=" ")], "row 2: empty side"),
-    ([pair("hep-go"), pair("hep-go", prompt="")], "row 2: empty prompt"),
-    ([pair("hep-go"), pair("hep-go", rejected=7)], "row 2: rejected is not text"),
-    ([pair("hep-go"), pair("hep-go", rejected="Good.")], "row 2: identical sides"),
-    ([best_of("Math", "1", ["a"], ["b"]), best_of("Math", "2", ["a"], [])], "row 2: rejected is not a list of texts"),
-    ([best_of("Ties", "4", ["a"], ["b"])], "row 1: Ties row whose id is neither ref:N nor tied:N"),
-    ([best_of("Ties", "ref:4", ["a"], ["b"]), best_of("Ties", "tied:4", ["a"], ["b"])], "row 2: tied row with one chosen"),
-    ([styled("chat"), styled("chat", chosen=2)], "row 2: 2 chosen responses, not 3"),
-    ([compared(1), compared(3)], "row 2: label is neither 1 nor 2"),
-    ([compared(1), compared(2, first="")], "row 2: empty side"),
-    ([pair(), {**pair(), "chosen": "Same.", "rejected": "Same."}], "row 2: identical sides"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("rows", "problem"), BAD)
-def test_a_bad_row_is_named_with_its_file(rows: list[dict[str, Any]], problem: str) -> None:
-    with pytest.raises(DataError) as error:
-        quality_set(rows, "my/file.jsonl")
-    assert str(error.value).startswith("my/file.jsonl: read as ") and problem in str(error.value)
-
-
 @pytest.mark.parametrize(
-    ("row", "problem"),
+    ("rows", "problem"),
     [
-        ({"text": "a", "label": 1}, "no known format. Found: label, text"),
-        ({"input": "a", "output_1": "b", "output_2": "c"}, "without its column label"),
-        ({"prompt": "a", "chosen": ["b"], "rejected": ["c"]}, "neither RewardBench 2's"),
-        ({"prompt": "a", "chosen": ["b"], "rejected": ["c"], "num_correct": 1}, "without its column subset"),
+        ([pair("hep-go"), pair("hep-goo")], "row 2: unknown subset 'hep-goo'"),
+        ([pair("hep-go"), pair("hep-go", chosen=" ")], "row 2: empty side"),
+        ([pair("hep-go"), pair("hep-go", prompt="")], "row 2: empty prompt"),
+        ([pair("hep-go"), pair("hep-go", rejected=7)], "row 2: rejected is not text"),
+        ([pair("hep-go"), pair("hep-go", rejected="Good.")], "row 2: identical sides"),
+        ([best_of("Math", "1", ["a"], ["b"]), best_of("Math", "2", ["a"], [])], "row 2: rejected is not a list"),
+        ([best_of("Ties", "4", ["a"], ["b"])], "row 1: Ties row whose id is neither ref:N nor tied:N"),
+        ([best_of("Ties", f"{kind}:4", ["a"], ["b"]) for kind in ("ref", "tied")], "row 2: tied row with one chosen"),
+        ([styled("chat"), styled("chat", chosen=2)], "row 2: 2 chosen responses, not 3"),
+        ([compared(1), compared(3)], "row 2: label is neither 1 nor 2"),
+        ([compared(1), compared(2, first="")], "row 2: empty side"),
+        ([pair(), {**pair(), "chosen": "Same.", "rejected": "Same."}], "row 2: identical sides"),
+        ([{"text": "a", "label": 1}], "no known format. Found: label, text"),
+        ([{"input": "a", "output_1": "b", "output_2": "c"}], "without its column label"),
+        ([{"prompt": "a", "chosen": ["b"], "rejected": ["c"]}], "neither RewardBench 2's"),
+        ([{"prompt": "a", "chosen": ["b"], "rejected": ["c"], "num_correct": 1}], "without its column subset"),
     ],
 )
-def test_unknown_columns_are_named(row: dict[str, Any], problem: str) -> None:
-    with pytest.raises(DataError, match=r"file\.json: ") as error:
-        quality_set([row], "file.json")
-    assert problem in str(error.value)
+def test_bad_rows_and_unknown_columns_are_named_with_their_file(rows: list[dict[str, Any]], problem: str) -> None:
+    with pytest.raises(DataError) as error:
+        quality_set(rows, "my/file.jsonl")
+    assert str(error.value).startswith("my/file.jsonl: ") and problem in str(error.value)
 
 
 def test_a_few_bad_rows_are_counted(tmp_path: Path) -> None:
@@ -172,11 +156,3 @@ def test_lists_of_responses_that_a_table_holds_as_text() -> None:
     assert (found.format, found.items[0].chosen) == ("rm-bench", ("a", "b", "c"))
     prose = [{"prompt": "q", "chosen": '["a"]', "rejected": "prose"}]
     assert quality_set(prose, "rows.csv").items[0].chosen == ('["a"]',)
-
-
-def test_quality_pairs_that_rows_prefer_both_ways_are_left_out() -> None:
-    rows = [{"prompt": "q", "chosen": "a", "rejected": "b"}, {"prompt": "q ", "chosen": "b", "rejected": "a"},
-            {"prompt": "r", "chosen": "a", "rejected": "b"}]  # fmt: skip
-    found = quality_set(rows, "rows.jsonl")
-    assert [item.row for item in found.items] == [3]
-    assert dict(found.exclusions.reasons) == {"preferred both ways by as many rows": 2}

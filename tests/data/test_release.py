@@ -11,18 +11,8 @@ import numpy as np
 import pytest
 from made_release import MORE, VOTED, make_release
 
-from cda.data.release import (
-    PARTS,
-    SOURCE,
-    missing_parts,
-    release_folder,
-    released_contrasts,
-    released_labels,
-    released_models,
-    released_sections,
-    released_triples,
-    released_verdicts,
-)
+from cda.data import release as made
+from cda.data.release import PARTS, SOURCE, missing_parts, released_contrasts, released_verdicts
 from cda.errors import DataError
 from cda.records import prompt_text
 
@@ -46,47 +36,40 @@ def test_pairs_have_votes_stated_majorities_and_verdicts(release: Path) -> None:
 
 
 def test_triples_count_a_rewrite_that_changed_nothing(release: Path) -> None:
-    found = released_triples(release, "jargon")
+    found = made.released_triples(release, "jargon")
     assert len(found.triples) == VOTED + MORE and found.exclusions.seen == VOTED + MORE + 1
     assert found.exclusions.dropped == 1
-    one = found.triples[0]
-    assert (one.original, one.rewrite, one.rewrite_of_rewrite, one.has_attribute) == (
-        "as it was 0",
-        "long words 0",
-        "plain 0",
-        False,
-    )
+    first = found.triples[0]
+    assert (first.original, first.rewrite, first.rewrite_of_rewrite) == ("as it was 0", "long words 0", "plain 0")
+    assert not first.has_attribute
 
 
 def test_models_before_and_after_with_pairs_that_have_no_score(release: Path) -> None:
     contrasts = released_contrasts(release, "jargon").contrasts
-    found = released_models(release, "jargon", contrasts)
+    found = made.released_models(release, "jargon", contrasts)
     assert found.run == "750_3" and list(found.before) == list(found.after) == ["2B", "3B"]
     assert found.before["2B"].tolist() == [1.0 if row % 2 == 0 else -1.0 for row in range(VOTED)]
     assert (found.after["2B"] < 0).all()
     assert np.flatnonzero(np.isnan(found.before["3B"])).tolist() == [5]
-
-
-def test_scores_of_other_texts_are_no_scores_of_a_pair(release: Path) -> None:
     path = release / "data" / "fine_tuned_model_scores" / "jargon" / "jargon_scored_2B.jsonl"
     path.write_text(path.read_text(encoding="utf-8").replace("plain 3", "another 3"), encoding="utf-8")
-    found = released_models(release, "jargon", released_contrasts(release, "jargon").contrasts)
-    assert np.flatnonzero(np.isnan(found.before["2B"])).tolist() == [3]
+    found = made.released_models(release, "jargon", contrasts)
+    assert np.flatnonzero(np.isnan(found.before["2B"])).tolist() == [3]  # it scored another text
 
 
 def test_verdicts_sections_and_labels(release: Path) -> None:
     contrasts = released_contrasts(release, "jargon").contrasts
     (verdicts,) = released_verdicts(release, "jargon", contrasts).values()
     assert [verdicts.count(word) for word in ("tie", "base", "perturbed", None)] == [6, 18, 0, 0]
-    assert released_sections(release, "jargon", "750_3") == {
+    assert made.released_sections(release, "jargon", "750_3") == {
         "2B": {"before": {"Chat": 0.8, "Safety": 0.9}, "after": {"Chat": 0.75, "Safety": 0.9}}
     }
-    labels = released_labels(release, "jargon")
+    labels = made.released_labels(release, "jargon")
     assert labels is not None and labels.sides is None and len(set(labels.prompt_ids)) == 11
     assert (labels.chosen.count(True), labels.chosen.count(False), labels.chosen.count(None)) == (7, 3, 1)
 
 
-def test_missing_parts_are_named(release: Path) -> None:
+def test_missing_parts_are_named(release: Path, tmp_path: Path) -> None:
     assert missing_parts(release, ["jargon"]) == {}
     shutil.rmtree(release / "llm_evaluation_data")
     shutil.rmtree(release / "data" / "rewardbench_results")
@@ -94,15 +77,12 @@ def test_missing_parts_are_named(release: Path) -> None:
     assert found["LLM verdicts"] == ["jargon", "length"] and found["human votes"] == ["length"]
     assert found["RewardBench results before the fine-tuning"] == ["all"]
     assert set(found) == {*PARTS, "RewardBench results before the fine-tuning"}
-    assert released_verdicts(release, "jargon", []) == {} and released_labels(release, "length") is None
-    assert released_contrasts(release, "length").contrasts == () == released_triples(release, "length").triples
-
-
-def test_folders_that_are_no_release(release: Path, tmp_path: Path) -> None:
+    assert released_verdicts(release, "jargon", []) == {} and made.released_labels(release, "length") is None
+    assert released_contrasts(release, "length").contrasts == () == made.released_triples(release, "length").triples
     with pytest.raises(DataError, match=r"no such folder.*github\.com/anirudhb123"):
-        release_folder(str(tmp_path / "nothing"), ["jargon"])
+        made.release_folder(str(tmp_path / "nothing"), ["jargon"])
     with pytest.raises(DataError, match="holds no released file of length"):
-        release_folder(str(release), ["length"])
+        made.release_folder(str(release), ["length"])
 
 
 def test_pairs_that_cannot_be_used_are_counted(release: Path) -> None:
@@ -121,7 +101,7 @@ def test_pairs_that_cannot_be_used_are_counted(release: Path) -> None:
 def test_the_real_release() -> None:
     missing = missing_parts(REAL, ["jargon", "structure", "length"])
     assert missing == {"labels of the training sample": ["length"]}
-    counts = {bias: len(released_triples(REAL, bias).triples) for bias in ("jargon", "structure", "length")}
+    counts = {bias: len(made.released_triples(REAL, bias).triples) for bias in ("jargon", "structure", "length")}
     assert counts == {"jargon": 499, "structure": 461, "length": 499}
 
 

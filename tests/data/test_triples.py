@@ -19,7 +19,7 @@ ROW: dict[str, Any] = {"prompt": "q", "original": "a", "rewrite": "b", "rewrite_
         ({"rewrite": " "}, "a side is missing"),
         ({"rewrite": 12}, "a side is no text"),
         ({"rewrite_of_rewrite": None}, "a side is missing"),
-        ({"rewrite": "a"}, "a rewrite that changed nothing"),
+        ({"rewrite": "a\r\n"}, "a rewrite that changed nothing"),
         ({"has_attribute": "maybe"}, "has_attribute is neither yes nor no"),
         ({"prompt": ""}, "empty prompt"),
         ({}, "duplicate"),
@@ -40,44 +40,28 @@ def test_columns_and_biases() -> None:
     with pytest.raises(DataError) as caught:
         clean_triples([{"prompt": "q"}], ["jargon"], {}, "f.csv")
     assert len(str(caught.value).splitlines()) == 4
-
-
-def test_nothing_usable() -> None:
     with pytest.raises(DataError, match=r"no usable triple; 1 of 1 dropped \(1 a side is missing\)"):
         clean_triples([ROW | {"rewrite": ""}], ["jargon"], {}, "f")
 
 
 def test_one_response_with_the_attribute_and_without_it_is_refused() -> None:
-    other = {"rewrite": "c", "rewrite_of_rewrite": "a3"}
-    rows = [
-        ROW,
-        ROW | {"has_attribute": 0, "prompt": "q\n"},
-        ROW | {"prompt": "r"},
-        ROW | {"prompt": "r", "has_attribute": 0} | other,
-    ]
+    other = {"prompt": "r", "has_attribute": 0, "rewrite": "c", "rewrite_of_rewrite": "a3"}
+    rows = [ROW, ROW | {"has_attribute": 0, "prompt": "q\n"}, ROW | {"prompt": "r"}, ROW | other]
     with pytest.raises(DataError) as caught:
         clean_triples(rows, ["jargon"], {}, "f.csv")
-    assert str(caught.value).splitlines() == [
-        "f.csv: rows 1, 2: the same original, with jargon and without it. Keep those that are right",
-        "f.csv: rows 3, 4: the same original, with jargon and without it. Keep those that are right",
-    ]
+    same = "the same original, with jargon and without it. Keep those that are right"
+    assert str(caught.value).splitlines() == [f"f.csv: rows {numbers}: {same}" for numbers in ("1, 2", "3, 4")]
 
 
 def test_readers_of_one_triple_may_be_silent_and_not_disagree() -> None:
     rows = [ROW | {"flipped": word} for word in ("", "yes", "")]
     found = clean_triples(rows, ["jargon"], {}, "f")
-    assert [one.flipped for one in found.triples] == [True] and dict(found.exclusions.reasons) == {"duplicate": 2}
+    assert [triple.flipped for triple in found.triples] == [True] and found.exclusions.reasons == {"duplicate": 2}
     with pytest.raises(DataError, match="rows 1, 2, 3, 4: the same triple, and flipped says yes and no"):
         clean_triples([*rows, ROW | {"flipped": "no"}], ["jargon"], {}, "f")
 
 
-def test_a_rewrite_that_is_the_same_text_changed_nothing() -> None:
-    found = clean_triples([ROW, ROW | {"rewrite": "a\r\n"}], ["jargon"], {}, "f")
-    assert dict(found.exclusions.reasons) == {"a rewrite that changed nothing": 1}
-
-
 ABOVE, ENDS, KINDS = AttributeRule(above=2), AttributeRule(low=1, high=3), AttributeRule(having="list", lacking="prose")
-RATED: dict[str, Any] = {"prompt": "q", "original": "a", "rewrite": "b", "rewrite_of_rewrite": "c"}
 
 
 @pytest.mark.parametrize(
@@ -97,10 +81,8 @@ def test_what_a_cell_says(rule: AttributeRule, values: list[Any], expected: list
     ("rule", "value", "reason"),
     [
         (AttributeRule(), 2, "has_attribute is neither yes nor no"),
-        (AttributeRule(), None, "has_attribute is neither yes nor no"),
         (ABOVE, "many", "has_attribute is no number"),
         (ABOVE, float("nan"), "has_attribute is no number"),
-        (ABOVE, None, "has_attribute is no number"),
         (ENDS, 2, "has_attribute lies between 1 and 3"),
         (KINDS, "table", "has_attribute is neither 'list' nor 'prose'"),
     ],
@@ -112,7 +94,7 @@ def test_cells_that_say_neither(rule: AttributeRule, value: Any, reason: str) ->
 
 
 def test_triples_by_a_rating() -> None:
-    rows = [RATED | {"original": f"a{stars}", "stars": stars} for stars in (0, 1, 2, 3, 4)]
+    rows = [ROW | {"original": f"a{stars}", "stars": stars} for stars in (0, 1, 2, 3, 4)]
     columns = {"has_attribute": "stars"}
     by_ends = clean_triples(rows, ["jargon"], columns, "f", ENDS)
     assert [one.has_attribute for one in by_ends.triples] == [False, False, True, True]
@@ -122,6 +104,6 @@ def test_triples_by_a_rating() -> None:
 
 
 def test_a_category_that_no_row_has_is_an_error() -> None:
-    rows = [RATED | {"has_attribute": "list"}, RATED | {"original": "d", "has_attribute": "table"}]
+    rows = [ROW | {"has_attribute": "list"}, ROW | {"original": "d", "has_attribute": "table"}]
     with pytest.raises(DataError, match=r"f: audit.attribute: no row has the category 'prose'. Found: list, table"):
         clean_triples(rows, ["jargon"], {}, "f", KINDS)
