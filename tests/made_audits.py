@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from cda.auditing import analysis as analysis_room
-from cda.auditing import detail as detail_room
 from cda.auditing import rate as rate_room
 from cda.auditing import result as result_room
 from cda.auditing import votes as votes_room
@@ -106,8 +105,8 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
-    (effects,) = detail_room.effects([group], SEED).values()
-    (drift,) = detail_room.drifts([group], biases, None, SEED).values()
+    (effects,) = analysis_room.effects([group], SEED).values()
+    (drift,) = analysis_room.drifts([group], biases, None, SEED).values()
     return effects, drift
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.auditing import analysis, detail, rate, result, seeds, votes
+from cda.auditing import analysis, rate, result, seeds, votes
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -86,14 +86,12 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
         settings["llm"] = llm_settings(recipe.llm)
     if by_llm:
         settings["prompts"] = prompt_settings(loaded.prompts, "rewrite", "label")
-    inputs = {
-        "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
-        "votes": source_fingerprint(recipe.audit.votes),
-        "verdicts": source_fingerprint(recipe.audit.verdicts),
-        "triples": source_fingerprint(recipe.audit.triples, "triples"),
-        "release": source_fingerprint(recipe.audit.release),
-        "labels": source_fingerprint(recipe.audit.labels),
-        "quality": source_fingerprint(recipe.audit.quality, "quality"),
+    audit = recipe.audit
+    inputs = {name: source_fingerprint(getattr(audit, name)) for name in ("votes", "verdicts", "release", "labels")}
+    inputs |= {
+        "contrasts": source_fingerprint(audit.contrasts, "audit"),
+        "triples": source_fingerprint(audit.triples, "triples"),
+        "quality": source_fingerprint(audit.quality, "quality"),
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
     }
@@ -143,19 +141,16 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         quality_sections=result.quality_by_section(texts.quality, scorings, seed),
         triple_skew=rate.triple_skews(triples, released, scorings),
         paper=paper(inputs, seed, only_audit=only_audit),
-        effects=detail.effects(groups, seed),
-        drift=detail.drifts(groups, biases, _encoder() if recipe.audit.similarity else None, seed),
+        effects=analysis.effects(groups, seed),
+        drift=analysis.drifts(groups, biases, _encoder() if recipe.audit.similarity else None, seed),
         plain=seeds.plain(all_groups, texts, scored, ties, seed),
         rate=rates,
         rewards=analysis.rewards(groups, triples, scorings, seed),
         analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties, seed),
         seeds=seeds.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
-        examples=detail.examples(groups),
-        excluded={
-            **texts.excluded,
-            **{f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
-        },
+        examples=analysis.examples(groups),
+        excluded=texts.excluded | {f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
         votes_unmatched=texts.votes_unmatched,
         available_quality=texts.available_pairs,
         stages=training_stages(run_folder),
@@ -235,11 +230,13 @@ def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
 
 def _doses(run_folder: RunFolder, several: Sequence[Training]) -> dict[Training, float]:
     """The dose of every training of the run."""
-    doses = {training: applied_dose(run_folder, training) for training in several}
-    missing = [training.seed for training, dose in doses.items() if dose is None]
-    if missing:
-        raise ValueError(f"the audit's stage needs the adapter of seed {missing[0]}")
-    return {training: dose for training, dose in doses.items() if dose is not None}
+    doses: dict[Training, float] = {}
+    for training in several:
+        dose = applied_dose(run_folder, training)
+        if dose is None:
+            raise ValueError(f"the audit's stage needs the adapter of seed {training.seed}")
+        doses[training] = dose
+    return doses
 
 
 def _score(
@@ -250,15 +247,9 @@ def _score(
     comparisons: Sequence[Comparison],
     shared: Path | None = None,
 ) -> tuple[Scorings, Scorer]:
-    """Every scoring of every comparison, and the facts of the scoring.
+    """Every scoring of every comparison, and the facts of the scoring; without `doses`, of an audit alone.
 
-    Args:
-        model: The recipe's model.
-        settings: Settings of its scorer.
-        doses: Dose of every training; empty for an audit alone.
-        run_folder: Holds the adapters.
-        comparisons: Prompt and two texts.
-        shared: File that gives the comparisons to the other processes of a launch.
+    `shared` is the file that gives the comparisons to the other processes of a launch.
     """
     if shared is not None:
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
@@ -313,7 +304,7 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
     return {name: of_bias for name, of_bias in labels.items() if of_bias is not None}
 
 
-def _encoder() -> detail.Encode:
+def _encoder() -> analysis.Encode:
     from cda.embedded.model import encode_sentences
 
     return encode_sentences

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_cells import change_cells
+from cda.auditing.report_cells import NOT_MEASURED, change_cells
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_verdict import compares, quality_sentence, targets, verdict_kind, verdicts
 from cda.errors import DataError, RunError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+PAGE = "comparison.html"
 STRONGEST = 0.5
 """Change of skew that has the full colour; a larger one has no more."""
 _FULL = 0.5
@@ -44,18 +45,15 @@ _MEANING = (
 def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     """Change of skew of every bias by every training, all cells tested together.
 
-    Args:
-        audits: Name of the run to its audit.
-
     Raises:
         DataError: An audit of a model without a training is among them.
     """
     alone = [name for name, audit in audits.items() if not compares(audit)]
     if alone:
         raise DataError(f"{', '.join(alone)}: an audit of one model, without a training; there is nothing to compare")
+    trained = {name: {bias: skew.of_training() for bias, skew in audit.skew.items()} for name, audit in audits.items()}
     changes = {
-        name: {bias: (one.change, one.test.p_value) for bias, skew in audit.skew.items() if (one := skew.of_training())}
-        for name, audit in audits.items()
+        name: {bias: (skew.change, skew.test.p_value) for bias, skew in own.items()} for name, own in trained.items()
     }
     return cross_bias(changes, {name: targets(audit) for name, audit in audits.items()})
 
@@ -65,14 +63,13 @@ def comparison_tables(audits: Mapping[str, AuditResult]) -> list[Table]:
     cells = matrix(audits)
     biases = list(dict.fromkeys(cell.bias for cell in cells))
     by_place = {(cell.training, cell.bias): _cell(cell) for cell in cells}
-    rows = [(inert(name), *(by_place.get((name, bias), "not measured") for bias in biases)) for name in audits]
+    rows = [(inert(name), *(by_place.get((name, bias), NOT_MEASURED) for bias in biases)) for name in audits]
     caption = (
         "Change of skew in percentage points by each training, with 95% intervals and the number n of contrasts; (target): the "
         f"bias that was trained on; *: the interval excludes 0 and the Holm-adjusted p over all {len(cells)} cells is below {SIGNIFICANT}"
     )
-    not_measured = ("not measured", "", "", "")
     quality = [
-        (inert(name), *(change_cells(audit.quality, -TOLERATED_LOSS) if audit.quality else not_measured))
+        (inert(name), *(change_cells(audit.quality, -TOLERATED_LOSS) if audit.quality else (NOT_MEASURED, "", "", "")))
         for name, audit in audits.items()
     ]
     header = ("training", "before", "after", "change (points)", "n")
@@ -101,8 +98,7 @@ def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
         for bias, skew in audit.skew.items():
             origin = audit.sources.contrasts if skew.source == "file" else skew.source
             origins.setdefault(bias, set()).add((origin, skew.available, skew.before.n))
-    differing = [inert(bias) for bias, found in origins.items() if len(found) > 1]
-    if differing:
+    if differing := [inert(bias) for bias, found in origins.items() if len(found) > 1]:
         notes.append(
             f"The runs measured {', '.join(differing)} on different contrasts, so a difference within a column need "
             "not come from the training."
@@ -151,9 +147,8 @@ def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list
     def square(x: int, y: int, half: float, face: str = "none", edge: str = "none", **style: float) -> None:
         axes.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, facecolor=face, edgecolor=edge, **style))  # type: ignore[arg-type]
 
-    places = [
-        (x, y, cells.get((training, bias))) for y, training in enumerate(trainings) for x, bias in enumerate(biases)
-    ]
+    rows_and_columns = [(x, y) for y in range(len(trainings)) for x in range(len(biases))]
+    places = [(x, y, cells.get((trainings[y], biases[x]))) for x, y in rows_and_columns]
     for x, y, cell in places:
         if cell is not None:
             value = cell.change.value
@@ -181,10 +176,7 @@ def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list
 
 
 def render_comparison(audits: Mapping[str, AuditResult]) -> str:
-    """The comparison as a self-contained page.
-
-    Args:
-        audits: Name of the run to its audit.
+    """The comparison as a self-contained page, of audits by the folder of their run.
 
     Raises:
         DataError: An audit of a model without a training is among them.
@@ -194,12 +186,10 @@ def render_comparison(audits: Mapping[str, AuditResult]) -> str:
     skew, quality = comparison_tables(audits)
     plots = (matrix_plot(matrix(audits)),)
     trained = "1 training" if len(audits) == 1 else f"{len(audits)} trainings"
-    quality_words = tuple(
-        f"{name}: {quality_sentence(audit).removeprefix('Quality: ')}" for name, audit in audits.items()
-    )
+    kept = {name: quality_sentence(audit).removeprefix("Quality: ") for name, audit in audits.items()}
     sections = (
         ReportSection("matrix", "What each training did to every bias", (_MEANING,), (skew,), plots),
-        ReportSection("quality", "Quality", quality_words, (quality,)),
+        ReportSection("quality", "Quality", tuple(f"{name}: {words}" for name, words in kept.items()), (quality,)),
         ReportSection("runs", "The runs", (), (_runs_table(audits, folders),)),
         ReportSection("limits", "What limits these numbers", facts=tuple(_limits(audits))),
     )
@@ -232,18 +222,11 @@ def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
     return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in runs.items()]
 
 
-PAGE = "comparison.html"
-
-
 def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
-    """Compare finished runs on a page; a run that is given twice is used once.
+    """Compare finished runs on a page; return the tables and notes, and in the last line the path of the page.
 
-    Args:
-        folders: Folders of finished runs.
-        out: The HTML file, which is overwritten; None: comparison.html next to the first run's folder.
-
-    Returns:
-        The tables and notes, and in the last line the path of the page.
+    A run that is given twice is used once. The page `out` is overwritten; without it, it is comparison.html next to the first
+    run's folder.
 
     Raises:
         RunError: Fewer than two runs; a folder holds no finished audit, or one of another version; all of them are listed. Or

@@ -137,11 +137,10 @@ def people_of(group: Group, rule: TieRule) -> People | None:
 
     A stated preference without single votes counts as one vote.
     """
-    if not any(contrast.votes or contrast.preferred for contrast in group.contrasts):
+    given = [contrast.votes or ((contrast.preferred,) if contrast.preferred else ()) for contrast in group.contrasts]
+    if not any(given):
         return None
-    counts = count_votes(
-        [contrast.votes or ((contrast.preferred,) if contrast.preferred else ()) for contrast in group.contrasts]
-    )
+    counts = count_votes(given)
     words = leading_words(counts)
     released = [
         contrast.preferred or (word if word in ("perturbed", "base", "tie") else None)

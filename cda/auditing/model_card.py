@@ -28,32 +28,24 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ExportedTraining:
-    """One training in an export.
-
-    Attributes:
-        name: Its name.
-        dose: Dose of its adapter in the export; None if unknown.
-        audit: Its audit.json, if it has one.
-        settings: Training settings, as name to value.
-        chosen: Choice of its dose (dose.json), if that is the dose of the export.
-        form: Format of prompt and response in training, if known and not given by an audit.
-    """
+    """One training in an export."""
 
     name: str
     dose: float | None
+    """Dose of its adapter in the export; None if unknown."""
     audit: AuditResult | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     chosen: DoseResult | None = None
+    """Choice of its dose (dose.json), if that is the dose of the export."""
     form: str | None = None
+    """Format of prompt and response in training, if known and not given by an audit."""
 
 
 def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
-    """README.md of an export.
+    """README.md of an export of one training or several.
 
-    Args:
-        parts: The trainings in it, one or several.
-        base: Hub id, folder or `embedded`: the base model. A folder is named by its last part alone.
-        merged: Precision of the merged model; None for an adapter.
+    `base` is the base model: hub id, `embedded`, or a folder, which is named by its last part alone. `merged` is the precision of
+    a merged model; None for an adapter.
     """
     biases = list(dict.fromkeys(bias.name for part in parts if part.audit is not None for bias in part.audit.biases))
     against = f", debiased of {listed(biases)}" if biases else ", debiased"
@@ -98,16 +90,10 @@ def _part(part: ExportedTraining, merged: str | None) -> list[str]:
     if part.audit is not None:
         lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in part.audit.biases]
     if part.settings:
-        values = {
-            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            for name, value in part.settings.items()
-        }
-        lines += [
-            "",
-            "How it was trained:",
-            "",
-            *(f"- {escaped(name)}: {escaped(text)}" for name, text in values.items()),
-        ]
+        lines += ["", "How it was trained:", ""]
+    for name, value in part.settings.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        lines.append(f"- {escaped(name)}: {escaped(text)}")
     if part.audit is None:
         return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
     lines += ["", "### Audit", "", *_audit(part, part.audit, merged)]
@@ -128,14 +114,9 @@ def _audit(part: ExportedTraining, audit: AuditResult, merged: str | None) -> li
         lines += [f"**{escaped(verdict.sentence)}**", ""]
     for sentence in (quality_sentence(audit), *seed_sentences(audit)):
         lines += [escaped(sentence), ""]
-    tables = (
-        main_table(audit),
-        seed_table(audit),
-        effects_over_seeds(audit),
-        votes_table(audit),
-        skew_table(audit) if compares(audit) else None,
-        *rate_tables(audit),
-    )
+    over_trainings = (seed_table(audit), effects_over_seeds(audit))
+    skew = skew_table(audit) if compares(audit) else None
+    tables = (main_table(audit), *over_trainings, votes_table(audit), skew, *rate_tables(audit))
     lines += [line for table in tables if table is not None for line in markdown_table(table)]
     lines.append(escaped(how_scored(audit)))
     precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
@@ -188,15 +169,10 @@ def _loading(parts: Sequence[ExportedTraining], base: str, merged: str | None) -
 
 def _encoding(form: str | None, length: int) -> list[str]:
     if form is None:
-        either = {"if tokenizer.chat_template:": "chat template", "else:": "pair"}
-        return [
-            "# How texts were put together in training is not known here: a chat template where there is one.",
-            *(
-                text
-                for when, encoding in either.items()
-                for text in (when, *(f"    {x}" for x in _encoding(encoding, length)))
-            ),
-        ]
+        lines = ["# How texts were put together in training is not known here: a chat template where there is one."]
+        for when, either in (("if tokenizer.chat_template:", "chat template"), ("else:", "pair")):
+            lines += [when, *(f"    {line}" for line in _encoding(either, length))]
+        return lines
     cut = f'truncation=True, max_length={length}, return_tensors="pt"'
     if form == "pair":
         return [f"encoded = tokenizer(prompt, response, {cut})"]

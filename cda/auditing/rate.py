@@ -20,20 +20,9 @@ from cda.results.effects import NORMAL_TEST, EffectTest
 from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, RateOfScoring
 from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
+from cda.stats import rate as statistics
 from cda.stats.clustered import Resampling
-from cda.stats.rate import (
-    ESTIMATORS,
-    Contrasts,
-    Estimand,
-    Wanted,
-    collect,
-    conditional_effects,
-    effect_slope,
-    from_preferences,
-    from_rewards,
-    quantile_groups,
-    rate_effects,
-)
+from cda.stats.rate import Contrasts, Estimand
 
 _UNSCALED = "training may have changed the spread of the rewards"
 
@@ -43,12 +32,8 @@ def rate(
 ) -> dict[str, BiasRate]:
     """RATE effects of every bias with triples; every scoring on the same ones.
 
-    Args:
-        triples: Triples of all biases; their rewrites flipped the bias according to every available check.
-        flips: Counts of flipped originals, by bias.
-        scorings: Scorings of all triples.
-        min_flipped: Least share of a group's originals that could be flipped; below, no effect of the group is given.
-        seed: Seed of BCa intervals.
+    The rewrites of `triples` flipped the bias according to every available check, `flips` counts the flipped originals by bias.
+    No effect is given of a group of which less than the share `min_flipped` could be flipped.
     """
     return {
         name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped, seed)
@@ -119,7 +104,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(
-            overall=estimated(partial(rate_effects, of_scoring, Resampling(rng(seed)), refused)),
+            overall=estimated(partial(statistics.rate_effects, of_scoring, Resampling(rng(seed)), refused)),
             by_length=estimated(partial(_by_length, of_scoring, kept, refused, seed)),
             slope=_slope(of_scoring, kept, refused, seed),
         )
@@ -152,12 +137,12 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tup
             np.array([scoring.of(triple.prompt, getattr(triple, side)) for triple in triples])
             for side in ("original", "rewrite", "rewrite_of_rewrite")
         )
-        return from_rewards(original, rewrite, back, attribute, ids, scoring.unit)
+        return statistics.from_rewards(original, rewrite, back, attribute, ids, scoring.unit)
     double, single, rewriting = map(scoring.margins, zip(*map(triple_comparisons, triples), strict=True))
     naive = scoring.margins(naive_comparisons(triples, pairs))
     there = ~np.isnan(naive)
     rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
+    return statistics.from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
 
 
 def _by_length(
@@ -166,8 +151,8 @@ def _by_length(
     """The effect among shorter and longer originals (words)."""
     if "ATE" in refused:
         raise DataError(refused["ATE"])
-    groups = quantile_groups([n_words(triple.original) for triple in triples], 2)
-    return conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
+    groups = statistics.quantile_groups([n_words(triple.original) for triple in triples], 2)
+    return statistics.conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
 
 
 def _slope(
@@ -176,11 +161,11 @@ def _slope(
     """Change of the effect with the words of the original, by every estimator; the naive one rests on no rewrite."""
     hundreds = np.array([n_words(triple.original) for triple in triples]) / 100
     name = "100 words of the original"
-    wanted: list[Wanted] = []
-    for estimator in ESTIMATORS:
-        slope = partial(effect_slope, contrasts, hundreds, estimator, Resampling(rng(seed)), name)
+    wanted: list[statistics.Wanted] = []
+    for estimator in statistics.ESTIMATORS:
+        slope = partial(statistics.effect_slope, contrasts, hundreds, estimator, Resampling(rng(seed)), name)
         wanted.append((f"slope per {name}", estimator, None if estimator == "naive" else refused.get("ATE"), slope))
-    effects, missing = collect(wanted)
+    effects, missing = statistics.collect(wanted)
     return ConditionalEffects(effects=effects, not_estimated=missing)
 
 
@@ -201,7 +186,7 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
         originals=moved(before.originals, after.originals),
         naive=moved(before.naive, after.naive),
     )
-    changes = rate_effects(differences, Resampling(rng(seed)), refused)
+    changes = statistics.rate_effects(differences, Resampling(rng(seed)), refused)
     unscaled = Missing(reason=_UNSCALED)
     effects = tuple(effect.model_copy(update={"standardised": unscaled}) for effect in changes.effects)
     return changes.model_copy(update={"effects": effects})
@@ -210,10 +195,8 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
 def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
-    Args:
-        triples: Triples whose rewrites flipped the bias according to every available check.
-        released: All triples of the paper's release, used for their biases without a check, as in the paper.
-        scorings: Scorings of all these triples.
+    Of biases that `released`, the triples of the paper's release, are of, all of these are used without a check, as in the paper;
+    of others `triples`, whose rewrites flipped the bias according to every available check.
     """
     used = skewed_triples(triples, released)
     skews = {}

@@ -169,8 +169,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
 
 def example_order(example: Example) -> float:
     """Sorts examples: those whose margin fell most first; of one scoring, those with the largest margin."""
-    before, after = example.margins.before, example.margins.after
-    return -before if isinstance(after, Missing) else after - before
+    return -order_keys(example)["fall"]
 
 
 def margins_sentence(example: Example) -> str:
@@ -202,15 +201,12 @@ def people_sentence(example: Example) -> str:
         return "nobody voted"
     if preferred not in _SIDES:
         return "people saw no difference (a tie)"
-    parts = [_standing_words(label, standing) for label, standing in standings(example).items()]
+    parts = []
+    for label, standing in standings(example).items():
+        when, verb = "" if label == "model" else f" {label}", _STANDINGS[standing][1]
+        none = f"{'had' if label == 'before' else 'has'} no preference"
+        parts.append(f"{verb}{'d' if label == 'before' else 's'}{when}" if verb else f"{none}{when}")
     return f"people preferred the side {_SIDES[preferred]}; the model {', '.join(parts)}"
-
-
-def _standing_words(label: str, standing: Standing) -> str:
-    when, verb = "" if label == "model" else f" {label}", _STANDINGS[standing][1]
-    if not verb:
-        return f"{'had' if label == 'before' else 'has'} no preference{when}"
-    return f"{verb}{'d' if label == 'before' else 's'}{when}"
 
 
 def few_of(examples: Sequence[Example], most: int) -> list[Example]:

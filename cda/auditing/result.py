@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +30,19 @@ from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test
 from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
-from cda.results.effects import BiasEffects
 from cda.results.rate import BiasRate
-from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases, VotedBias
+from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
 from cda.scorers.compared import Rewards
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.preference import Change, ModelTies, beyond_noise, positive_share, positive_share_change
 
-V = TypeVar("V")
-A = TypeVar("A", Measure, BiasSkew, Quality, BiasEffects, BiasRate)
 _CHANGES = ("change", "unpaired", "shift")
 """Fields of a result that hold a change from before to after."""
+_TESTS = ("test", "gap_test", "by_direction")
+"""Fields of a result that hold its test, and one whose tests are outside the family."""
+_FAMILY = ("skew", "votes", "quality", "effects", "rate")
+"""Parts of an audit whose tests are adjusted together."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
@@ -98,21 +98,13 @@ def beyond_noise_of(
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
-    first, second = scorings
-    return {
-        group.bias.name: estimated(
-            partial(
-                beyond_noise,
-                group.margins[first],
-                group.margins[second],
-                group.prompt_ids,
-                margins[first],
-                margins[second],
-                ids,
-            )
-        )
-        for group in groups
-    }
+    pairs_before, pairs_after = margins.values()
+
+    def beyond(group: Group) -> Estimate:
+        before, after = group.margins.values()
+        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids)
+
+    return {group.bias.name: estimated(partial(beyond, group)) for group in groups}
 
 
 def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
@@ -152,9 +144,8 @@ def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int
         ]
         for label, values in margins.items()
     }
-    (result,) = with_holm(
-        [measure_accuracy(ranked, "pair", quality.weights, seed, ties_of(unit_of(scorings)) == "half")]
-    )
+    halves = ties_of(unit_of(scorings)) == "half"
+    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, seed, halves)])
     return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
@@ -177,21 +168,20 @@ def set_quality(quality: QualitySet, accuracies: Accuracies, unread: Sequence[st
 def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
     shares = ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew")
-    update: dict[str, object] = {name: _still(getattr(audit, name)) for name in shares}
+    update: dict[str, object] = {name: _mapped(getattr(audit, name), _CHANGES, _nothing) for name in shares}
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
-def _still(value: object) -> object:
-    """A result, or a collection of results, with every change within it exactly 0."""
+def _mapped(value: object, fields: Collection[str], change: Callable[[object], object]) -> object:
+    """A result, or a collection of results, with every field of these names changed."""
     if isinstance(value, dict):
-        return {key: _still(item) for key, item in value.items()}
+        return {key: _mapped(item, fields, change) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(map(_still, value))
+        return tuple(_mapped(item, fields, change) for item in value)
     if not isinstance(value, Result):
         return value
-    return value.model_copy(
-        update={name: _nothing(field) if name in _CHANGES else _still(field) for name, field in value}
-    )
+    update = {name: change(own) if name in fields else _mapped(own, fields, change) for name, own in value}
+    return value.model_copy(update=update)
 
 
 def _nothing(change: object) -> object:
@@ -221,62 +211,33 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     The family is everything that the audit tests: changes of skew, of skew and miscalibration on voted contrasts, and of
     quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
     """
+    family = {name: getattr(audit, name) for name in _FAMILY}
     p_values: list[float] = []
 
-    def collected(test: Test) -> Test:
-        p_values.append(test.p_value)
-        return test
+    def collected(found: object) -> object:
+        if isinstance(found, Test):
+            p_values.append(found.p_value)
+        return found
 
-    _map_tests(audit, collected)
+    _mapped(family, _TESTS, collected)
     adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
 
-    def with_p(test: Test) -> Test:
+    def with_p(found: object) -> object:
+        if not isinstance(found, Test):
+            return found
         p_holm, p_bh = next(adjusted)
-        return test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})
+        return found.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})
 
-    return _map_tests(audit, with_p).model_copy(update={"n_tests": len(p_values)})
-
-
-def _map_tests(audit: AuditResult, change: Callable[[Test], Test]) -> AuditResult:
-    """The audit with every test of its family changed, always in the same order."""
-
-    def tested(measured: A) -> A:
-        if isinstance(measured.test, Missing):
-            return measured
-        return measured.model_copy(update={"test": change(measured.test)})
-
-    def voted(votes: VotedBias) -> VotedBias:
-        update: dict[str, object] = {
-            "skew_on_voted": tested(votes.skew_on_voted),
-            "miscalibration": tested(votes.miscalibration),
-            "gap_test": votes.gap_test and change(votes.gap_test),
-        }
-        return votes.model_copy(update=update)
-
-    def each(results: Mapping[str, V], changed: Callable[[V], V]) -> dict[str, V]:
-        return {name: changed(result) for name, result in results.items()}
-
-    return audit.model_copy(
-        update={
-            "skew": each(audit.skew, tested),
-            "votes": each(audit.votes, voted),
-            "quality": audit.quality and tested(audit.quality),
-            "effects": each(audit.effects, tested),
-            "rate": each(audit.rate, tested),
-        }
-    )
+    update = {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}
+    return audit.model_copy(update=update | {"n_tests": len(p_values)})
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
     """One row for each comparison with its margins; with the rewards of both sides if there are rewards."""
     rows: list[dict[str, object]] = []
     for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
-        row: dict[str, object] = {
-            "kind": "contrast",
-            "bias": contrast.bias,
-            "id": contrast.id,
-            "preferred": contrast.preferred,
-        }
+        row: dict[str, object] = {"kind": "contrast", "bias": contrast.bias, "id": contrast.id}
+        row["preferred"] = contrast.preferred
         if contrast.votes:
             row["votes"] = list(contrast.votes)
         rows.append(row | _scores(prompt, ("perturbed", perturbed), ("base", base), scorings))

@@ -34,7 +34,7 @@ _LABELLED_FOR_EACH = 4
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """Name of the recipe's rewriter: an LLM or rules."""
+    """The recipe's rewriter: an LLM or rules."""
 
     settings: SynthesizeSection
     biases: tuple[Bias, ...]
@@ -50,7 +50,6 @@ class Rewriting:
         return self.by_llm and bias.label_by == "ask"
 
     def rewriter(self) -> Rewriter:
-        """Open the rewriter, behind its gate."""
         return rewriter(self.settings, self.biases, self.seed, self.llm)
 
 
@@ -81,7 +80,7 @@ class AuditTexts:
     """Quality pairs before the sample was drawn."""
     available: Mapping[str, int]
     """Contrasts of each bias before the sample was drawn."""
-    excluded: Mapping[str, Exclusions]
+    excluded: dict[str, Exclusions]
     """Unusable rows of the user's files, by file."""
     failed: Mapping[str, Exclusions]
     """Failed rewrites of biases whose contrasts were made now."""
@@ -104,12 +103,10 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     votes, verdicts = inputs.opinions()
     own = inputs.contrasts()
     covered = {contrast.bias for contrast in own.contrasts}
-    embedded = [
-        contrast
-        for contrast in audit_contrasts()
-        if contrast.bias not in covered and (contrast.bias in inputs.names or not only_audit)
+    wanted = [
+        row for row in audit_contrasts() if row.bias not in covered and (row.bias in inputs.names or not only_audit)
     ]
-    embedded, unread = with_votes(embedded, votes, verdicts)
+    embedded, unread = with_votes(wanted, votes, verdicts)
     covered |= {contrast.bias for contrast in embedded}
     rewritten: list[Contrast] = []
     failed: dict[str, Exclusions] = {}
@@ -117,12 +114,10 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         if bias.name not in covered:
             contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
             rewritten += contrasts
+    unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
     excluded = {
         "contrasts": own.exclusions,
-        "votes": Exclusions(
-            own.votes.seen + unread.seen,
-            dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items())),
-        ),
+        "votes": Exclusions(own.votes.seen + unread.seen, unread_votes),
     }
     if own.ids.exclusions.dropped:
         excluded["ids of contrasts"] = own.ids.exclusions
@@ -288,11 +283,9 @@ def _rewritten_contrasts(bias: Bias, writer: Rewriter) -> tuple[list[Contrast], 
     """Direct contrasts: embedded base answers against the same with the bias added."""
     bases = list({row.base: row for row in authored_contrasts("audit", ["jargon"])}.values())
     rewrites = writer.rewrite([RewriteRequest(row.prompt, row.base, "add") for row in bases], bias)
-    tags = {"source": f"embedded answers rewritten by {writer.name}"}
+    both, tags = list(zip(bases, rewrites, strict=True)), {"source": f"embedded answers rewritten by {writer.name}"}
     contrasts = [
-        Contrast(bias.name, row.prompt, rewrite.text, row.base, tags=tags)
-        for row, rewrite in zip(bases, rewrites, strict=True)
-        if rewrite.text is not None
+        Contrast(bias.name, row.prompt, made.text, row.base, tags=tags) for row, made in both if made.text is not None
     ]
     reasons = [rewrite.reason or "no text" for rewrite in rewrites if rewrite.text is None]
     return contrasts, Exclusions(len(bases), count_reasons(reasons))

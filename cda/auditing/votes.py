@@ -64,13 +64,13 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
 
 def _voted(group: Group, people: People, seed: int) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
-    human_skew, moved = _moved(group, people, seed) if len(group.margins) == 2 else _votes_alone(group, people)
-    words = sides_of(group, people)
+    trained, words = len(group.margins) == 2, sides_of(group, people)
+    human_skew, moved = _moved(group, people, seed) if trained else _votes_alone(group, people)
     tables = {label: preference_table(values, words, ids, group.ties) for label, values in group.margins.items()}
     return VotedBias(
         **dict(moved),
         human_skew=human_skew,
-        gap_test=None if len(group.margins) == 2 else _gap_test(group, majority),
+        gap_test=None if trained else _gap_test(group, majority),
         by_majority=per_scoring(tables),
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
@@ -124,12 +124,8 @@ def _powered(group: Group) -> PoweredVotes | Missing:
     people = people_of(group, "half")
     if people is None:
         return Missing(reason="no contrast has a majority")
-    judge = np.array(
-        [
-            np.mean([VERDICTS[word] for word in contrast.verdicts]) if contrast.verdicts else np.nan
-            for contrast in group.contrasts
-        ]
-    )
+    given = [[VERDICTS[word] for word in contrast.verdicts] for contrast in group.contrasts]
+    judge = np.array([np.mean(verdicts) if verdicts else np.nan for verdicts in given])
     ids, majority = group.prompt_ids, people.majority
     missed = {
         label: estimated(partial(powered_miscalibration, margins, majority, judge, ids, group.ties))
@@ -143,10 +139,7 @@ def _powered(group: Group) -> PoweredVotes | Missing:
 def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:
     """Skew, and miscalibration if people voted, of every judge of a panel, by bias; empty if no panel was asked.
 
-    Args:
-        groups: Contrasts of every bias, with a verdict of one judge at least.
-        scorings: Scorings of these contrasts.
-        rule: Rule for people's ties.
+    `groups` hold contrasts with a verdict of one judge at least; `rule` is for people's ties.
     """
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:

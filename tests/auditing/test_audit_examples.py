@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_audits import make_audit
 
-from cda.auditing.detail import N_EXAMPLES, examples
+from cda.auditing.analysis import N_EXAMPLES, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import direction_table
 from cda.auditing.result import skews

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from changed import changed
 
-from cda.auditing import detail as audit_detail
+from cda.auditing import analysis as audit_detail
 from cda.auditing import result as audit_result
 from cda.auditing.comparison import comparison_tables, render_comparison
 from cda.auditing.groups import Group
