@@ -21,35 +21,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Module of each public name; loaded on first use, so that `import cda` takes no time.
-_MODULES = {
-    "audit": "cda.api.runs",
-    "train": "cda.api.runs",
-    "label": "cda.api.texts",
-    "rewrite": "cda.api.texts",
-    "load": "cda.api.results",
-    "quality": "cda.api.benchmarks",
-    "best_of": "cda.api.benchmarks",
-    "discover": "cda.api.runs",
-    "Discovery": "cda.api.results",
-    "dose": "cda.api.benchmarks",
-    "Dose": "cda.api.results",
-    "win_rate": "cda.api.benchmarks",
-    "Audit": "cda.api.results",
-    "BestOf": "cda.api.results",
-    "Quality": "cda.api.results",
-    "WinRate": "cda.api.results",
-    "Run": "cda.api.results",
-    "Estimate": "cda.results.base",
-    "Missing": "cda.results.base",
-    "CdaError": "cda.errors",
-    "DataError": "cda.errors",
-    "LLMError": "cda.errors",
-    "ModelError": "cda.errors",
-    "RecipeError": "cda.errors",
-    "RunError": "cda.errors",
-    "SpendingError": "cda.errors",
+# Public names by module; loaded on first use, so that `import cda` takes no time.
+_NAMES = {
+    "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
+    "cda.api.results": ("Audit", "BestOf", "Discovery", "Dose", "Quality", "Run", "WinRate", "load"),
+    "cda.api.runs": ("audit", "discover", "train"),
+    "cda.api.texts": ("label", "rewrite"),
+    "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
+    "cda.results.base": ("Estimate", "Missing"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Audit",
     "BestOf",

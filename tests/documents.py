@@ -23,7 +23,7 @@ _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 
 
 def made_parts() -> dict[tuple[Path, str], str]:
-    """Document and name of each part to what the code says stands there."""
+    """Document and name of each part to its text as the code makes it."""
     return {
         (NOTICES, "dependencies"): dependencies(),
         (READING, "glossary"): glossary_text(),
@@ -109,10 +109,10 @@ def audits() -> list[Any]:
 
 
 def results_table() -> str:
-    """Every eval's claim and what came of it, thresholds that were missed in words, from its result file."""
+    """Every eval's claim and its outcome, thresholds that were missed in words, from its result file."""
     lines = ["| eval | claim | thresholds | date |", "| --- | --- | --- | --- |"]
     for path in sorted((ROOT / "evals" / "results").glob("*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = _result(path.stem)
         claim = " ".join(found["claim"].removeprefix("Claim: ").split("\n\n")[0].split())
         name = f"[`{path.stem}`](results/{path.name})"
         # What has changed in the code since, where a result was not measured anew.
@@ -121,25 +121,28 @@ def results_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _result(name: str) -> Any:
+    return json.loads((ROOT / "evals" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
 def _met(found: Any) -> str:
-    missed = [one for one in found.get("checks", ()) if not one["passed"]]
+    missed = [check for check in found.get("checks", ()) if not check["passed"]]
     if found["passed"]:
         return _by_source(found) or (f"all {len(found['checks'])} met" if found.get("checks") else "met")
-    said = _cell("; ".join(f"{one.get('threshold') or one['name']}: {one['found']}" for one in missed))
+    said = _cell("; ".join(f"{check.get('threshold') or check['name']}: {check['found']}" for check in missed))
     return f"**{len(missed)} of {len(found['checks'])} missed**: {said}"
 
 
 def _by_source(found: Any) -> str:
     """Numbers that were compared with printed ones and others, each kind by itself; empty for results of another kind."""
-    counts = [
-        f"{one['equal']} of {one['compared']} from the {name}" for name, one in found.get("by_source", {}).items()
-    ]
+    sources = found.get("by_source", {}).items()
+    counts = [f"{source['equal']} of {source['compared']} from the {name}" for name, source in sources]
     return f"equal: {', '.join(counts)}" if counts else ""
 
 
 def attempts_text() -> str:
     """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
-    found = json.loads((ROOT / "evals" / "results" / "faults.json").read_text(encoding="utf-8"))
+    found = _result("faults")
     lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
     lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
     return "\n".join(lines) + "\n"
@@ -147,7 +150,7 @@ def attempts_text() -> str:
 
 def loop_text() -> str:
     """What a search of the embedded model confirmed, and what training against the strongest did, from the result file."""
-    found = json.loads((ROOT / "evals" / "results" / "discover_loop.json").read_text(encoding="utf-8"))
+    found = _result("discover_loop")
     numbers = found["numbers"]
     tested = numbers["tested"]
     n = sum(one["confirmed"] for one in tested)
@@ -158,19 +161,14 @@ def loop_text() -> str:
         "| attribute | reward | judge prefers it | p, corrected | confirmed |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for one in tested:
-        p = "< 0.001" if one["p_corrected"] < 0.001 else f"{one['p_corrected']:.3f}"
-        cells = (
-            _cell(one["attribute"]),
-            _reward(one["reward"]),
-            _interval(one["judge"]),
-            p,
-            "yes" if one["confirmed"] else "no",
-        )
+    for row in tested:
+        p = "< 0.001" if row["p_corrected"] < 0.001 else f"{row['p_corrected']:.3f}"
+        confirmed = "yes" if row["confirmed"] else "no"
+        cells = (_cell(row["attribute"]), _reward(row["reward"]), _interval(row["judge"]), p, confirmed)
         lines.append(f"| {' | '.join(cells)} |")
     before, after = (_reward(numbers["measured"][when]["reward"]) for when in ("before", "after"))
     change = numbers["change_of_quality_held_out"]
-    quality = f"{100 * change['value']:+.1f} [{100 * change['low']:+.1f}, {100 * change['high']:+.1f}]".replace(
+    quality = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high"))).replace(
         "-", "−"
     )
     lines += [
@@ -188,7 +186,7 @@ def _reward(estimate: Any) -> str:
 
 def recall_text() -> str:
     """What a search without an LLM finds of what was planted, condition by condition, from the result file."""
-    found = json.loads((ROOT / "evals" / "results" / "discover_recall.json").read_text(encoding="utf-8"))
+    found = _result("discover_recall")
     lines = [
         "| planted in a reward model | found and confirmed | n | anything confirmed |",
         "| --- | --- | --- | --- |",
@@ -201,7 +199,7 @@ def recall_text() -> str:
 
 def real_debias_table() -> str:
     """Gap to people and quality at doses .75 and 1, way by way, over the trainings of the base model."""
-    numbers = json.loads((ROOT / "evals" / "results" / "real_debias.json").read_text(encoding="utf-8"))["numbers"]
+    numbers = _result("real_debias")["numbers"]
     named = {
         "paired": "soft targets between the base model's and people's shares (`paired`)",
         "neutral": "ties for jargon and length (`neutral`)",

@@ -36,7 +36,8 @@ def schema(kind: type[Saved]) -> dict[str, Any]:
     for name in kind.in_memory:
         found["properties"].pop(name, None)
     found["required"] = [name for name in found.get("required", []) if name not in kind.in_memory]
-    found["$defs"] = {name: one for name, one in found.get("$defs", {}).items() if name in _used(found)}
+    used = _used(found)
+    found["$defs"] = {name: part for name, part in found.get("$defs", {}).items() if name in used}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
 
@@ -52,38 +53,37 @@ def _used(found: dict[str, Any]) -> set[str]:
 
 
 def files() -> dict[Path, str]:
-    """Every file of the reference, with what the types say stands in it."""
+    """Every file of the reference, as the types make it."""
     schemas = {name: schema(kind) for name, (kind, _) in KINDS.items()}
     made = {
-        DOCS / "schemas" / f"{name}.json": json.dumps(one, indent=1, ensure_ascii=False) + "\n"
-        for name, one in schemas.items()
+        DOCS / "schemas" / f"{name}.json": json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+        for name, found in schemas.items()
     }
     return {DOCS / "results.md": "\n".join(_page(schemas)) + "\n", **made}
 
 
+HEAD = """# What stands in a result
+
+Every field of every result, as an attribute in Python and as a key in its file. This page and the JSON Schemas in
+[schemas/](schemas/) are made from the types by `python tests/documents.py`. A value that is not there is `Missing`, with its
+reason; intervals are 95%. What the numbers mean stands in [reading a report](../cda/report/README.md)."""
+
+
 def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
-    yield "# What stands in a result"
-    yield ""
-    yield "Every field of every result, as an attribute in Python and as a key in its file. This page and the JSON Schemas in"
-    yield "[schemas/](schemas/) are made from the types by `python tests/documents.py`. A value that is not there is `Missing`, with its"
-    yield "reason; intervals are 95%. What the numbers mean stands in [reading a report](../cda/report/README.md)."
+    yield HEAD
     parts: dict[str, dict[str, Any]] = {}
-    for name, one in schemas.items():
-        yield from ["", f"## {one['title']}", "", f"{KINDS[name][1]}. {_text(one)}".strip(), ""]
-        yield from _table(one)
-        parts |= one["$defs"]
+    for name, found in schemas.items():
+        yield from ["", f"## {found['title']}", "", f"{KINDS[name][1]}. {_text(found)}".strip(), "", *_table(found)]
+        parts |= found["$defs"]
     yield from ["", "## Their parts"]
     for name in sorted(parts):
         if "properties" in parts[name]:
-            yield from ["", f"### {_titled(name)}", "", _text(parts[name]), ""]
-            yield from _table(parts[name])
+            yield from ["", f"### {_titled(name)}", "", _text(parts[name]), "", *_table(parts[name])]
 
 
-def _table(one: dict[str, Any]) -> Iterator[str]:
-    yield "| field | type | |"
-    yield "| --- | --- | --- |"
-    for name, field in one["properties"].items():
-        yield f"| `{name}` | {_type(field)} | {_text(field)} |"
+def _table(of: dict[str, Any]) -> list[str]:
+    rows = [f"| `{name}` | {_type(field)} | {_text(field)} |" for name, field in of["properties"].items()]
+    return ["| field | type | |", "| --- | --- | --- |", *rows]
 
 
 def _type(field: dict[str, Any]) -> str:
@@ -95,21 +95,15 @@ def _type(field: dict[str, Any]) -> str:
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
     if "enum" in field:
-        return " or ".join(f"`{json.dumps(one)}`" for one in field["enum"])
+        return " or ".join(f"`{json.dumps(word)}`" for word in field["enum"])
     kind = field.get("type", "any")
     if kind == "array":
         each = field.get("items") or (field.get("prefixItems") or [{}])[0]
         return f"list of {_type(each)}"
     if kind == "object" and isinstance(field.get("additionalProperties"), dict):
         return f"dict of {_type(field['additionalProperties'])}"
-    return {
-        "null": "None",
-        "string": "str",
-        "integer": "int",
-        "number": "float",
-        "boolean": "bool",
-        "object": "dict",
-    }.get(kind, kind)
+    words = {"null": "None", "string": "str", "integer": "int", "number": "float", "boolean": "bool", "object": "dict"}
+    return words.get(kind, kind)
 
 
 def _titled(name: str) -> str:

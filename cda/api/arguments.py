@@ -8,6 +8,8 @@ from os import PathLike
 
 from cda.errors import RecipeError
 
+Check = Callable[[object], bool]
+
 
 def check_arguments(function: str, **given: object) -> None:
     """Refuse arguments of another type than the function takes; None stands for a default and is not checked.
@@ -25,55 +27,37 @@ def check_arguments(function: str, **given: object) -> None:
         raise RecipeError(problems)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _kind(*kinds: type) -> Check:
+    """A test for values of these types; True and False are no numbers."""
+    return lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | PathLike)
+def _list_of(check: Check) -> Check:
+    def is_list(value: object) -> bool:
+        return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping) and all(map(check, value))
 
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_list_of(value: object, kind: Callable[[object], bool]) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping) and all(map(kind, value))
+    return is_list
 
 
 def _is_columns(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(word, str) for pair in value.items() for word in pair)
 
 
-_PATH = (_is_path, "a path")
-_FLAG = (_is_flag, "True or False")
-_FORMS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "adapter": _PATH,
-    "attributes": (lambda value: _is_list_of(value, _is_path), "a list of texts or bias files"),
-    "bias": (_is_path, "a name or a path"),
-    "biases": (lambda value: _is_path(value) or _is_list_of(value, _is_path), "a name, a path, or a list of them"),
-    "budget_usd": (_is_number, "a number of dollars"),
+_text, _path, _flag, _whole = _kind(str), _kind(str, PathLike), _kind(bool), _kind(Integral)
+_paths = _list_of(_path)
+_FORMS: dict[str, tuple[Check, str]] = {
+    **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
+    **dict.fromkeys(("dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
+    "attributes": (_paths, "a list of texts or bias files"),
+    "bias": (_path, "a name or a path"),
+    "biases": (lambda value: _path(value) or _paths(value), "a name, a path, or a list of them"),
+    "budget_usd": (_kind(Real), "a number of dollars"),
     "columns": (_is_columns, "a dict of names, such as {'prompt': 'question'}"),
-    "confirm": (lambda value: _is_flag(value) or value == "ask", "True, False or 'ask'"),
-    "dose": (_is_number, "a number"),
-    "dry_run": _FLAG,
-    "formats": _FLAG,
-    "only": _FLAG,
-    "out": _PATH,
-    "overrides": (lambda value: _is_list_of(value, _is_text), "a list of words such as 'seed=1'"),
-    "progress": _FLAG,
-    "recipe": _PATH,
-    "review": _FLAG,
-    "seed": (_is_whole, "a whole number"),
-    "sizes": (lambda value: _is_list_of(value, _is_whole), "a list of whole numbers"),
-    "split": (_is_text, "a name"),
+    "confirm": (lambda value: _flag(value) or value == "ask", "True, False or 'ask'"),
+    "dose": (_kind(Real), "a number"),
+    "overrides": (_list_of(_text), "a list of words such as 'seed=1'"),
+    "seed": (_whole, "a whole number"),
+    "sizes": (_list_of(_whole), "a list of whole numbers"),
+    "split": (_text, "a name"),
 }
-"""Arguments, which mean the same in every function, to a test of their type and what to give."""
+"""Arguments, which mean the same in every function, to a test of their type and the words for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
@@ -17,6 +17,7 @@ from cda.api.settings import (
     Confirm,
     Terms,
     bias_names,
+    keep_scorer,
     loaded_for_model,
     path_text,
     refuse_recipe,
@@ -77,9 +78,9 @@ def quality(
     check_arguments(terms.function, adapter=adapter, dose=dose)
     files = _files(data, terms)
     missing = "pairs: has no rows" if overrides is None else "give at least one file of preferences"
-    problems = [] if files else [missing]
+    problems = () if files else (missing,)
     inputs = {"on": sorted(files), "with": adapter, "at": dose}
-    with _opened(model, against, terms, "quality", inputs, (), problems) as (loaded, other):
+    with _opened(model, against, terms, "quality", inputs, problems=problems) as (loaded, other):
         result, summary = measure_quality(loaded, files, QualityOptions(path_text(adapter), other, dose, figures))
         return _with_place(Quality(**dict(result)), loaded, summary)
 
@@ -130,9 +131,8 @@ def best_of(
         >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
     terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
-    check_arguments(
-        terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, columns=columns, split=split
-    )
+    reading = {"columns": columns, "split": split}
+    check_arguments(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, **reading)
     file = as_reference(responses, "responses", terms.inputs)
     names, ns = bias_names(biases), list(sizes or ())
     inputs = {"on": file, "with": adapter, "at": dose}
@@ -214,17 +214,15 @@ def _opened(
     ]
     if problems:
         raise RecipeError(problems)
-    second = nullcontext((None, None)) if against is None else opened_model(against, MEMORY_TOKENS)
-    with second as (other, scorer):
+    with ExitStack() as stack:
+        other, scorer = None, None
+        if against is not None:
+            other, scorer = stack.enter_context(opened_model(against, MEMORY_TOKENS))
         outputs = word, {**inputs, "against": other}, (*terms.words, *others)
-        with loaded_for_model(model, settings, terms, outputs) as loaded:
-            if scorer is not None and other is not None:
-                if other == loaded.recipe.model.name_or_path:
-                    raise RecipeError(
-                        [f"model and against: two objects of the name {other}; rename one of the functions"]
-                    )
-                loaded.opened.once(("scorer", other), lambda: scorer)
-            yield loaded, other
+        loaded = stack.enter_context(loaded_for_model(model, settings, terms, outputs))
+        if other is not None:
+            keep_scorer(loaded, "against", other, scorer)
+        yield loaded, other
 
 
 def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
@@ -291,18 +289,13 @@ def dose(
     if (quality_before is None) != (quality_after is None):
         missing = "quality_before" if quality_before is None else "quality_after"
         raise DataError(f"{missing}: needed beside the other one")
-    given = {
-        "before": before,
-        "after": after,
-        "votes": votes,
-        "quality-before": quality_before,
-        "quality-after": quality_after,
-    }
-    paths = {
-        name: user_path(as_reference(data, name, RUNS / "inputs")) for name, data in given.items() if data is not None
-    }
-    quality: tuple[Path, Path] | None = None
-    if quality_before is not None:
-        quality = paths["quality-before"], paths["quality-after"]
-    found = dose_from_files(paths["before"], paths["after"], paths.get("votes"), quality, ties=ties, seed=seed)
-    return Dose(**dict(found))
+
+    def path(data: Data, name: str) -> Path:
+        return user_path(as_reference(data, name, RUNS / "inputs"))
+
+    scores, voted, quality = (path(before, "before"), path(after, "after")), None, None
+    if votes is not None:
+        voted = path(votes, "votes")
+    if quality_before is not None and quality_after is not None:
+        quality = path(quality_before, "quality-before"), path(quality_after, "quality-after")
+    return Dose(**dict(dose_from_files(*scores, voted, quality, ties=ties, seed=seed)))

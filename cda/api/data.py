@@ -30,14 +30,8 @@ _MOST_BITS = 10_000
 def as_reference(data: Data, name: str, folder: Path) -> str:
     """Return a recipe's name for data: a path or hub id unchanged, or a new file of the rows, named after their content.
 
-    Args:
-        data: As above.
-        name: Kind of data, such as `contrasts`; part of the file's name and of messages.
-        folder: Folder of the file. Equal rows share one file, which is never overwritten with other rows.
-
-    Raises:
-        DataError: Not a supported form of data, no rows, or a value that JSON cannot hold.
-        RunError: The file cannot be written.
+    `name` is the kind of data, such as `contrasts`; part of the file's name and of messages. Equal rows share one file, which is
+    never overwritten with other rows. Raises DataError for no rows, or what JSON cannot hold; RunError if nothing can be written.
     """
     if isinstance(data, str | PathLike):
         return str(data)
@@ -50,11 +44,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
 
 
 def rows_of(data: Data, name: str) -> list[dict[str, object]]:
-    """Rows of data in memory, or of a file.
-
-    Raises:
-        DataError: As `as_reference`; or a file that cannot be read.
-    """
+    """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
     if isinstance(data, str | PathLike):
         return [dict(row) for row in load_rows(str(data))]
     rows = [_row(row, number, name) for number, row in enumerate(_rows(data, name), 1)]
@@ -109,15 +99,7 @@ def _plain(value: object, where: str, depth: int = 0) -> object:
 
 @contextmanager
 def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
-    """The name of a model, and its scorer if it is in memory.
-
-    Args:
-        model: As above.
-        max_length_tokens: For a model in memory.
-
-    Raises:
-        ModelError: It is nothing that scores.
-    """
+    """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
     if isinstance(model, str | PathLike):
         yield str(model), None
         return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_html import notebook_html, render_html
@@ -23,16 +24,17 @@ from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writin
 from cda.finetuning.applied import chosen_dose
 from cda.pipeline.report import OTHER_RESULTS, audit_of, train_result
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import Missing, Saved, save
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
-from cda.results.frame import rows
 from cda.run import RunFolder
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_MOMENTS = ("before", "after", "change", "unpaired")
 
 
 def to_frame(result: Saved) -> DataFrame:
@@ -48,7 +50,46 @@ def to_frame(result: Saved) -> DataFrame:
         import pandas
     except ImportError:
         raise DataError("to_frame needs pandas: pip install 'cda[pandas]'") from None
-    return pandas.DataFrame(list(rows(result)))
+    return pandas.DataFrame(list(_rows(result)))
+
+
+def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
+    """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
+
+    Values that need a training are left out if there was none.
+    """
+    for path, number, test in _walked(result, ()):
+        if number == NOT_TRAINED:
+            continue
+        moment = path[-1] if path[-1] in _MOMENTS else ""
+        of_change = test if moment == "change" else None
+        yield {
+            "measure": path[0],
+            "of": ".".join(path[1:-1] if moment else path[1:]),
+            "scoring": moment,
+            **dict.fromkeys(Estimate.model_fields),
+            "p_value": None if of_change is None else of_change.p_value,
+            "p_holm": None if of_change is None else of_change.p_holm,
+            "reason": None,
+            **number.model_dump(),
+        }
+
+
+def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
+    if isinstance(value, Estimate | Missing):
+        yield path, value, None
+    elif isinstance(value, BaseModel):
+        test = getattr(value, "test", None)
+        for name in type(value).model_fields:
+            for inner, number, own in _walked(getattr(value, name), (*path, name)):
+                of_this = inner == (*path, "change") and isinstance(test, Test)
+                yield inner, number, test if of_this else own
+    else:
+        parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
+        if isinstance(value, tuple | list):
+            parts = enumerate(value)
+        for key, part in parts:
+            yield from _walked(part, (*path, str(key)))
 
 
 class Shown(Saved):

@@ -14,7 +14,7 @@ from cda.api.settings import (
     Biases,
     Confirm,
     Terms,
-    bias_names,
+    keep_scorer,
     loaded_for_model,
     path_text,
     put,
@@ -28,6 +28,9 @@ from cda.pipeline.stages import run_stages
 from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
 from cda.resources.artifacts import checked_form
 
+_BY_NAME = (
+    "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
+)
 STAGES = ("label", "synthesize", "train", "dose", "audit", "report")
 
 
@@ -112,9 +115,7 @@ def audit_run(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
         )
     data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
-    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()})
-    if (names := bias_names(biases)) is not None:
-        nested["biases"] = names
+    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()}, biases)
     with loaded_for_model(target, nested, terms) as loaded:
         return _carry_out(loaded, figures=figures, dry_run=dry_run)
 
@@ -182,27 +183,15 @@ def train(
     if figures is not None:
         checked_form(figures)
     if not isinstance(model, str | Path | dict | None):
-        raise RecipeError(
-            [
-                f"cda.train: model: found a {type(model).__name__}; a training loads its model by name or folder "
-                "(model.save_pretrained and tokenizer.save_pretrained write one)"
-            ]
-        )
+        raise RecipeError([f"cda.train: model: found a {type(model).__name__}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
     terms = Terms("cda.train", settings, overrides, out, budget_usd, confirm, progress)
-    nested = terms.nested(
-        {
-            "data.pairs": ("pairs", pairs),
-            "audit.contrasts": ("contrasts", contrasts),
-            "audit.votes": ("votes", votes),
-            "audit.quality": ("quality", quality),
-        }
-    )
+    data = {"contrasts": contrasts, "votes": votes, "quality": quality}
+    files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
+    nested = terms.nested({"data.pairs": ("pairs", pairs), **files}, biases)
     if model is not None:
         put(nested, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
-    if (names := bias_names(biases)) is not None:
-        nested["biases"] = names
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), overrides or (), nested))
         return _carry_out(loaded, until, only, figures, dry_run)
@@ -270,15 +259,8 @@ def discover(
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
-    check_arguments(
-        terms.function,
-        adapter=adapter,
-        dose=dose,
-        attributes=attributes,
-        formats=formats,
-        review=review,
-        dry_run=dry_run,
-    )
+    given = {"attributes": attributes, "formats": formats, "review": review, "dry_run": dry_run}
+    check_arguments(terms.function, adapter=adapter, dose=dose, **given)
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"responses": responses, "prompts": prompts}
@@ -292,14 +274,9 @@ def discover(
         inputs: dict[str, object] = {"with": adapter, "at": dose, "of": "-".join(map(str, attributes)) or None}
         inputs |= {"formats": formats or None, "judge": judge_name, **files}
         loaded = stack.enter_context(loaded_for_model(model, nested, terms, ("discover", inputs, ())))
-        if scorer is not None and judge_name is not None:
-            if judge_name == loaded.recipe.model.name_or_path:
-                raise RecipeError(
-                    [f"model and judge: two objects of the name {judge_name}; rename one of the functions"]
-                )
-            loaded.opened.once(("scorer", judge_name), lambda: scorer)
-        options = DiscoverOptions(
-            path_text(adapter), dose, tuple(map(str, attributes)), formats, review, dry_run, figures
-        )
+        if judge_name is not None:
+            keep_scorer(loaded, "judge", judge_name, scorer)
+        texts = tuple(map(str, attributes))
+        options = DiscoverOptions(path_text(adapter), dose, texts, formats, review, dry_run, figures)
         found = run_discover(loaded, options)
         return Discovery(loaded.recipe.run_path, found.summary, found.result)

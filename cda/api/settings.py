@@ -18,6 +18,7 @@ from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.resources.artifacts import folder_suffix
+from cda.scorers.own import OwnScorer
 
 Biases = str | Path | Sequence[str | Path]
 Confirm = bool | Literal["ask"]
@@ -29,15 +30,9 @@ MEMORY_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Arguments that every function of the API shares.
+    """Arguments that every function of the API shares; a RecipeError carries those of another type.
 
-    Attributes:
-        function: Name in messages, such as `cda.audit`.
-        overrides: Settings as words `section.key=value`; messages then name the command line.
-        out: Folder for the outputs; None for the default one.
-
-    Raises:
-        RecipeError: An argument of another type.
+    With `overrides`, which are settings as words `section.key=value`, messages name the command line.
     """
 
     function: str
@@ -68,12 +63,13 @@ class Terms:
         """Folder for rows that were given in memory: next to the run."""
         return (user_path(self.out).parent if self.out is not None else RUNS) / "inputs"
 
-    def nested(self, data: Mapping[str, tuple[str, Data | None]] | None = None) -> dict[str, object]:
-        """Keyword settings as a nested mapping, with folder, budget and data.
+    def nested(
+        self, data: Mapping[str, tuple[str, Data | None]] | None = None, biases: Biases | None = None
+    ) -> dict[str, object]:
+        """Keyword settings as a nested mapping, with folder, budget, biases and data.
 
-        Args:
-            data: Setting such as `audit.votes` to the argument's name and the rows, which are written to a file. None is
-                left out; `"none"` sets nothing at all, as on the command line.
+        `data` is a setting such as `audit.votes` to the argument's name and the rows, which are written to a file. None is left
+        out; `"none"` sets nothing at all, as on the command line.
         """
         settings = nested(self.settings)
         if self.out is not None:
@@ -84,6 +80,8 @@ class Terms:
             if rows is not None:
                 none = isinstance(rows, str) and rows == "none"
                 put(settings, path, None if none else as_reference(rows, name, self.inputs))
+        if (names := bias_names(biases)) is not None:
+            settings["biases"] = names
         return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
@@ -113,8 +111,7 @@ def nested(given: Mapping[str, object]) -> dict[str, object]:
 def put(into: dict[str, object], path: str, value: object) -> None:
     """Set a value at a dotted path, keeping the other settings of its section; a section given as a word names a preset.
 
-    Raises:
-        RecipeError: A section is neither a dict nor a word.
+    Raises RecipeError if a section is neither a dict nor a word.
     """
     *sections, last = path.split(".")
     for key in sections:
@@ -155,16 +152,9 @@ def loaded_for_model(
 ) -> Iterator[LoadedRecipe]:
     """Settings for a model that is measured as it is; a model in memory is opened for the run.
 
-    Args:
-        model: Name or object.
-        settings: Nested settings.
-        terms: Shared arguments of the call.
-        outputs: Default output folder: its first word, the inputs that are part of its name, and other settings that
-            distinguish it from other calls' folders (see `folder_suffix`); None for the run's own default.
-
-    Raises:
-        RecipeError: Carries every wrong setting.
-        ModelError: The model cannot score.
+    `outputs` are those of the default output folder: its first word, the inputs that are part of its name, and other settings
+    that distinguish it from other calls' folders (see `folder_suffix`); None for the run's own default. A RecipeError carries
+    every wrong setting; a ModelError says that the model cannot score.
     """
     section = settings.get("model")
     section = section if isinstance(section, Mapping) else {}
@@ -172,7 +162,13 @@ def loaded_for_model(
     with terms.quiet(), opened_model(model, longest if isinstance(longest, int) else MEMORY_TOKENS) as (name, scorer):
         loaded = terms.agreed(load_model_audit(name, settings, terms.overrides or (), terms.where))
         if scorer is not None:
-            _refuse_loading(section, terms.where)
+            problems = [
+                f"{terms.where}: model.{key}: says nothing of a model or function in memory, which is asked as it is"
+                for key in section
+                if key in ModelSection.model_fields and key != "max_length_tokens"
+            ]
+            if problems:
+                raise RecipeError(problems)
             loaded.opened.once(("scorer", name), lambda: scorer)
         if outputs is not None and loaded.recipe.run.folder is None:
             word, inputs, others = outputs
@@ -184,12 +180,10 @@ def loaded_for_model(
         yield loaded
 
 
-def _refuse_loading(section: Mapping[str, object], where: str) -> None:
-    """Refuse settings of loading for a model that is loaded already."""
-    problems = [
-        f"{where}: model.{name}: says nothing of a model or function in memory, which is asked as it is"
-        for name in section
-        if name in ModelSection.model_fields and name != "max_length_tokens"
-    ]
-    if problems:
-        raise RecipeError(problems)
+def keep_scorer(loaded: LoadedRecipe, argument: str, name: str, scorer: OwnScorer | None) -> None:
+    """Hand the run a second model in memory, which needs another name than the first; none if it is not in memory."""
+    if scorer is None:
+        return
+    if name == loaded.recipe.model.name_or_path:
+        raise RecipeError([f"model and {argument}: two objects of the name {name}; rename one of the functions"])
+    loaded.opened.once(("scorer", name), lambda: scorer)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from cda.api.arguments import check_arguments
 from cda.api.data import Data, rows_of
 from cda.api.settings import Terms, loaded_for_model
-from cda.biases import Bias
 from cda.counterfactuals.label import label_tokens
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
-from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.llm_access import Planned, llm_access
@@ -135,12 +134,11 @@ def rewrite(
             RewriteRequest(prompt, response, direction, reference)
             for prompt, response, reference in zip(prompts, responses, references, strict=True)
         ]
-        bias_file = loaded.biases[0]
-        if loaded.recipe.rewrites_by_llm:
-            _confirm_rewrites(requests, bias_file, loaded)
-        return rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)).rewrite(
-            requests, bias_file
-        )
+        recipe = loaded.recipe
+        if recipe.rewrites_by_llm:
+            _confirm_rewrites(requests, loaded)
+        by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm_access(loaded))
+        return by.rewrite(requests, loaded.biases[0])
 
 
 def _terms(
@@ -151,11 +149,9 @@ def _terms(
     progress: bool,
     settings: Mapping[str, object],
 ) -> Terms:
-    section = {"model": llm} if isinstance(llm, str) else llm
-    return Terms(
-        function, settings if section is None else {**settings, "llm": section},
-        budget_usd=budget_usd, confirm=confirm, progress=progress,
-    )  # fmt: skip
+    if llm is not None:
+        settings = {**settings, "llm": {"model": llm} if isinstance(llm, str) else llm}
+    return Terms(function, settings, budget_usd=budget_usd, confirm=confirm, progress=progress)
 
 
 def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:
@@ -201,8 +197,7 @@ def _response_labels(
             )
         texts = zip(responses, references, strict=True)
         return [ResponseLabel(exhibits(response, bias, reference)) for response, reference in texts]
-    requests = [label_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)]
-    _confirm_labels(requests, bias, told, loaded)
+    _confirm_labels([label_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)], loaded)
     return label_responses(prompts, responses, bias, llm_access(loaded).client(), recipe.label.ask_again, told)
 
 
@@ -210,21 +205,20 @@ def _pair_labels(pairs: list[Pair], loaded: LoadedRecipe, asks: bool) -> list[Pa
     bias, recipe, told = loaded.biases[0], loaded.recipe, loaded.prompts.label
     if not asks:
         return [PairLabel.measured_of(pair, bias) for pair in pairs]
-    _confirm_labels([pair_request(bias, pair, "chosen", told=told) for pair in pairs], bias, told, loaded)
+    _confirm_labels([pair_request(bias, pair, "chosen", told=told) for pair in pairs], loaded)
     return label_pairs(pairs, bias, llm_access(loaded).client(), recipe.seed, recipe.label.ask_again, told)
 
 
-def _confirm_labels(requests: Sequence[Request], bias: Bias, told: LabelPrompt, loaded: LoadedRecipe) -> None:
-    mean = sum(map(request_tokens, requests)) / len(requests)
-    llm_access(loaded).confirm(Planned(f"labelling {bias.name}", len(requests), mean, label_tokens(told)))
-
-
-def _confirm_rewrites(requests: Sequence[RewriteRequest], bias: Bias, loaded: LoadedRecipe) -> None:
-    show, told = loaded.recipe.synthesize.show_prompt, loaded.prompts.rewrite
-    asked = [rewrite_request(request, bias, show, told=told) for request in requests]
-    mean_in = sum(map(request_tokens, asked)) / len(requests)
-    mean_out = sum(tokens_of(request.response) for request in requests) / len(requests)
-    labelled = loaded.recipe.synthesize.gate.on and bias.label_by == "ask"
+def _confirm_labels(requests: Sequence[Request], loaded: LoadedRecipe) -> None:
+    name, answer = loaded.biases[0].name, label_tokens(loaded.prompts.label)
     llm_access(loaded).confirm(
-        Planned(f"rewriting for {bias.name}", len(requests) * (2 if labelled else 1), mean_in, mean_out)
+        Planned(f"labelling {name}", len(requests), fmean(map(request_tokens, requests)), answer)
     )
+
+
+def _confirm_rewrites(requests: Sequence[RewriteRequest], loaded: LoadedRecipe) -> None:
+    bias, section, told = loaded.biases[0], loaded.recipe.synthesize, loaded.prompts.rewrite
+    asked = [rewrite_request(request, bias, section.show_prompt, told=told) for request in requests]
+    mean_out = fmean(tokens_of(request.response) for request in requests)
+    n = len(requests) * (2 if section.gate.on and bias.label_by == "ask" else 1)
+    llm_access(loaded).confirm(Planned(f"rewriting for {bias.name}", n, fmean(map(request_tokens, asked)), mean_out))

@@ -59,25 +59,8 @@ def run_best_of_n(
 ) -> tuple[BestOfResult, str]:
     """Prevalence of each attribute among the best of n, as n grows, of one model or of two that are compared.
 
-    Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row per response), report.html, best_of_n.md and
-    best_of_n.svg (all curves); with `figures` (svg, pdf) also every figure as a file. A bias with an absolute measure is
-    followed as the share of picks that exhibit it; one whose measure is relative to another response (length), and each
-    feature, by its mean.
-
-    Args:
-        responses: Sampled responses, as `load_sampled` reads them.
-        subjects: One model; or a model before and after an adapter, or two models.
-        loaded: Settings by which they are asked.
-        out: Folder; made if there is none.
-        biases: Names or files.
-        features: Names of `TEXT_FEATURES`.
-        sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
-        columns: Our column to the file's: prompt, responses, response, quality.
-        split: For sources with several.
-        figures: Format.
-
-    Returns:
-        The result; and tables and sentences for a terminal, with the names of the files written.
+    Writes everything into `out`. A bias with an absolute measure is followed as the share of picks that exhibit it; one whose
+    measure is relative to another response (length), and each feature, by its mean. Returns also the text for a terminal.
 
     Raises:
         RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another
@@ -88,18 +71,17 @@ def run_best_of_n(
     if figures is not None:
         checked_form(figures)
     shares, means = _followed(biases, features)
-    sampled = load_sampled(responses, columns, split)
+    sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     for subject in subjects:
         if subject.section.is_judge:
             raise RecipeError(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
-        check_subject(subject, scorer_settings(loaded))
+        check_subject(subject, settings)
     out = out_folder(out, RESULT, "cda best-of")
     texts = [(row.prompt, text) for row in sampled.prompts for text in row.responses]
     scored: dict[str, Mapping[str, float]] = {}
     models = {}
-    settings = scorer_settings(loaded)
     for subject in subjects:
         scores, facts = open_scorer(subject, settings).score(texts, settings.shared_folder)
         scored[subject.label], models[subject.label] = scores.scored, _asked(subject, facts)
@@ -110,7 +92,7 @@ def run_best_of_n(
     if sampled.has_quality:
         grades = [grade for row in sampled.prompts for grade in row.quality]
         values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
-        quality = Attribute("quality", "mean", "quality", values, "the reference quality that stands in the file")
+        quality = Attribute("quality", "mean", values, "the reference quality that stands in the file")
     texts = [texts[row] for row in kept]
     rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
     attributes = _attributes(shares, means, [text for _, text in texts])
@@ -119,21 +101,17 @@ def run_best_of_n(
         raise DataError(
             f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
         )
+    left_out = {"rows": sampled.rows, "responses": sampled.responses, "quality": sampled.quality}
     result = BestOfResult(
         **dict(curves),
         responses=shown_path(responses),
         scorings=tuple(scored),
         models=models,
         n_repeated=sampled.n_repeated,
-        excluded={
-            "rows": sampled.rows,
-            "responses": sampled.responses,
-            "quality": sampled.quality,
-            "scored responses": unscored,
-        },
+        excluded={**left_out, "scored responses": unscored},
         versions=versions(),
     )
-    written = ""
+    written = f"Written: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}"
     if is_main():
         save(result, out / RESULT)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
@@ -141,8 +119,8 @@ def run_best_of_n(
         write_text(out / REPORT, best_of_n_markdown(result))
         save_plot(overview_plot(result), out, "svg")
         if figures is not None:
-            written = f"\n{write_figures(best_of_n_plots(result), out, figures)}"
-    return result, f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
+            written += f"\n{write_figures(best_of_n_plots(result), out, figures)}"
+    return result, f"{best_of_n_text(result)}\n{written}"
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:
@@ -159,23 +137,25 @@ def _asked(subject: Subject, facts: Scorer) -> AskedModel:
 def _followed(names: Sequence[str], features: Sequence[str]) -> tuple[list[Bias], list[str]]:
     """Biases that a response exhibits or not by itself, and names of the features to average; each once."""
     problems: list[str] = []
-    biases: list[Bias] = []
+    shares, relative, own = [], [], []
     for name in dict.fromkeys(names):
         try:
             bias = load_bias(name)
-            measure_of(bias)
-            biases.append(bias)
+            measure = measure_of(bias)
         except RecipeError as error:
             problems += error.problems
-    shares = [bias for bias in biases if bias.measure and not bias.measure.relative]
-    relative = [bias.measure.feature for bias in biases if bias.measure and bias.measure.relative]
+            continue
+        own.append(bias.name)
+        if measure.relative:
+            relative.append(measure.feature)
+        else:
+            shares.append(bias)
     means = list(dict.fromkeys([*relative, *features]))
     problems += [
         f"feature '{name}' is not one of a text alone.{did_you_mean(name, TEXT_FEATURES)} Known: {', '.join(TEXT_FEATURES)}"
         for name in means
         if name not in TEXT_FEATURES
     ]
-    own = [bias.name for bias in biases]
     problems += [
         f"two things are called '{name}': rename one of the biases"
         for name in sorted({name for name in own if own.count(name) > 1 or name in {*means, "quality"}})
@@ -197,13 +177,12 @@ def _attributes(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[st
     attributes = []
     for bias in shares:
         rule = measure_of(bias)
-        above = rule.present_above is not None
-        limit = f"above {rule.present_above:g}" if above else f"below {rule.present_below:g}"
+        limit = f"below {rule.present_below:g}" if rule.present_above is None else f"above {rule.present_above:g}"
         words = f"share of picks that exhibit it, that is {rule.feature} {limit}"
-        attributes.append(Attribute(bias.name, "share", "share", values(partial(exhibits, bias=bias)), words))
+        attributes.append(Attribute(bias.name, "share", values(partial(exhibits, bias=bias)), words))
     for name in means:
         words = f"mean of the feature {name} among the picks"
-        attributes.append(Attribute(name, "mean", name, values(TEXT_FEATURES[name]), words))
+        attributes.append(Attribute(name, "mean", values(TEXT_FEATURES[name]), words))
     return attributes
 
 
@@ -227,10 +206,8 @@ def _rows(
 ) -> Iterator[dict[str, object]]:
     """A row per response, from which every number can be made again."""
     for at, (prompt, text) in enumerate(texts):
-        row: dict[str, object] = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
-        row |= {f"reward_{label}": values[at] for label, values in rewards.items()}
-        row["attributes"] = {attribute.name: float(attribute.values[at]) for attribute in attributes}
-        if quality is not None:
-            grade = float(quality.values[at])
-            row["quality"] = None if np.isnan(grade) else grade
-        yield row
+        row = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
+        by_scoring = {f"reward_{label}": values[at] for label, values in rewards.items()}
+        own = {attribute.name: float(attribute.values[at]) for attribute in attributes}
+        grade = {} if quality is None else {"quality": None if np.isnan(quality.values[at]) else quality.values[at]}
+        yield {**row, **by_scoring, "attributes": own, **grade}

@@ -9,21 +9,10 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
-from cda.report.numbers import MINUS, clipped, inert, p_value, percent, share
+from cda.report import plots
+from cda.report.numbers import MINUS, cell, clipped, inert, p_value, percent, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
-from cda.report.plots import (
-    COLUMN_INCHES,
-    FAINT,
-    LINE,
-    PAGE_INCHES,
-    SCORING_MARKS,
-    Plot,
-    lanes,
-    named,
-    percent_axis,
-    scorings_key,
-    upright,
-)
+from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Missing
 from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Measured, NoSpread
@@ -95,9 +84,11 @@ def best_of_n_sentences(result: BestOfResult) -> list[str]:
         "rewards can be equal: Beirami et al., 2024).",
     ]
     lines += [_scored(label, result.models[label]) for label in result.scorings]
-    for what, excluded in result.excluded.items():
-        if dropped := ", ".join(f"{count} {reason}" for reason, count in excluded.reasons.items()):
-            lines.append(f"Left out of {excluded.seen} {what}: {dropped}.")
+    lines += [
+        f"Left out of {excluded.seen} {what}: {', '.join(f'{n} {reason}' for reason, n in excluded.reasons.items())}."
+        for what, excluded in result.excluded.items()
+        if excluded.reasons
+    ]
     if result.n_repeated:
         lines.append(
             f"{result.n_repeated} responses repeat another of their prompt word for word; they stay, as they were sampled."
@@ -130,24 +121,17 @@ def _scored(label: str, asked: AskedModel) -> str:
 def best_of_n_tables(result: BestOfResult) -> list[Table]:
     """The largest n, the slopes, then the whole curve of every attribute and of the quality."""
     n, labels = result.sizes[-1], result.scorings
-    two = len(labels) == 2
-    change = ("change",) if two else ()
-    tested = (*change, "p", "p (Holm)") if two else ()
+    change = ("change",) if len(labels) == 2 else ()
+    tested = (*change, "p", "p (Holm)") if change else ()
+    noted = "; p is for the test that nothing changed, Holm over the attributes" if change else ""
     largest, slopes = [], []
     for curve in result.curves:
         last = curve.at[-1]
-        cells = [_level(curve, curve.at[0].complete[labels[0]])]
-        cells += [_level(curve, last.scorings[label]) for label in labels]
-        if two:
-            cells += [
-                _change_cell(curve, last),
-                *("" if p is None else p_value(p) for p in (curve.p_value, curve.p_holm)),
-            ]
+        cells = [_level(curve, curve.at[0].complete[labels[0]]), *_at_size(curve, last, labels)]
+        cells += [cell(p, p_value) for p in (curve.p_value, curve.p_holm)] if tested else []
         largest.append((_title(curve), *cells, str(last.n_prompts)))
-        cells = [_change(curve, curve.slope[label]) for label in labels]
-        cells += [_change(curve, curve.slope_change)] if curve.slope_change is not None else []
-        slopes.append((_title(curve), *cells, str(last.n_prompts)))
-    noted = "; p is for the test that nothing changed, Holm over the attributes" if two else ""
+        added = [*(curve.slope[label] for label in labels), curve.slope_change]
+        slopes.append((_title(curve), *(_change(curve, by) for by in added if by is not None), str(last.n_prompts)))
     return [
         Table(
             f"What best-of-{n} picks, with 95% intervals{noted}",
@@ -164,18 +148,22 @@ def best_of_n_tables(result: BestOfResult) -> list[Table]:
 
 
 def _curve_table(curve: Curve, labels: Sequence[str]) -> Table:
-    two, body = len(labels) == 2, []
-    for at in curve.at:
-        cells = [_level(curve, at.scorings[label]) for label in labels]
-        cells += [_change_cell(curve, at)] if two else []
-        body.append((str(at.n), f"{at.kl_nats:.2f}", *cells, str(at.n_prompts), str(at.n_too_few)))
-    header = ("n", "KL ≤ (nats)", *labels, *(("change",) if two else ()), "prompts", "with fewer responses")
+    rows = (
+        (str(at.n), f"{at.kl_nats:.2f}", *_at_size(curve, at, labels), str(at.n_prompts), str(at.n_too_few))
+        for at in curve.at
+    )
+    change = ("change",) if len(labels) == 2 else ()
     unknown = f"; unknown in {curve.n_unknown} prompts, left out" if curve.n_unknown else ""
-    return Table(f"{_title(curve)}, by n, with 95% intervals{unknown}", header, tuple(body))
+    header = ("n", "KL ≤ (nats)", *labels, *change, "prompts", "with fewer responses")
+    return Table(f"{_title(curve)}, by n, with 95% intervals{unknown}", header, tuple(rows))
 
 
-def _change_cell(curve: Curve, at: AtSize) -> str:
-    return "none by construction" if at.change is None else _change(curve, at.change)
+def _at_size(curve: Curve, at: AtSize, labels: Sequence[str]) -> list[str]:
+    """The level under each scoring; and the change, if there are two."""
+    levels = [_level(curve, at.scorings[label]) for label in labels]
+    if len(labels) == 1:
+        return levels
+    return [*levels, "none by construction" if at.change is None else _change(curve, at.change)]
 
 
 def _title(curve: Curve) -> str:
@@ -183,14 +171,12 @@ def _title(curve: Curve) -> str:
 
 
 def _level(curve: Curve, measured: Measured) -> str:
-    """A share or mean with its interval, or the words that it has none."""
     if curve.kind == "mean":
         return _interval(measured)
     return f"{percent(measured.value)}{_ALIKE}" if isinstance(measured, NoSpread) else share(measured)
 
 
 def _change(curve: Curve, measured: Measured) -> str:
-    """A change or slope, signed; shares in points."""
     return _interval(measured, 100.0, "+", " points") if curve.kind == "share" else _interval(measured, sign="+")
 
 
@@ -216,11 +202,9 @@ def _headlines(result: BestOfResult) -> Iterator[Headline]:
     n, labels = result.sizes[-1], result.scorings
     for curve in result.curves:
         last = curve.at[-1]
-        sampled = _level(curve, curve.at[0].complete[labels[0]])
-        picked = ", ".join(
-            f"{_level(curve, last.scorings[label])}{f' {label}' if len(labels) == 2 else ''}" for label in labels
-        )
-        text = f"{sampled} at n = 1; at n = {n}: {picked}"
+        named_by = {label: f" {label}" if len(labels) == 2 else "" for label in labels}
+        picked = ", ".join(f"{_level(curve, last.scorings[label])}{said}" for label, said in named_by.items())
+        text = f"{_level(curve, curve.at[0].complete[labels[0]])} at n = 1; at n = {n}: {picked}"
         if last.change is not None and curve.p_value is not None:
             adjusted = "" if curve.p_holm is None else f", Holm {p_value(curve.p_holm)}"
             text += f"; change {_change(curve, last.change)} (p {p_value(curve.p_value)}{adjusted})"
@@ -230,9 +214,13 @@ def _headlines(result: BestOfResult) -> Iterator[Headline]:
 def _sections(result: BestOfResult) -> Iterator[ReportSection]:
     largest, slopes, *curves = best_of_n_tables(result)
     texts = (_TEXT, _TWO) if len(result.scorings) == 2 else (_TEXT,)
-    yield ReportSection("curves", "As n grows", texts, (largest,), tuple(_curve_plots(result)))
-    plot = _slope_plot(result)
-    yield ReportSection("slopes", "What each doubling adds", (), (slopes,), () if plot is None else (plot,))
+    lines = tuple(
+        Plot(f"curve-{place}", named(_title(curve), 60), _numbers(curve, result.scorings),
+             partial(_draw_curve, curve, result.scorings))
+        for place, curve in enumerate(result.curves, 1)
+    )  # fmt: skip
+    yield ReportSection("curves", "As n grows", texts, (largest,), lines)
+    yield ReportSection("slopes", "What each doubling adds", (), (slopes,), tuple(_slope_plot(result)))
     by_n = ("All prompts that reach an n, so that two n may differ by their prompts.",)
     yield ReportSection("by-n", "Every n", by_n, tuple(curves))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
@@ -247,34 +235,26 @@ def overview_plot(result: BestOfResult) -> Plot:
     words = " ".join(f"{_title(curve)}: {_numbers(curve, labels)}" for curve in curves)
     title = "What the reward picks among n responses, as n grows, with 95% intervals; every panel has its own scale"
     height = 0.4 + _PANEL_INCHES * -(-len(curves) // _PANELS)
-    width = COLUMN_INCHES if len(curves) == 1 else PAGE_INCHES
+    width = plots.COLUMN_INCHES if len(curves) == 1 else plots.PAGE_INCHES
     return Plot("best_of_n", title, words, partial(_draw_overview, curves, labels), height, width)
 
 
-def _curve_plots(result: BestOfResult) -> Iterator[Plot]:
-    labels = result.scorings
-    for place, curve in enumerate(result.curves, 1):
-        draw = partial(_draw_curve, curve, labels)
-        yield Plot(f"curve-{place}", named(_title(curve), 60), _numbers(curve, labels), draw)
-
-
-def _slope_plot(result: BestOfResult) -> Plot | None:
-    """The share of every bias that each doubling of n adds; None if no share is followed."""
+def _slope_plot(result: BestOfResult) -> Iterator[Plot]:
+    """The share of every bias that each doubling of n adds; none if no share is followed."""
     shares, labels = [curve for curve in result.attributes if curve.kind == "share"], result.scorings
-    if not shares:
-        return None
-    words = " ".join(
-        f"{curve.name}: " + ", ".join(f"{_change(curve, curve.slope[label])} {label}" for label in labels) + "."
-        for curve in shares
-    )
-    height = 0.9 + len(shares) * (0.2 + 0.12 * len(labels))
-    title = "How much each doubling of n adds to the share of a bias"
-    return Plot("slopes", title, words, partial(_draw_slopes, shares, labels), height)
+    if shares:
+        words = (
+            f"{curve.name}: {', '.join(f'{_change(curve, curve.slope[label])} {label}' for label in labels)}."
+            for curve in shares
+        )
+        title = "How much each doubling of n adds to the share of a bias"
+        height = 0.9 + len(shares) * (0.2 + 0.12 * len(labels))
+        yield Plot("slopes", title, " ".join(words), partial(_draw_slopes, shares, labels), height)
 
 
 def _numbers(curve: Curve, labels: Sequence[str]) -> str:
     return " ".join(
-        f"n = {at.n}: " + ", ".join(f"{_level(curve, at.complete[label])} {label}" for label in labels) + "."
+        f"n = {at.n}: {', '.join(f'{_level(curve, at.complete[label])} {label}' for label in labels)}."
         for at in curve.at
     )
 
@@ -292,32 +272,30 @@ def _draw_overview(curves: Sequence[Curve], labels: Sequence[str], axes: Axes) -
         _draw_lines(curve, labels, panel, _PANEL_TICKS)
         panel.set_title(f"{named(curve.name)} ({curve.kind})", loc="left")
         panel.set_ylabel("")
-    scorings_key(panel, labels)
+    plots.scorings_key(panel, labels)
 
 
 def _draw_curve(curve: Curve, labels: Sequence[str], axes: Axes) -> None:
     _draw_lines(curve, labels, axes, _TICKS)
-    scorings_key(axes, labels)
+    plots.scorings_key(axes, labels)
 
 
 def _draw_lines(curve: Curve, labels: Sequence[str], axes: Axes, most_ticks: int) -> None:
     apart = _APART if len(labels) == 2 else 0.0
-    for label, (color, shape, second), shift in zip(labels, SCORING_MARKS, (-apart, apart), strict=False):
-        x = [log2(at.n) + shift for at in curve.at]
-        measured = [at.complete[label] for at in curve.at]
+    for label, (color, shape, second), shift in zip(labels, plots.SCORING_MARKS, (-apart, apart), strict=False):
+        measured = {log2(at.n) + shift: at.complete[label] for at in curve.at}
         filled = second or len(labels) == 1
-        axes.plot(
-            x, [value.value for value in measured], color=color, linestyle="solid" if filled else (0, (4, 2)), zorder=2
-        )
-        for at, value in zip(x, measured, strict=True):
-            upright(axes, at, value, color, shape, filled)
+        dashes = "solid" if filled else (0, (4, 2))
+        axes.plot(list(measured), [level.value for level in measured.values()], color=color, linestyle=dashes, zorder=2)
+        for x, level in measured.items():
+            plots.upright(axes, x, level, color, shape, filled)
     shown = spaced([at.n for at in curve.at], most_ticks)
     axes.set_xticks([log2(n) for n in shown], [str(n) for n in shown])
     axes.set_xlabel("n")
-    axes.grid(axis="y", color=LINE)
+    axes.grid(axis="y", color=plots.LINE)
     axes.set_ylabel(f"{curve.kind} of picks")
     if curve.kind == "share":
-        percent_axis(axes, "y")
+        plots.percent_axis(axes, "y")
 
 
 def spaced(sizes: Sequence[int], most: int) -> list[int]:
@@ -331,7 +309,7 @@ def spaced(sizes: Sequence[int], most: int) -> list[int]:
 
 
 def _draw_slopes(shares: Sequence[Curve], labels: Sequence[str], axes: Axes) -> None:
-    axes.axvline(0, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.axvline(0, color=plots.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     slopes = [[curve.slope[label] for label in labels] for curve in shares]
-    lanes(axes, [named(curve.name, 18) for curve in shares], labels, slopes, factor=100)
+    plots.lanes(axes, [named(curve.name, 18) for curve in shares], labels, slopes, factor=100)
     axes.set_xlabel("points added by each doubling")

@@ -30,13 +30,7 @@ def pick_probabilities(rewards: ArrayLike, sizes: Sequence[int]) -> FloatArray:
     """Probability that each of N responses is the one of highest reward among n, drawn without replacement.
 
     The response of rank r from the top is picked with probability C(N − r, n − 1) / C(N, n); equal rewards share alike.
-
-    Args:
-        rewards: Shape (N,), any unit; only their order matters.
-        sizes: Each between 1 and N.
-
-    Returns:
-        Shape (len(sizes), N); rows sum to 1.
+    Rewards have shape (N,), sizes lie between 1 and N; the result has shape (len(sizes), N), and its rows sum to 1.
     """
     values = np.asarray(rewards, dtype=np.float64)
     ascending = np.sort(values)
@@ -55,21 +49,20 @@ def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """A property of responses that is tracked over the picks.
+    """A property of responses that is tracked over the picks, with its definition in words.
 
-    Attributes:
-        name: Name of the bias or the feature.
-        kind: `share`: a response exhibits a bias (1) or not (0). `mean`: a feature or a quality in its own unit.
-        unit: `share`, or the name of the feature.
-        values: One per response, shape (n,); NaN if unknown, which leaves its prompt out of this attribute.
-        definition: The attribute in words.
+    `share`: a response exhibits the bias of this name (1) or not (0); `mean`: the feature or quality of this name, in its own
+    unit. Values have shape (n_responses,); NaN is unknown, and leaves its prompt out of this attribute.
     """
 
     name: str
     kind: Followed
-    unit: str
     values: FloatArray
     definition: str = ""
+
+    @property
+    def unit(self) -> str:
+        return "share" if self.kind == "share" else self.name
 
 
 def best_of_n(
@@ -79,25 +72,17 @@ def best_of_n(
     sizes: Sequence[int] | None = None,
     quality: Attribute | None = None,
 ) -> Curves:
-    """Attributes of the highest-reward response among n, as n grows.
+    """Attributes of the highest-reward response among n, as n grows, under one or two scorings (rewards of shape (n_responses,)).
 
     Prompts are the unit: intervals and tests are over prompts, each of which counts once at every n that it reaches. Shares
     have Wilson's interval with an effective n (`share_over_prompts`), all else Student's t over prompts; the test of the change
-    at the largest n is the paired t test, with Holm's correction over the attributes.
-
-    Args:
-        rewards: One or two scorings (`before`, `after`) to rewards, shape (n,) each; higher is better.
-        attributes: Attributes to follow.
-        prompt_ids: Prompt of each response. Length n.
-        sizes: Values of n; 1 is put before them. None for `usual_sizes`.
-        quality: A reference quality of the responses, followed next to the attributes.
+    at the largest n is the paired t test, with Holm's correction over the attributes, to which the quality does not belong.
+    Sizes are `usual_sizes` if none are given, else 1 and those.
 
     Raises:
-        DataError: Shapes that differ, rewards that are not finite, a share that is not 0 or 1, fewer than two prompts with
-            two responses, or an n that fewer than two prompts reach.
+        DataError: Fewer than two prompts with two responses, or an n that fewer than two prompts reach.
     """
     scored = {label: np.asarray(values, dtype=np.float64) for label, values in rewards.items()}
-    _check(scored, [*attributes, *([] if quality is None else [quality])], prompt_ids)
     codes, n_each = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)[1:]
     prompts = np.split(np.argsort(codes, kind="stable"), np.cumsum(n_each)[:-1])
     chosen = usual_sizes(n_each.tolist()) if sizes is None else tuple(sorted({1, *sizes}))
@@ -116,12 +101,9 @@ def best_of_n(
         picks = _expected_picks(attribute.values, weights, prompts, len(chosen))
         return _curve(attribute, picks, n_each, chosen)
 
-    varied = [
-        attribute for attribute in attributes if any(float(np.ptp(attribute.values[rows])) > 0 for rows in prompts)
-    ]  # not so where a value is NaN
+    varied = [each for each in attributes if any(np.ptp(each.values[rows]) > 0 for rows in prompts)]  # NaN is no spread
     curves = [curve(attribute) for attribute in varied]
-    tested = [followed.p_value for followed in curves if followed.p_value is not None]
-    if tested:
+    if tested := [followed.p_value for followed in curves if followed.p_value is not None]:
         curves = [followed.model_copy(update={"p_holm": p}) for followed, p in zip(curves, holm(tested), strict=True)]
     reference: Curve | Missing = Missing(reason="no quality was given")
     if quality is not None:
@@ -167,9 +149,9 @@ def _curve(
     first, *others = picks.values()
     difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
-    is_share = attribute.kind == "share"
-    change_unit = "share difference" if is_share else attribute.unit
-    slope_unit = f"{change_unit} per doubling of n"
+    level, unit = share_over_prompts, "share difference"
+    if attribute.kind == "mean":
+        level, unit = mean_over_prompts, attribute.unit
     complete = np.flatnonzero(known & (n_each >= sizes[-1]))
     if len(complete) < 2:
         raise DataError(
@@ -178,31 +160,29 @@ def _curve(
         )
 
     def levels(kept: NDArray[np.intp], position: int) -> dict[str, Measured]:
-        level, total = share_over_prompts if is_share else mean_over_prompts, int(n_each[kept].sum())
+        total = int(n_each[kept].sum())
         return {label: level(values[kept, position], attribute.unit, total) for label, values in picks.items()}
 
-    def changed(values: FloatArray, kept: NDArray[np.intp], unit: str) -> Measured:
-        return mean_over_prompts(values, unit, int(n_each[kept].sum()))
-
-    at = []
-    for position, n in enumerate(sizes):
-        kept = np.flatnonzero(known & (n_each >= n))
-        at.append(
-            AtSize(
-                n=n,
-                kl_nats=kl_at_most(n),
-                n_prompts=len(kept),
-                n_too_few=int((known & (n_each < n)).sum()),
-                scorings=levels(kept, position),
-                complete=levels(complete, position),
-                change=None if difference is None or n == 1 else changed(difference[kept, position], kept, change_unit),
-            )
+    def at_size(position: int, n: int) -> AtSize:
+        kept, change = np.flatnonzero(known & (n_each >= n)), None
+        if difference is not None and n > 1:
+            change = mean_over_prompts(difference[kept, position], unit, int(n_each[kept].sum()))
+        return AtSize(
+            n=n,
+            kl_nats=kl_at_most(n),
+            n_prompts=len(kept),
+            n_too_few=int((known & (n_each < n)).sum()),
+            scorings=levels(kept, position),
+            complete=levels(complete, position),
+            change=change,
         )
+
     doublings = np.log2(sizes) - np.log2(sizes).mean()
     contrast = doublings / (doublings @ doublings)
 
     def slope(values: FloatArray, traces_of: FloatArray) -> Measured:
-        return changed(without_traces(values[complete] @ contrast, traces_of[complete]), complete, slope_unit)
+        added = without_traces(values[complete] @ contrast, traces_of[complete])
+        return mean_over_prompts(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
 
     p_value, p_method = (None, None) if difference is None else no_change_test(difference[complete, -1])
     return Curve(
@@ -210,7 +190,7 @@ def _curve(
         kind=attribute.kind,
         unit=attribute.unit,
         definition=attribute.definition,
-        at=tuple(at),
+        at=tuple(at_size(position, n) for position, n in enumerate(sizes)),
         slope={label: slope(values, values) for label, values in picks.items()},
         slope_change=None if difference is None else slope(difference, first),
         p_value=p_value,
@@ -218,21 +198,3 @@ def _curve(
         p_method=p_method,
         n_unknown=int((~known).sum()),
     )
-
-
-def _check(scored: Mapping[str, FloatArray], followed: Sequence[Attribute], prompt_ids: Sequence[str]) -> None:
-    n, problems = len(prompt_ids), []
-    if len(scored) not in (1, 2):
-        problems.append(f"{len(scored)} scorings: one, or two to compare, are needed")
-    for name, values in [*scored.items(), *((attribute.name, attribute.values) for attribute in followed)]:
-        if values.shape != (n,):
-            problems.append(f"{name}: shape {values.shape} for {n} responses: one value each is needed")
-    for label, values in scored.items():
-        if bad := int((~np.isfinite(values)).sum()):
-            problems.append(f"{label}: {bad} of {values.size} rewards are NaN or infinite: leave these responses out")
-    for attribute in followed:
-        known = attribute.values[~np.isnan(attribute.values)]
-        if attribute.kind == "share" and not np.isin(known, (0, 1)).all():
-            problems.append(f"{attribute.name}: a share is of responses that exhibit it (1) or not (0)")
-    if problems:
-        raise DataError("best of n: " + "\n".join(problems))

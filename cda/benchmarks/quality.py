@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import chain, combinations, count, product
 from pathlib import Path
 from shutil import rmtree
 from urllib.parse import urlsplit
@@ -31,14 +31,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
-from cda.resources.artifacts import (
-    checked_form,
-    out_folder,
-    prompt_row,
-    shown_path,
-    shown_target,
-    write_figures,
-)
+from cda.resources.artifacts import checked_form, out_folder, prompt_row, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_quality_source, source_fingerprint
@@ -59,10 +52,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """Options of `cda quality`, as its help explains them.
-
-    `dose` None means the full adapter, `out` None means runs/quality-<model>, followed by the inputs.
-    """
+    """Options of `cda quality`, as its help explains them; `dose` None means the run's dose, or the full adapter."""
 
     adapter: str | None = None
     against: str | None = None
@@ -71,16 +61,10 @@ class QualityOptions:
 
 
 def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
-    """Check everything, score, measure and write.
+    """Check everything, score, measure and write; returns the result and the text for a terminal.
 
     Every process of a launch may call this and computes the same; the main one writes. `files` are files, saved folders or
-    hub ids in any known format, or `embedded`.
-
-    Returns:
-        The result, and tables for a terminal with the names of the files written.
-
-    Raises:
-        CdaError: A file, model, adapter or folder cannot be used, or another format of figures.
+    hub ids in any known format, or `embedded`. Raises a `CdaError` if something cannot be used.
     """
     if options.figures is not None:
         checked_form(options.figures)
@@ -90,8 +74,9 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     # Now, before the files can change: scoring may take hours.
     sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
+    settings = scorer_settings(loaded)
     for subject in subjects:
-        check_subject(subject, scorer_settings(loaded))
+        check_subject(subject, settings)
     out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
     for each in sets:
@@ -99,11 +84,9 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     names = public_names(subjects, recipe.score.served.model)
     scored: dict[str, Compared] = {}
     scorings = []
-    settings = scorer_settings(loaded)
     for subject in subjects:
         compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
-        scored[subject.label] = compared
-        name = names[subject.label]
+        scored[subject.label], name = compared, names[subject.label]
         scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))
     measured, rows = _measured(sets, scored, recipe.seed)
     result = QualityResult(
@@ -114,13 +97,12 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         versions=versions(),
         files=sources,
     )
-    written = ""
+    written = f"Written: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/"
     if is_main():
         _write(out, result, rows)
         if options.figures is not None:
-            written = f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
-    files_written = f"{out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
-    return result, f"{quality_summary(result)}\nWritten: {files_written}"
+            written += f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
+    return result, f"{quality_summary(result)}\n{written}"
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
@@ -129,16 +111,12 @@ def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
     def as_folder(name: str) -> str:
         return name.replace("/", "-").casefold()  # some disks take upper for lower case
 
-    taken: set[str] = set()
-    named = []
+    named: dict[str, QualitySet] = {}
     for each in sets:
-        name, number = each.name, 1
-        while as_folder(name) in taken:
-            number += 1
-            name = f"{each.name}-{number}"
-        taken.add(as_folder(name))
-        named.append(replace(each, name=name))
-    return named
+        names = chain([each.name], (f"{each.name}-{number}" for number in count(2)))
+        name = next(name for name in names if as_folder(name) not in named)
+        named[as_folder(name)] = replace(each, name=name)
+    return list(named.values())
 
 
 def public_names(subjects: Sequence[Subject], served_model: str | None) -> dict[str, str]:
@@ -159,30 +137,22 @@ def public_name(target: str, served_model: str | None) -> str:
     its kind and what it is made of: `judge/…` the model that is asked, `log-ratio/…` and `steered/…` the policy,
     `served/…` the address and the model there, `function/…` the module and function.
     """
-
-    def word(text: str) -> str:
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-") or "model"
-
-    def is_hub_id(name: str) -> bool:
-        return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
-
-    def last_part(name: str) -> str:
-        return word(user_path(name).resolve().name)
-
-    kind = kind_of(target)
-    if kind == "classifier":
-        return target if is_hub_id(target) else f"local/{last_part(target)}"
+    kind, bare = kind_of(target), bare_name(target)
     if kind == "judge":
-        return f"judge/{word(bare_name(target))}"
-    if kind == "served":
-        url = bare_name(target)
-        parts = urlsplit(url if "//" in url else f"//{url}")
+        name = bare
+    elif kind == "served":
+        parts = urlsplit(bare if "//" in bare else f"//{bare}")
         address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
-        return f"served/{word(' '.join([address, served_model or '']))}"
-    if kind == "function":
-        return f"function/{word(target.rpartition('/')[2])}"
-    policy = policy_and_reference(target)[0]
-    return f"{kind}/{word(policy) if is_hub_id(policy) else last_part(policy)}"
+        name = f"{address} {served_model or ''}"
+    elif kind == "function":
+        name = target.rpartition("/")[2]
+    else:
+        name = target if kind == "classifier" else policy_and_reference(target)[0]
+        on_hub = _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+        if kind == "classifier" and on_hub:
+            return target
+        name = name if on_hub else user_path(name).resolve().name
+    return f"{'local' if kind == 'classifier' else kind}/{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-') or 'model'}"
 
 
 def quality_scoring(
@@ -229,15 +199,16 @@ def _measured(
             label: [compared.margins(_comparisons(item)) for item in each.items] for label, compared in scored.items()
         }
         unread = _unread(each, scored, margins)
-        if None not in unread:
-            why = "; ".join(f"{n} × {reason}" for reason, n in count_reasons(list(filter(None, unread))).items())
-            raise DataError(f"{each.source}: no item could be scored ({why})")
+        left_out = [why for why in unread if why]
+        if len(left_out) == len(unread):
+            reasons = "; ".join(f"{n} × {reason}" for reason, n in count_reasons(left_out).items())
+            raise DataError(f"{each.source}: no item could be scored ({reasons})")
         kept = {
             label: [_ranked(item, own) for item, own, why in zip(each.items, by_item, unread, strict=True) if not why]
             for label, by_item in margins.items()
         }
         accuracies = measure_accuracy(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
-        results.append(set_quality(each, accuracies, [why for why in unread if why]))
+        results.append(set_quality(each, accuracies, left_out))
         for at, item in enumerate(each.items):
             own = {label: by_item[at] for label, by_item in margins.items()}
             rows.append({"set": each.name} | _score_row(item, scored, own, unread[at]))
@@ -247,7 +218,7 @@ def _measured(
 def _unread(
     each: QualitySet, scored: Mapping[str, Compared], margins: Mapping[str, Sequence[FloatArray]]
 ) -> list[str | None]:
-    """Why each item is left out of all scorings; None if it is not."""
+    """Reason for which each item is left out of all scorings; None if it is not."""
     reasons = [
         next(filter(None, (_why(item, margins[label][at], compared) for label, compared in scored.items())), None)
         for at, item in enumerate(each.items)
@@ -260,7 +231,7 @@ def _unread(
 
 
 def _why(item: QualityItem, margins: FloatArray, compared: Compared) -> str | None:
-    """Why a comparison of an item has no margin, also one among the right answers of Ties: their spread needs it."""
+    """Reason for a comparison without a margin, also of one among the right answers of Ties: their spread needs it."""
     if np.isfinite(margins).all():
         return None
     if not isinstance(compared, Rewards):

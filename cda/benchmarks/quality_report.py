@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
+from cda.report import plots
 from cda.report.accuracy import (
     FLAGS,
     FORMATS,
@@ -25,23 +26,7 @@ from cda.report.accuracy import (
 )
 from cda.report.numbers import clipped, count, few_prompts, inert, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
-from cda.report.plots import (
-    AFTER,
-    BEFORE,
-    FAINT,
-    INK,
-    LINE,
-    PAGE,
-    SCORING_MARKS,
-    Plot,
-    across,
-    key,
-    lane_shifts,
-    lanes,
-    name_rows,
-    named,
-    percent_axis,
-)
+from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, SetQuality
@@ -59,10 +44,8 @@ def quality_summary(result: QualityResult) -> str:
     """Sections and overall of every set, flags and their meaning: at most 100 columns."""
     parts = []
     for each in result.sets:
-        n_prompts = {
-            group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown
-        }
-        notes = [*set_notes(each, result.scorings[0].unit), few_prompts(n_prompts)]
+        fewest = {group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown}
+        notes = [*set_notes(each, result.scorings[0].unit), few_prompts(fewest)]
         table = [clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines()]
         parts.append([*table, *_wrapped(notes)])
     parts.append(_wrapped([*scoring_sentences(result), *([FLAGS] if len(result.labels) > 1 else [])]))
@@ -88,11 +71,10 @@ def quality_markdown(result: QualityResult) -> str:
 
 
 def _brief_table(each: SetQuality) -> Table:
-    two = len(each.labels) > 1
     caption = f"{each.name} ({FORMATS[each.format]}): accuracy in %, ±1 SE [95% interval]"
-    header = ("section", "n", *(label if two else "accuracy" for label in each.labels))
-    if two:
-        header = (*header, "change (points)", "flag", "p Holm")
+    header: tuple[str, ...] = ("section", "n", "accuracy")
+    if len(each.labels) > 1:
+        header = ("section", "n", *each.labels, "change (points)", "flag", "p Holm")
     body = []
     for group in each.shown:
         cells = [clipped(inert(group.name), _MAX_NAME), str(n_of(group)), *map(_brief, group.scores.values())]
@@ -130,9 +112,12 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
             head = {"model": model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
             folder, place = as_part(each.name), "/".join(map(as_part, model.split("/")))
             subsets = {group.name: group.scores[label].estimate.value for group in each.subsets}
-            best_of, outputs = each.format == "rewardbench-2", _output_rows(own, label)
+            best_of = each.format == "rewardbench-2"
+            outputs = [_best_of_row(row, label) if best_of else _output_row(row, label) for row in own]
             if each.format in ("rewardbench", "rewardbench-2"):
-                columns = _best_of_columns(own, label) if best_of else _columns(outputs, _PAIR_COLUMNS)
+                columns = {
+                    name: [row[name] for row in outputs] for name in (_BEST_OF_COLUMNS if best_of else _PAIR_COLUMNS)
+                }
                 files[f"{folder}/eval-set/{place}.json"] = head | subsets
                 files[f"{folder}/eval-set-scores/{place}.json"] = head | columns
             if not best_of:
@@ -148,35 +133,25 @@ _PAIR_COLUMNS = ("text_chosen", "text_rejected", "results", "subset", "id", "sco
 _BEST_OF_COLUMNS = ("text", "scores", "results", "subset", "id", "num_correct")
 
 
-def _columns(rows: Sequence[ScoreRow], names: Sequence[str]) -> dict[str, list[object]]:
-    return {name: [row[name] for row in rows] for name in names}
+def _output_row(row: ScoreRow, label: str) -> dict[str, Any]:
+    chosen, rejected = row[label]["chosen"][0], row[label]["rejected"][0]
+    return {
+        "prompt": row["prompt"], "results": int(chosen > rejected), "scores_chosen": chosen, "scores_rejected": rejected,
+        "text_chosen": _conversation(row, row["chosen"][0]), "text_rejected": _conversation(row, row["rejected"][0]),
+        "subset": row["subset"], "id": _own_id(row),
+    }  # fmt: skip
 
 
-def _output_rows(rows: Sequence[ScoreRow], label: str) -> list[dict[str, Any]]:
-    lines = []
-    for row in rows:
-        chosen, rejected = row[label]["chosen"][0], row[label]["rejected"][0]
-        lines.append({
-            "prompt": row["prompt"], "results": int(chosen > rejected), "scores_chosen": chosen, "scores_rejected": rejected,
-            "text_chosen": _conversation(row, row["chosen"][0]), "text_rejected": _conversation(row, row["rejected"][0]),
-            "subset": row["subset"], "id": _own_id(row),
-        })  # fmt: skip
-    return lines
-
-
-def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[object]]:
-    """RewardBench 2's columns: right answers first; Ties have no result of single prompts."""
-    lines = []
-    for row in rows:
-        chosen, rejected = row[label]["chosen"], row[label]["rejected"]
-        scores = [*chosen, *rejected]
-        share = chosen.count(max(scores)) / scores.count(max(scores))
-        lines.append({
-            "text": [_conversation(row, text) for text in [*row["chosen"], *row["rejected"]]], "scores": scores,
-            "results": None if row["subset"].lower() == "ties" else share,
-            "subset": row["subset"], "id": _own_id(row), "num_correct": len(chosen),
-        })  # fmt: skip
-    return _columns(lines, _BEST_OF_COLUMNS)
+def _best_of_row(row: ScoreRow, label: str) -> dict[str, Any]:
+    """A row of RewardBench 2: right answers first; Ties have no result of single prompts."""
+    chosen, rejected = row[label]["chosen"], row[label]["rejected"]
+    scores = [*chosen, *rejected]
+    share = chosen.count(max(scores)) / scores.count(max(scores))
+    return {
+        "text": [_conversation(row, text) for text in [*row["chosen"], *row["rejected"]]], "scores": scores,
+        "results": None if row["subset"].lower() == "ties" else share,
+        "subset": row["subset"], "id": _own_id(row), "num_correct": len(chosen),
+    }  # fmt: skip
 
 
 def _conversation(row: ScoreRow, response: str) -> list[dict[str, str]]:
@@ -199,7 +174,7 @@ def quality_plots(each: SetQuality, place: int) -> Iterator[Plot]:
     groups, labels, name = each.shown[:MOST_ROWS], each.labels, named(each.name, 40)
     height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
     words = " ".join(
-        f"{group.name}: " + ", ".join(f"{share(score.estimate)} {label}" for label, score in group.scores.items()) + "."
+        f"{group.name}: {', '.join(f'{share(score.estimate)} {label}' for label, score in group.scores.items())}."
         for group in groups
     )
     cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
@@ -210,48 +185,46 @@ def quality_plots(each: SetQuality, place: int) -> Iterator[Plot]:
         words = " ".join(f"{group}: {tenth_points(shift.estimate)} {flag(shift)}." for group, shift in moved)
         title = f"{name}: paired change; flagged where it falls by more than 1 point (dashed)"
         yield Plot(f"change-{place}", title, words, partial(_draw_change, moved), height)
-    if each.cells:
-        for at, label in enumerate(labels):
-            shown = {group.name: group.scores[label].estimate for group in each.cells}
-            words = " ".join(f"style {style}: {share(estimate)}." for style, estimate in shown.items())
-            title = f"{name}: styles, {named(label, 30)} (intervals in the table)"
-            yield Plot(f"styles-{place}-{at + 1}", title, words, partial(_draw_styles, shown), 2.6)
+    for at, label in enumerate(labels if each.cells else (), 1):
+        shown = {group.name: group.scores[label].estimate for group in each.cells}
+        words = " ".join(f"style {style}: {share(estimate)}." for style, estimate in shown.items())
+        title = f"{name}: styles, {named(label, 30)} (intervals in the table)"
+        yield Plot(f"styles-{place}-{at}", title, words, partial(_draw_styles, shown), 2.6)
 
 
 def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
     for row, group in enumerate(groups):
-        for (color, *_), shift, label in zip(SCORING_MARKS, lane_shifts(len(labels)), labels, strict=False):
-            score = group.scores[label]
+        scores = [group.scores[label] for label in labels]
+        for (color, *_), shift, score in zip(plots.SCORING_MARKS, plots.lane_shifts(len(labels)), scores, strict=False):
             _error(axes, row + shift, score.estimate.value, score.standard_error, color)
     names = [_marked(group.name, group.shift) for group in groups]
-    lanes(axes, names, labels, [[group.scores[label].estimate for label in labels] for group in groups])
+    plots.lanes(axes, names, labels, [[group.scores[label].estimate for label in labels] for group in groups])
     axes.set_xlabel("accuracy")
-    percent_axis(axes)
+    plots.percent_axis(axes)
 
 
 def _draw_change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
-    axes.axvline(0, color=FAINT, linewidth=0.8)
-    axes.axvline(_FALL, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.axvline(0, color=plots.FAINT, linewidth=0.8)
+    axes.axvline(_FALL, color=plots.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for row, (_, shift) in enumerate(moved):
-        color = BEFORE if shift.fell else AFTER
+        color = plots.BEFORE if shift.fell else plots.AFTER
         _error(axes, row, 100 * shift.estimate.value, 100 * shift.standard_error, color)
         filled = shift.excludes_0 or not shift.fell
-        across(axes, row, shift.estimate, color, "v" if shift.fell else "s", filled, factor=100)
-    name_rows(axes, [_marked(name, shift) for name, shift in moved])
-    axes.grid(axis="x", color=LINE)
+        plots.across(axes, row, shift.estimate, color, "v" if shift.fell else "s", filled, factor=100)
+    plots.name_rows(axes, [_marked(name, shift) for name, shift in moved])
+    axes.grid(axis="x", color=plots.LINE)
     axes.set_xlabel("change in points")
     fell = [shift for _, shift in moved if shift.fell]
-    key(axes, [
-        *([("no fall of a point", AFTER, "s", True)] if len(fell) < len(moved) else []),
-        *([("fell*", BEFORE, "v", True)] if any(shift.excludes_0 for shift in fell) else []),
-        *([("fell", BEFORE, "v", False)] if not all(shift.excludes_0 for shift in fell) else []),
+    plots.key(axes, [
+        *([("no fall of a point", plots.AFTER, "s", True)] if len(fell) < len(moved) else []),
+        *([("fell*", plots.BEFORE, "v", True)] if any(shift.excludes_0 for shift in fell) else []),
+        *([("fell", plots.BEFORE, "v", False)] if not all(shift.excludes_0 for shift in fell) else []),
     ], 3)  # fmt: skip
 
 
 def _error(axes: Axes, y: float, value: float, error: float, color: str) -> None:
-    axes.plot(
-        [value - error, value + error], [y, y], color=color, linewidth=4, alpha=0.35, zorder=1, solid_capstyle="butt"
-    )
+    ends = [value - error, value + error]
+    axes.plot(ends, [y, y], color=color, linewidth=4, alpha=0.35, zorder=1, solid_capstyle="butt")
 
 
 def _marked(name: str, shift: AccuracyShift | None) -> str:
@@ -265,11 +238,13 @@ def _draw_styles(shown: Mapping[str, Estimate], axes: Axes) -> None:
     for i in (1, 2, 3):
         for j in (1, 2, 3):
             value = shown[f"{i} over {j}"].value
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=AFTER, alpha=0.45 * value, edgecolor="none"))
-            axes.text(j, i, f"{100 * value:.1f}%", ha="center", va="center", color=INK)
+            axes.add_patch(
+                Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=plots.AFTER, alpha=0.45 * value, edgecolor="none")
+            )
+            axes.text(j, i, f"{100 * value:.1f}%", ha="center", va="center", color=plots.INK)
     for edge in (1.5, 2.5):
-        axes.axhline(edge, color=PAGE)
-        axes.axvline(edge, color=PAGE)
+        axes.axhline(edge, color=plots.PAGE)
+        axes.axvline(edge, color=plots.PAGE)
     axes.set_xlim(0.5, 3.5)
     axes.set_ylim(3.5, 0.5)
     axes.set_xticks([1, 2, 3], _STYLES)
@@ -295,9 +270,8 @@ def quality_page(result: QualityResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
     subtitle = f"Accuracy on {', '.join(each.name for each in result.sets)}."
-    return render_page(
-        Page(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
-    )
+    title = f"Quality of {clipped(models, 120)}"
+    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
 
 
 def quality_page_plots(result: QualityResult) -> list[Plot]:
@@ -314,21 +288,18 @@ def _headlines(result: QualityResult) -> Iterator[Headline]:
         shown = ", ".join(f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in scores.items())
         if shift is None:
             yield Headline(f"{each.name}:", f"accuracy {shown} (n = {n}).")
-            continue
-        change = tenth_points(shift.estimate)
-        text = f"accuracy {shown}; change {change} points (n = {n}). {_fallen(each)}"
-        yield Headline(f"{each.name}:", text, _kind(each))
+        else:
+            text = f"accuracy {shown}; change {tenth_points(shift.estimate)} points (n = {n}). {_fallen(each)}"
+            yield Headline(f"{each.name}:", text, _kind(each))
 
 
 def _fallen(each: SetQuality) -> str:
-    fell = [(group.name, group.shift) for group in each.sections if group.shift is not None and group.shift.fell]
+    fell = {group.name: group.shift for group in each.sections if group.shift is not None and group.shift.fell}
     if not fell:
         return f"None of {len(each.sections)} sections fell by more than 1 point."
-    listed = ", ".join(
-        f"{name} {tenth_points(shift.estimate)}{'*' if shift.excludes_0 else ''}" for name, shift in fell
-    )
-    star = " (*: and the 95% interval lies below 0)" if any(shift.excludes_0 for _, shift in fell) else ""
-    return f"Fell by more than 1 point: {listed}{star}."
+    changes = (f"{name} {tenth_points(by.estimate)}{'*' if by.excludes_0 else ''}" for name, by in fell.items())
+    star = " (*: and the 95% interval lies below 0)" if any(by.excludes_0 for by in fell.values()) else ""
+    return f"Fell by more than 1 point: {', '.join(changes)}{star}."
 
 
 def _kind(each: SetQuality) -> Literal["good", "bad", "none"]:

@@ -33,30 +33,14 @@ _SIDES = ("first", "second")
 
 
 def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
-    """Win, tie and loss shares with their win rate.
+    """Win, tie and loss shares of preferences for the first text, shape (n,); NaN if no verdict was readable.
 
-    Only the sign of a preference counts. Intervals are 95%, clustered by prompt if prompts repeat. A judge's preference
-    for length is not corrected: audit the judge for that.
-
-    Args:
-        preferences: A judge's preference for the first text of each comparison, both orders averaged, −1 to 1; NaN if no
-            verdict was readable. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
-
-    Raises:
-        DataError: No readable verdict, lengths differ, or a preference is not between −1 and 1.
+    Only the sign of a preference counts, in whatever unit. Intervals are 95%, clustered by prompt if prompts repeat. A judge's preference
+    for length is not corrected: audit the judge for that. At least one verdict is readable.
     """
     values = np.asarray(preferences, dtype=np.float64)
-    if values.shape != (len(prompt_ids),):
-        raise DataError(f"{values.shape} preferences for {len(prompt_ids)} prompts: one each is needed")
     read = ~np.isnan(values)
-    if not read.any():
-        raise DataError(f"none of {len(values)} comparisons has a readable verdict, so there is no win rate")
     margins, ids = values[read], [name for name, kept in zip(prompt_ids, read, strict=True) if kept]
-    if (np.abs(margins) > 1).any():
-        raise DataError(
-            f"a judge's preferences lie between -1 and 1, and these reach {np.abs(margins).max():g}: are they rewards?"
-        )
     won, tied, lost = margins > 0, margins == 0, margins < 0
     # With one row per prompt this is the sign test; else the signs of whole prompts' wins minus losses are flipped.
     method = "exact sign test" if len(set(ids)) == len(ids) else "exact sign-flip over prompts"
@@ -81,15 +65,11 @@ def run_win_rate(
     """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl into `out`.
 
     With rewards, the output with the higher one wins. If a prompt has several outputs, the i-th is compared with the i-th.
-
-    Returns:
-        The result; and a table for a terminal, with the names of the files written.
-
-    Raises:
-        CdaError: A file cannot be used, no outputs can be compared, or the scorer cannot be asked.
+    Returns also the text for a terminal. Raises a `CdaError` if a file cannot be used, no outputs can be compared, or the
+    scorer cannot be asked.
     """
-    subject = Subject("model", loaded.recipe.model)
-    check_subject(subject, scorer_settings(loaded))
+    subject, settings = Subject("model", loaded.recipe.model), scorer_settings(loaded)
+    check_subject(subject, settings)
     files = {side: load_outputs(path, columns, split) for side, path in zip(_SIDES, (first, second), strict=True)}
     comparisons, pairs, alone = _paired(*files.values())
     if not comparisons:
@@ -98,11 +78,10 @@ def run_win_rate(
             f"outputs: {alone}; pairs of them: {pairs}"
         )
     out = out_folder(out, RESULT, "cda win-rate")
-    settings = scorer_settings(loaded)
     compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
     margins = compared.margins(comparisons)
-    reasons = [_undecided(*row, compared) for row in zip(comparisons, margins.tolist(), strict=True)]
-    undecided = Exclusions(len(comparisons), count_reasons([reason for reason in reasons if reason]))
+    reasons = [_undecided(row, compared) for row, margin in zip(comparisons, margins, strict=True) if np.isnan(margin)]
+    undecided = Exclusions(len(comparisons), count_reasons(reasons))
     if undecided.dropped == undecided.seen:
         raise DataError(f"{first} and {second}: nothing was decided; comparisons: {undecided}")
     result = WinRateResult(
@@ -110,74 +89,59 @@ def run_win_rate(
         second=second,
         unit=compared.unit,
         scorer=facts,
-        # The sign decides, and rewards have no largest size.
-        result=win_rate(np.sign(margins), [prompt_id(prompt) for prompt, _, _ in comparisons]),
+        result=win_rate(margins, [prompt_id(prompt) for prompt, _, _ in comparisons]),
         without_counterpart=alone.dropped,
-        excluded={
-            **{f"rows of the {side} file": outputs.rows for side, outputs in files.items()},
-            "outputs": alone,
-            "pairs": pairs,
-            "comparisons": undecided,
-        },
+        excluded={f"rows of the {side} file": outputs.rows for side, outputs in files.items()}
+        | {"outputs": alone, "pairs": pairs, "comparisons": undecided},
         seed=loaded.recipe.seed,
         versions=versions(),
     )
     if is_main():
         save(result, out / RESULT)
-        rows = zip(comparisons, margins.tolist(), strict=True)
-        write_jsonl(
-            out / PREFERENCES,
-            (
-                {
-                    "prompt": prompt_row(prompt),
-                    "first": mine,
-                    "second": theirs,
-                    "preference_for_first": None if np.isnan(margin) else margin,
-                }
-                for (prompt, mine, theirs), margin in rows
-            ),
+        preferences = [None if np.isnan(margin) else margin for margin in margins.tolist()]
+        rows = (
+            {"prompt": prompt_row(prompt), "first": mine, "second": theirs, "preference_for_first": preference}
+            for (prompt, mine, theirs), preference in zip(comparisons, preferences, strict=True)
         )
+        write_jsonl(out / PREFERENCES, rows)
     return result, f"{win_rate_text(result)}\nWritten: {out / RESULT}, {PREFERENCES}"
 
 
 def _paired(one: Outputs, other: Outputs) -> tuple[list[Comparison], Exclusions, Exclusions]:
     """The i-th output to a prompt with the i-th of the other file, by their places before anything is left out.
 
-    Returns:
-        Comparisons in the order of the first file; pairs, and those that cannot be compared; outputs of both files, and
-        those with nothing at their place in the other file.
+    Returns comparisons in the order of the first file; pairs, and those that cannot be compared; outputs of both files, and
+    those with nothing at their place in the other file.
     """
     comparisons: list[Comparison] = []
     unusable, alone = list[str](), list[str]()
     n_pairs = 0
+    for name in one.by_prompt.keys() ^ other.by_prompt.keys():
+        lonely = one.by_prompt.get(name) or other.by_prompt[name]
+        alone += ["to a prompt that the other file lacks"] * len(lonely.outputs)
     for name, mine in one.by_prompt.items():
         theirs = other.by_prompt.get(name)
         if theirs is None:
-            alone += ["to a prompt that the other file lacks"] * len(mine.outputs)
-        elif not (mine.whole and theirs.whole):
+            continue
+        if not (mine.whole and theirs.whole):
             alone += ["beside an unreadable row of their prompt"] * (len(mine.outputs) + len(theirs.outputs))
-        else:
-            difference = abs(len(mine.outputs) - len(theirs.outputs))
-            alone += ["more to their prompt than the other file has"] * difference
-            for pair in zip(mine.outputs, theirs.outputs, strict=False):
-                n_pairs += 1
-                first, second = pair
-                if first.text is None or second.text is None:
-                    sides = zip(pair, _SIDES, strict=True)
-                    unusable.append(" and ".join(f"{out.reason} ({side})" for out, side in sides if out.reason))
-                else:
-                    comparisons.append((mine.prompt, first.text, second.text))
-    for name, theirs in other.by_prompt.items():
-        if name not in one.by_prompt:
-            alone += ["to a prompt that the other file lacks"] * len(theirs.outputs)
+            continue
+        difference = abs(len(mine.outputs) - len(theirs.outputs))
+        alone += ["more to their prompt than the other file has"] * difference
+        for pair in zip(mine.outputs, theirs.outputs, strict=False):
+            n_pairs += 1
+            first, second = pair
+            if first.text is None or second.text is None:
+                sides = zip(pair, _SIDES, strict=True)
+                unusable.append(" and ".join(f"{out.reason} ({side})" for out, side in sides if out.reason))
+            else:
+                comparisons.append((mine.prompt, first.text, second.text))
     n = sum(len(placed.outputs) for file in (one, other) for placed in file.by_prompt.values())
     return comparisons, Exclusions(n_pairs, count_reasons(unusable)), Exclusions(n, count_reasons(alone))
 
 
-def _undecided(comparison: Comparison, margin: float, compared: Compared) -> str | None:
-    """Why a comparison has no margin; None if it has one."""
-    if not np.isnan(margin):
-        return None
+def _undecided(comparison: Comparison, compared: Compared) -> str:
+    """Reason for a comparison without a margin."""
     if not isinstance(compared, Rewards):
         return "without a readable verdict"
     prompt, *texts = comparison
@@ -216,18 +180,16 @@ def _how(facts: Scorer) -> list[str]:
 
 
 def _left_out(excluded: Mapping[str, Exclusions]) -> list[str]:
-    lines = [
-        f"Left out of {rows.seen} {what}: {_counted(rows.reasons)}."
-        for what, rows in excluded.items()
-        if rows.reasons and what not in ("outputs", "pairs")
-    ]
-    if reasons := excluded["outputs"].reasons:
-        n = sum(reasons.values())
-        lines.append(f"{n} outputs without a counterpart were left out: {_counted(reasons)}.")
-    if reasons := excluded["pairs"].reasons:
+    why = {what: _counted(rows.reasons) for what, rows in excluded.items() if rows.reasons}
+    rows = [what for what in why if what not in ("outputs", "pairs")]
+    lines = [f"Left out of {excluded[what].seen} {what}: {why[what]}." for what in rows]
+    if "outputs" in why:
+        n = excluded["outputs"].dropped
+        lines.append(f"{n} outputs without a counterpart were left out: {why['outputs']}.")
+    if "pairs" in why:
         lines.append(
-            f"Left out of {excluded['pairs'].seen} pairs of outputs: {_counted(reasons)}. They are neither wins nor "
-            "losses, so that a policy loses nothing by an empty answer."
+            f"Left out of {excluded['pairs'].seen} pairs of outputs: {why['pairs']}. They are neither wins nor losses, so "
+            "that a policy loses nothing by an empty answer."
         )
     return lines
 

@@ -51,8 +51,8 @@ def cost_sentences(stages: Mapping[str, StageRun]) -> tuple[str, ...]:
 
 def place_facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
     """The code and the machine of a run."""
-    facts = (("commit of this package", run.git), ("Python", run.python), ("machine", run.platform))
-    return tuple((name, value) for name, value in facts if value)
+    facts = {"commit of this package": run.git, "Python": run.python, "machine": run.platform}
+    return tuple((name, value) for name, value in facts.items() if value)
 
 
 def _dollars(value: float | None) -> str:

@@ -78,21 +78,13 @@ def p_value(p: float) -> str:
 
 
 def p_equals(p: float) -> str:
-    """A p-value for running text.
-
-    >>> p_equals(0.0), p_equals(0.0321)
-    ('< 0.001', '= 0.032')
-    """
+    """A p-value for running text: `< 0.001` or `= 0.032`."""
     text = p_value(p)
     return text if text.startswith("<") else f"= {text}"
 
 
 def reward(value: float) -> str:
-    """A margin in reward units, signed.
-
-    >>> reward(-1.234), reward(0.5)
-    ('−1.23', '+0.50')
-    """
+    """A margin in reward units, signed, with two decimals."""
     return f"{value:+.2f}".replace("-", MINUS)
 
 
@@ -102,11 +94,7 @@ def signed(estimate: Estimate) -> str:
 
 
 def in_each(margin: float) -> str:
-    """A margin that is the same in every pair, and so has no interval.
-
-    >>> in_each(-1.0), in_each(0.0)
-    ('−1.00 in each pair', '0 in each pair')
-    """
+    """A margin that is the same in every pair, and so has no interval."""
     return f"{reward(margin) if margin else '0'} in each pair"
 
 
@@ -140,11 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in running text; at least one.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
+    """Names in running text, such as `a, b and c`; at least one."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

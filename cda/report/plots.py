@@ -55,15 +55,10 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure that is not drawn yet.
+    """A figure that is not drawn yet; `draw` uses the colours of this module only. Sizes are in inches.
 
-    Attributes:
-        id: Its anchor and file name: lower case, digits, hyphens and underscores.
-        title: Short sentence about the figure; its caption on the page.
-        description: The numbers in words, for readers who cannot see the figure.
-        draw: Draws into axes, with the colours of this module only.
-        height: Inches, at its width.
-        width: Inches: COLUMN_INCHES or PAGE_INCHES.
+    `id` is its anchor and file name (lower case, digits, hyphens and underscores), `title` its caption on the page, and
+    `description` the numbers in words, for readers who cannot see the figure.
     """
 
     id: str
@@ -85,16 +80,13 @@ def inline_svg(plot: Plot) -> str:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     root = ElementTree.fromstring(buffer.getvalue())
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style", f"{{{_SVG}}}title"):
-                parent.remove(child)
-    for element in root.iter():
+    left_out = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "title")}
+    for element in list(root.iter()):
+        element[:] = [child for child in element if child.tag not in left_out]
         _presented(element, plot.id)
-    box = root.attrib["viewBox"]
     root.attrib = {
         "class": "plot" if plot.width <= COLUMN_INCHES else "plot wide",
-        "viewBox": box,
+        "viewBox": root.attrib["viewBox"],
         "role": "img",
         "aria-labelledby": f"{plot.id}-title {plot.id}-desc",
     }
@@ -187,14 +179,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The horizontal axis.
+    """The horizontal axis, named by its quantity and unit; shares are drawn as percentages.
 
-    Attributes:
-        name: Quantity, with its unit.
-        is_share: Values are shares, drawn as percentages.
-        limits: Limits of the axis, in its own unit; None: fitted to the estimates.
-        reference: Position of a dashed line, such as no effect.
-        bars: Draw bars from 0 behind the marks.
+    `limits` are in the axis' own unit, None fits them to the estimates; `reference` is a dashed line, such as no effect; `bars`
+    from 0 are drawn behind the marks.
     """
 
     name: str
@@ -206,9 +194,8 @@ class Scale:
 
 def rows_plot(id: str, title: str, description: str, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> Plot:
     """A figure of estimates in rows, with their 95% intervals."""
-    return Plot(
-        id, title, description, lambda axes: draw_rows(axes, rows, marks, scale), rows_height(len(rows), len(marks))
-    )
+    height = rows_height(len(rows), len(marks))
+    return Plot(id, title, description, lambda axes: draw_rows(axes, rows, marks, scale), height)
 
 
 def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> None:
@@ -342,9 +329,8 @@ def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int 
         for text, color, shape, filled in entries
     ]  # fmt: skip
     if handles:
-        axes.figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), labelcolor=FAINT
-        )
+        columns = min(columns, len(handles))
+        axes.figure.legend(handles=handles, loc="outside lower center", ncols=columns, labelcolor=FAINT)
 
 
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
@@ -355,10 +341,9 @@ def lanes(
     axes: Axes, names: Sequence[str], labels: Sequence[str], values: Sequence[Sequence[Measured]], factor: float = 1.0
 ) -> None:
     """A row per name with a lying mark for each scoring (one, or two and their key); one unit of a value is drawn as `factor`."""
+    shifts = lane_shifts(len(labels))
     for row, measured in enumerate(values):
-        for (color, shape, filled), shift, value in zip(
-            SCORING_MARKS, lane_shifts(len(labels)), measured, strict=False
-        ):
+        for (color, shape, filled), shift, value in zip(SCORING_MARKS, shifts, measured, strict=False):
             across(axes, row + shift, value, color, shape, filled or len(labels) == 1, factor)
     name_rows(axes, names)
     axes.grid(axis="x", color=LINE)

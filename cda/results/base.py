@@ -109,11 +109,7 @@ class Test(Result):
 
     @property
     def holm(self) -> float:
-        """Holm's p of a test that belongs to a family.
-
-        Raises:
-            ValueError: It belongs to none.
-        """
+        """Holm's p of a test that belongs to a family; ValueError if it belongs to none."""
         if self.p_holm is None:
             raise ValueError("this test is outside the family of tests that is adjusted")
         return self.p_holm
@@ -141,8 +137,7 @@ class PerScoring(Result, Generic[T]):
         if isinstance(self.after, Missing):
             yield "model", self.before
         else:
-            yield "before", self.before
-            yield "after", self.after
+            yield from (("before", self.before), ("after", self.after))
 
     @property
     def last(self) -> T:
@@ -150,11 +145,7 @@ class PerScoring(Result, Generic[T]):
         return self.before if isinstance(self.after, Missing) else self.after
 
     def of(self, scoring: str) -> T:
-        """The value under one scoring.
-
-        Raises:
-            KeyError: This was not measured under it.
-        """
+        """The value under one scoring; KeyError if this was not measured under it."""
         return dict(self.items())[scoring]  # type: ignore[index]  # any string may be asked for
 
 
@@ -178,11 +169,7 @@ class Measure(PerScoring[Estimate]):
     """Margins of exactly 0."""
 
     def of_training(self) -> Trained:
-        """Before, after, the change and its test.
-
-        Raises:
-            ValueError: One model was measured, without a training.
-        """
+        """Before, after, the change and its test; ValueError if one model was measured, without a training."""
         match self.after, self.change, self.test:
             case Estimate() as after, Estimate() as change, Test() as test:
                 return Trained(self.before, after, change, test)
@@ -200,9 +187,8 @@ def save(result: Saved, path: Path) -> None:
 def load(kind: type[S], path: Path, again: str) -> S:
     """Read a result that `save` wrote; `again` is the command that makes it anew, such as `cda audit`.
 
-    Raises:
-        DataError: No such file, no JSON (cut, for one), a result of another command or of another version of cda, or one that
-            was changed by hand: names the file, the problem and the remedy.
+    A DataError names the file, the problem and the remedy: no such file, no JSON (cut, for one), a result of another command or
+    of another version of cda, or one that was changed by hand.
     """
     content = read_json(path)
     current = kind.current_schema()
@@ -215,10 +201,9 @@ def load(kind: type[S], path: Path, again: str) -> S:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        first = problems[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        first, *others = error.errors(include_url=False)
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        more = f", and {len(others)} more" if others else ""
         raise DataError(
             f"{path}: no {kind.__name__} as this version of cda writes it (at {clipped(place, 80)}: {first['msg']}{more}). It is of "
             f"another command, or was changed: run `{again}` again"

@@ -31,15 +31,9 @@ class Flips(Result):
     def less(self, triples: Sequence[Triple]) -> Flips:
         """The counts without some of the flipped triples, which are then neither tried nor flipped."""
         n_with = sum(triple.has_attribute for triple in triples)
-        n_without = len(triples) - n_with
-        return self.model_copy(
-            update={
-                "tried_with": self.tried_with - n_with,
-                "flipped_with": self.flipped_with - n_with,
-                "tried_without": self.tried_without - n_without,
-                "flipped_without": self.flipped_without - n_without,
-            }
-        )
+        fewer = {"with": n_with, "without": len(triples) - n_with}
+        left = {f"{what}_{side}": n for side, n in fewer.items() for what in ("tried", "flipped")}
+        return self.model_copy(update={name: getattr(self, name) - n for name, n in left.items()})
 
 
 class NotEstimated(Missing):
@@ -69,11 +63,7 @@ class RateEffects(Result):
     """Originals without it (n₀)."""
 
     def get(self, estimand: str, estimator: str) -> Effect:
-        """One of the effects.
-
-        Raises:
-            DataError: It could not be estimated, or is none of them.
-        """
+        """One of the effects; DataError if it could not be estimated, or is none of them."""
         found = self.find(estimand, estimator)
         if isinstance(found, Missing):
             raise DataError(found.reason)

@@ -16,24 +16,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def contrasts() -> list[dict[str, Any]]:
-    """Twelve contrasts; the perturbed side is the longer one in eight of them."""
-    return [
-        {
-            "id": f"c{number}",
-            "prompt": f"What is item {number}?",
-            "base": "It is a plain thing that people use."
+def small() -> dict[str, Any]:
+    """Arguments of an audit that takes no time: twelve contrasts, whose perturbed side is the longer one in eight of them."""
+    plain, jargon = "It is a plain thing that people use", "It is a scalable paradigm that people leverage widely."
+    contrasts = [
+        {"id": f"c{number}", "prompt": f"What is item {number}?"}
+        | (
+            {"base": f"{plain}.", "perturbed": jargon}
             if number < 8
-            else "It is a plain thing that people use every day at home.",
-            "perturbed": "It is a scalable paradigm that people leverage widely."
-            if number < 8
-            else "A scalable paradigm.",
-        }
+            else {"base": f"{plain} every day.", "perturbed": "A paradigm."}
+        )
         for number in range(12)
     ]
-
-
-@pytest.fixture
-def small(contrasts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Arguments of an audit that takes no time."""
     return {"contrasts": contrasts, "biases": "jargon", "quality": "none", "triples": "none", "progress": False}

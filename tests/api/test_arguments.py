@@ -26,52 +26,44 @@ def deep() -> list[Any]:
     return value
 
 
-WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "confirm": (
-        lambda: cda.audit(by_length, confirm="maybe"),
-        "cda.audit: confirm: give True, False or 'ask'; found 'm",
-    ),  # type: ignore[arg-type]
-    "out": (lambda: cda.audit(by_length, out=3), "cda.audit: out: give a path; found 3"),  # type: ignore[arg-type]
-    "biases": (lambda: cda.audit(by_length, biases=3), "cda.audit: biases: give a name, a path, or a list"),  # type: ignore[arg-type]
-    "words": (lambda: cda.train("jargon", overrides="seed=1"), "cda.train: overrides: give a list of words"),
-    "recipe": (lambda: cda.train(3), "cda.train: recipe: give a path; found 3"),  # type: ignore[arg-type]
-    "sizes": (lambda: cda.best_of(by_length, ROWS, sizes=2), "cda.best_of: sizes: give a list of whole numbers"),  # type: ignore[arg-type]
-    "columns": (lambda: cda.win_rate(by_length, ROWS, ROWS, columns=["x"]), "cda.win_rate: columns: give a dict"),  # type: ignore[arg-type]
-    "one text": (lambda: cda.discover(by_length, attributes="uses bold"), "cda.discover: attributes: give a list"),
-    "seed": (lambda: cda.dose(ROWS, ROWS, seed="x"), "cda.dose: seed: give a whole number; found 'x'"),  # type: ignore[arg-type]
-    "bias": (lambda: cda.label(ROWS, 3), "cda.label: bias: give a name or a path; found 3"),  # type: ignore[arg-type]
-    "path": (lambda: cda.load(None), "found None; give a path"),  # type: ignore[arg-type]
-    "deep": (
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: cda.audit(by_length, confirm="maybe"), "cda.audit: confirm: give True, False or 'ask'; found 'm"),  # type: ignore[arg-type]
+    (lambda: cda.audit(by_length, out=3), "cda.audit: out: give a path; found 3"),  # type: ignore[arg-type]
+    (lambda: cda.audit(by_length, biases=3), "cda.audit: biases: give a name, a path, or a list"),  # type: ignore[arg-type]
+    (lambda: cda.audit(by_length, budget_usd=True), "cda.audit: budget_usd: give a number of dollars; found True"),
+    (lambda: cda.train("jargon", overrides="seed=1"), "cda.train: overrides: give a list of words"),
+    (lambda: cda.best_of(by_length, ROWS, sizes=2), "cda.best_of: sizes: give a list of whole numbers"),  # type: ignore[arg-type]
+    (lambda: cda.win_rate(by_length, ROWS, ROWS, columns=["x"]), "cda.win_rate: columns: give a dict"),  # type: ignore[arg-type]
+    (lambda: cda.discover(by_length, attributes="uses bold"), "cda.discover: attributes: give a list"),
+    (lambda: cda.dose(ROWS, ROWS, seed="x"), "cda.dose: seed: give a whole number; found 'x'"),  # type: ignore[arg-type]
+    (lambda: cda.label(ROWS, 3), "cda.label: bias: give a name or a path; found 3"),  # type: ignore[arg-type]
+    (lambda: cda.load(None), "found None; give a path"),  # type: ignore[arg-type]
+    (
         lambda: cda.label([{"prompt": "Why?", "response": deep()}], "structure"),
         "data, row 1, response: nested too deeply",
     ),
-    "digits": (lambda: cda.dose([{"id": 10**5000}], ROWS), "before, row 1, id: a number of thousands of digits"),
-    "section": (lambda: cda.audit(by_length, contrasts=ROWS, audit=3), "audit: give a dict of settings; found 3"),
-}
+    (lambda: cda.dose([{"id": 10**5000}], ROWS), "before, row 1, id: a number of thousands of digits"),
+    (lambda: cda.audit(by_length, contrasts=ROWS, audit=3), "audit: give a dict of settings; found 3"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_type_is_named(name: str, elsewhere: Path) -> None:
-    call, message = WRONG[name]
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_type_is_named(call: Callable[[], object], message: str, elsewhere: Path) -> None:
     with pytest.raises(cda.CdaError) as caught:
         call()
     assert str(caught.value).startswith(message)
     assert not (elsewhere / "runs" / "audit-memory-by_length").exists()
 
 
-def test_rows_have_no_place_inside_a_file(small: dict[str, Any], elsewhere: Path) -> None:
+def test_rows_and_reports_have_no_place_that_cannot_hold_them(small: dict[str, Any], elsewhere: Path) -> None:
     (elsewhere / "file").write_text("mine")
     with pytest.raises(cda.RunError, match=r"cannot be written .*choose another place"):
         cda.audit(by_length, out="file/run", **small)
     assert (elsewhere / "file").read_text() == "mine"
-
-
-def test_a_report_of_unknown_ending_makes_no_folder(small: dict[str, Any], elsewhere: Path) -> None:
-    audit = cda.audit(by_length, **small)
     with pytest.raises(cda.DataError, match=r"page \(.html\) or Markdown"):
-        audit.report("new/page.pdf")
+        cda.audit(by_length, **small).report("new/page.pdf")
     assert not (elsewhere / "new").exists()
 
 
-def test_a_preset_stays_beside_settings_of_its_section() -> None:
+def test_a_preset_stays_next_to_settings_of_its_section() -> None:
     assert nested({"audit": "mine", "audit.votes": "v"}) == {"audit": {"preset": "mine", "votes": "v"}}

@@ -14,26 +14,26 @@ import cda
 from cda.files.jsonl import write_jsonl
 
 PAIRS = [
-    {"prompt": f"Question {n}?", "chosen": "A good answer." if n % 4 else "Good.", "rejected": "Bad one.", "subset": "facts" if n % 2 else "tone"}
+    {"prompt": f"Question {n}?", "chosen": "A good answer." if n % 4 else "Good.", "rejected": "Bad one.",
+     "subset": "facts" if n % 2 else "tone"}
     for n in range(24)
 ]  # fmt: skip
 
 
 def longer(prompts: list[Any], responses: list[str]) -> list[int]:
     assert len(prompts) == len(responses)
-    return [len(one) for one in responses]
+    return [len(response) for response in responses]
 
 
 def shorter(prompts: list[Any], responses: list[str]) -> list[int]:
-    return [-one for one in longer(prompts, responses)]
+    return [-reward for reward in longer(prompts, responses)]
 
 
 def test_accuracy_of_a_function_and_of_two() -> None:
     found = cda.quality(longer, PAIRS, progress=False)
-    (one,) = found.sets
-    assert one.overall.scores["model"].estimate.value == 18 / 24
-    assert one.overall.shift is None and [group.name for group in one.sections] == ["tone", "facts"]
-    assert found.folder is not None and (found.folder / "report.html").is_file()
+    (facts,) = found.sets
+    assert facts.overall.scores["model"].estimate.value == 18 / 24
+    assert facts.overall.shift is None and [group.name for group in facts.sections] == ["tone", "facts"]
     both = cda.quality(longer, pandas.DataFrame(PAIRS), against=shorter, progress=False)
     shift = both.sets[0].overall.shift
     assert both.labels == ("first", "second") and shift is not None and shift.estimate.value == -0.5
@@ -50,7 +50,7 @@ def test_accuracy_of_a_function_and_of_two() -> None:
 
 def test_quality_of_files_is_that_of_the_command(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "own.jsonl", PAIRS)
-    (tmp_path / "mine.py").write_text("def longer(prompts, responses):\n    return [len(one) for one in responses]\n")
+    (tmp_path / "mine.py").write_text("def longer(prompts, responses):\n    return [len(text) for text in responses]\n")
     words = ["quality", "mine.py:longer", "own.jsonl", "--out", "out"]
     subprocess.run([sys.executable, "-m", "cda", *words], check=True, capture_output=True, cwd=tmp_path)
     command = cda.load("out")
@@ -59,13 +59,10 @@ def test_quality_of_files_is_that_of_the_command(tmp_path: Path) -> None:
 
 
 def test_best_of_n_follows_a_bias_through_the_picks() -> None:
-    rows = [
-        {"prompt": f"Question {n}?", "responses": ["Plain text.", "- one\n- two\n- three\n- four", "Plain text, longer than that."]}
-        for n in range(6)
-    ]  # fmt: skip
+    responses = ["Plain text.", "- one\n- two\n- three\n- four", "Plain text, longer than that."]
+    rows = [{"prompt": f"Question {n}?", "responses": responses} for n in range(6)]
     found = cda.best_of(longer, rows, biases="structure", sizes=[1, 3], progress=False)
-    curve = next(one for one in found.attributes if one.name == "structure")
-    assert isinstance(curve.at[0].scorings["model"], cda.Estimate)
+    curve = found.attributes[0]
     assert curve.at[0].scorings["model"].value == pytest.approx(1 / 3)
     assert isinstance(found.quality, cda.Missing) and "structure" in str(found)
     found.save("b.json")
@@ -75,9 +72,8 @@ def test_best_of_n_follows_a_bias_through_the_picks() -> None:
 
 def test_a_win_rate_of_rows() -> None:
     first = [{"prompt": f"Question {n}?", "response": "A long answer."} for n in range(10)]
-    second = [
-        {"prompt": f"Question {n}?", "response": "Short." if n else "The longest answer of all."} for n in range(10)
-    ]
+    other = ["The longest answer of all.", *["Short."] * 9]
+    second = [{"prompt": f"Question {n}?", "response": response} for n, response in enumerate(other)]
     found = cda.win_rate(longer, first, second, progress=False)
     assert found.result.win_rate.value == 0.9 and found.result.test.p_value == pytest.approx(22 / 1024)
     found.save("w.json")
@@ -95,8 +91,6 @@ def test_what_does_not_go_together_is_said() -> None:
         cda.quality(longer, PAIRS, against=twin)
     with pytest.raises(cda.RecipeError, match="data: says nothing here"):
         cda.quality(longer, PAIRS, data={"split": "test"})
-    with pytest.raises(cda.CdaError, match="no such file"):
-        cda.quality(longer, "nowhere.jsonl")
     with pytest.raises(cda.CdaError, match="takes none"):
         cda.quality(longer, PAIRS, adapter="nowhere")
 

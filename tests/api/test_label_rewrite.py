@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from replies import reply
 
 import cda
 
@@ -17,26 +18,21 @@ PLAIN = "Go to bed early. Drink no coffee in the evening. Keep the room dark and
 
 def test_responses_and_pairs_are_labelled_by_measure(tmp_path: Path) -> None:
     rows = [{"prompt": "Sleep?", "response": LIST}, {"prompt": "Sleep?", "response": PLAIN}]
-    assert [one.present for one in cda.label(rows, "structure")] == [True, False]
+    assert [label.present for label in cda.label(rows, "structure")] == [True, False]
     pairs = cda.label([{"prompt": "Sleep?", "chosen": PLAIN, "rejected": LIST}], "structure")
     assert pairs[0].labels == {"chosen": False, "rejected": True} and pairs[0].n_asked == 0
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_relative_bias_needs_the_other_response() -> None:
-    rows = [{"prompt": "Sleep?", "response": PLAIN}]
     with pytest.raises(cda.DataError, match="give that as `reference`"):
-        cda.label(rows, "length")
-    assert cda.label([{**rows[0], "reference": "No."}], "length")[0].present is True
+        cda.label(rows[1:], "length")
+    assert cda.label([{**rows[1], "reference": "No."}], "length")[0].present is True
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_unusable_row_is_named() -> None:
     rows: list[dict[str, Any]] = [{"prompt": "", "response": LIST}, {"prompt": "Sleep?", "response": None}]
     with pytest.raises(cda.DataError, match=r"row 1: empty prompt\ndata, row 2: a side is missing"):
         cda.label(rows, "structure")
-    with pytest.raises(
-        cda.DataError, match=r"needs the columns response, or chosen and rejected. Found: answer, prompt"
-    ):
+    needed = r"needs the columns response, or chosen and rejected. Found: answer, prompt"
+    with pytest.raises(cda.DataError, match=needed):
         cda.label([{"prompt": "Sleep?", "answer": LIST}], "structure")
 
 
@@ -56,26 +52,15 @@ def test_an_llm_labels_and_rewrites_once_that_is_agreed_to(
 ) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         asked = body.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("required", [])
-        content = json.dumps(dict.fromkeys(asked, "yes")) if asked else LIST
-        choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        return 200, {
-            "id": "1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "choices": [choice],
-            "usage": usage,
-        }
+        return reply(json.dumps(dict.fromkeys(asked, "yes")) if asked else LIST)
 
     monkeypatch.setenv("SOME_KEY", "x")
-    llm = {
-        "model": "m", "api_key_env": "SOME_KEY", "base_url": serve(answer), "prices": {"m": {"input": 1, "output": 1}},
-    }  # fmt: skip
+    prices = {"m": {"input": 1, "output": 1}}
+    llm = {"model": "m", "api_key_env": "SOME_KEY", "base_url": serve(answer), "prices": prices}
     rows = [{"prompt": "Sleep?", "response": PLAIN}]
     with pytest.raises(cda.SpendingError, match="labelling structure"):
         cda.label(rows, "structure", llm=llm)
-    found = cda.label(rows, "structure", llm=llm, confirm=True, progress=False)[0]
+    (found,) = cda.label(rows, "structure", llm=llm, confirm=True, progress=False)
     assert found.present is True and found.n_asked == 1
     with pytest.raises(cda.SpendingError, match="rewriting for structure"):
         cda.rewrite(rows, "structure", llm=llm)

@@ -32,23 +32,23 @@ def test_inline_svg_says_what_it_shows() -> None:
     title, description = root[0], root[1]
     assert (title.text, root.attrib["role"]) == ("Skew <b>", "img")
     assert root.attrib["aria-labelledby"] == f"{title.attrib['id']} {description.attrib['id']}"
-    texts = ["".join(one.itertext()) for one in root.iter() if one.tag == "text"]
+    texts = ["".join(element.itertext()) for element in root.iter() if element.tag == "text"]
     assert "$x^2$ &" in texts  # as it is, not as a formula
 
 
 def test_references_stay_inside_the_figure() -> None:
     svg = inline_svg(PLOT)
     ids = re.findall(r'\bid="([^"]+)"', svg)
-    assert len(ids) == len(set(ids)) and all(one.startswith("skew-") for one in ids)
+    assert len(ids) == len(set(ids)) and all(name.startswith("skew-") for name in ids)
     referred = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg)
     assert referred and {first or second for first, second in referred} <= set(ids)
 
 
 def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path) -> None:
     root = ElementTree.parse(save_plot(PLOT, tmp_path, "svg")).getroot()
-    texts = [one.text for one in root.iter() if one.tag.endswith(("}title", "}description"))]
+    texts = [element.text for element in root.iter() if element.tag.endswith(("}title", "}description"))]
     assert texts == ["Skew <b>", "Skew <b>", "jargon: 80%[U+001B][31m"]
-    ground = next(one for one in root.iter() if one.tag.endswith("}path"))
+    ground = next(element for element in root.iter() if element.tag.endswith("}path"))
     assert ground.attrib["style"].startswith(f"fill: {PAGE}")
 
 
