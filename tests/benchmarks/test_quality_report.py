@@ -118,6 +118,7 @@ def test_always_fits_and_never_obeys() -> None:
     worst = changed(
         worst, "scores", dict.fromkeys(("before", "after"), changed(worst.scores["before"], "estimate.value", 1.0))
     )
+    worst = changed(worst, "shift.estimate", _estimate(-0.95, 0.05))
     text = quality_summary(quality(worst, worst, name="\x1b]0;x\x07" + "file" * 40))
     assert "\x1b" not in text and all(len(line) <= 100 for line in text.splitlines())
     assert "fell*" in text
