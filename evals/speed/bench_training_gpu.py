@@ -286,7 +286,9 @@ def matmul_rate(device: str, repeats: int = 20) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="One model; `python -m evals.speed.bench_training --gpu` runs them all.")
+    parser = argparse.ArgumentParser(
+        description="One model; `python -m evals.speed.bench_training --gpu` runs them all."
+    )
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("precision", choices=["8bit", "bf16"])
     asked = parser.parse_args()
