@@ -22,7 +22,7 @@ def test_every_item_has_its_judges_and_nobody_more_than_the_quota() -> None:
     contrasts = {one.id for one in study.items.values() if not one.is_check}
     judged = Counter(one.item for given in study.participants.values() for one in given if one.item in contrasts)
     assert len(contrasts) == 50 and set(judged.values()) == {3} and judged.keys() == contrasts
-    loads = [sum(one.item in contrasts for one in given) for given in study.participants.values()]
+    loads = [sum(shown.item in contrasts for shown in given) for given in study.participants.values()]
     assert sorted(loads) == [18, 18, 19, 19, 19, 19, 19, 19]
     for given in study.participants.values():
         names = [one.item for one in given]

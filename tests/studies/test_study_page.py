@@ -37,21 +37,6 @@ def result() -> StudyResult:
     return summarize_study(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
 
 
-def test_the_first_screen_says_what_was_voted(result: StudyResult) -> None:
-    said = {one.name: one.text for one in study_page(result).findings}
-    assert said["Votes"].startswith(
-        "24 votes of 3 participants on 8 of 10 pairs; 8 of 40 answers left out. Median time 24 s"
-    )
-    # Wilson's interval of 0 of 8.
-    assert (
-        said["jargon"]
-        == "People prefer the side with the bias on 0% [0, 32] of pairs with a majority for a side (n = 8)."
-    )
-    assert said["Attention"] == "1 of 4 participants failed and are left out: p09."
-    assert said["Missing"] == "6 judgements on 2 of 10 pairs."
-    assert "33% [" in said["Position"] and "of 24 choices" in said["Position"]
-
-
 def test_who_differs_stands_first(result: StudyResult) -> None:
     rows = participant_table(result).rows
     assert rows[0][0] == HOSTILE and rows[0][4:6] == ("100% [68, 100]", "8")

@@ -6,103 +6,107 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from simulated import cda, contrast_rows, for_side, key_of, planted, result_of, write_rows
+from simulated import Choose, cda, contrast_rows, for_side, key_of, planted, result_of, write_rows
 
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.votes import load_votes
 
 CODES = ("p01", "p02", "p03", "p04")
-Save = Callable[[Any, str], Path]
 
 
-def imported(study: Path, out: Path, *files: Path, options: tuple[object, ...] = ()) -> dict[str, Any]:
-    """The summary of an import that succeeds."""
+def written(folder: Path, *contents: Any) -> list[Path]:
+    """What came back, a file each."""
+    files = [folder / f"back{at}.json" for at in range(len(contents))]
+    for file, content in zip(files, contents, strict=True):
+        file.write_text(json.dumps(content), encoding="utf-8")
+    return files
+
+
+def imported(study: Path, out: Path, *contents: Any, options: tuple[object, ...] = ()) -> dict[str, Any]:
+    """The summary of an import that succeeds; a path stands for its own file."""
+    files = [content for content in contents if isinstance(content, Path)] or written(out, *contents)
     result = cda("study", "import", study, *files, "--out", out / "votes.jsonl", *options)
     assert result.exit_code == 0, result.output
     return json.loads((out / "votes.summary.json").read_text(encoding="utf-8"))
 
 
-def test_planted_preferences_come_back_as_votes(study: Path, save: Save, tmp_path: Path) -> None:
-    files = [save(result_of(study, code, planted), f"{code}.json") for code in CODES]
-    found = imported(study, tmp_path, *files)
-    votes = load_votes(str(tmp_path / "votes.jsonl"))
-    assert {name: set(words) for name, words in votes.items()} == {
-        f"c{at}": {"perturbed" if at < 5 else "base"} for at in range(20)
-    }
-    assert {len(words) for words in votes.values()} == {3}
+def by_everybody(study: Path, choose: Choose) -> list[dict[str, Any]]:
+    return [result_of(study, code, choose) for code in CODES]
+
+
+def votes_in(folder: Path) -> dict[str, tuple[str, ...]]:
+    return dict(load_votes(str(folder / "votes.jsonl")))
+
+
+def is_planted(votes: Mapping[str, Sequence[str]]) -> bool:
+    return all(set(words) == {"perturbed" if int(name[1:]) < 5 else "base"} for name, words in votes.items())
+
+
+def test_planted_preferences_come_back_as_votes(study: Path, tmp_path: Path) -> None:
+    found, votes = imported(study, tmp_path, *by_everybody(study, planted)), votes_in(tmp_path)
+    assert is_planted(votes) and {len(words) for words in votes.values()} == {3} and len(votes) == 20
     contrasts = clean_contrasts(load_rows(str(study.parent / "contrasts.jsonl")), ["jargon"], {}, "contrasts", votes)
-    assert [one.votes.count("perturbed") for one in contrasts.contrasts] == [3] * 5 + [0] * 15
+    assert [contrast.votes.count("perturbed") for contrast in contrasts.contrasts] == [3] * 5 + [0] * 15
     assert found["biases"]["jargon"]["skew"]["value"] == 0.25 and found["biases"]["jargon"]["skew"]["n"] == 20
     assert found["all"]["agreement"]["alpha"]["value"] == 1
-    assert (
-        found["n_votes"] == 60 and found["n_check_answers"] == 8 and found["exclusions"] == {"seen": 68, "reasons": {}}
-    )
-    assert all(one["disagrees"]["value"] == 0 for one in found["participants"])
-    assert not any(one["missing"] for one in found["items"])
+    assert (found["n_votes"], found["n_check_answers"], found["exclusions"]) == (60, 8, {"seen": 68, "reasons": {}})
+    assert all(person["disagrees"]["value"] == 0 for person in found["participants"])
+    assert not any(item["missing"] for item in found["items"])
 
 
-def test_the_careless_are_left_out_and_their_items_listed(study: Path, save: Save, tmp_path: Path) -> None:
-    def careless(code: str, item: dict[str, Any], a: int) -> str:
-        return "A" if code == "p03" else planted(code, item, a)
-
+def test_the_careless_are_left_out_and_their_items_listed(study: Path, tmp_path: Path) -> None:
     wrong = result_of(study, "p03", lambda _, item, a: "B" if for_side(item, a, "base") == "A" else "A")
-    found = imported(study, tmp_path, *(save(result_of(study, c, careless), f"{c}.json") for c in CODES[:2]),
-                     save(wrong, "p03.json"))  # fmt: skip
-    third = next(one for one in found["participants"] if one["participant"] == "p03")
+    found = imported(study, tmp_path, *by_everybody(study, planted)[:2], wrong)
+    third = next(person for person in found["participants"] if person["participant"] == "p03")
     assert third["attention"] == {"answered": 2, "right": 0, "passed": False} and third["votes"] == 0
     assert found["exclusions"]["reasons"] == {"of a participant who failed the attention checks": 15}
-    assert found["silent"] == ["p04"]
-    assert sum(one["missing"] for one in found["items"]) == 30
-    page = (tmp_path / "votes.summary.html").read_text(encoding="utf-8")
-    assert "1 of 3 participants failed and are left out: p03" in page
-    kept = imported(study, tmp_path, save(wrong, "p03.json"), options=("--attention-pass", 0))
-    assert kept["n_votes"] == 15
+    assert found["silent"] == ["p04"] and sum(item["missing"] for item in found["items"]) == 30
+    assert imported(study, tmp_path, wrong, options=("--attention-pass", 0))["n_votes"] == 15
 
 
-def test_who_always_takes_a_is_noticed(study: Path, save: Save, tmp_path: Path) -> None:
-    def always_a(_code: str, item: dict[str, Any], a: int) -> str:
+def test_who_always_takes_a_is_noticed(study: Path, tmp_path: Path) -> None:
+    def always_a(_code: str, item: Mapping[str, Any], a: int) -> str:
         return for_side(item, a, "base") if item["right"] is not None else "A"
 
-    found = imported(study, tmp_path, *(save(result_of(study, code, always_a), f"{code}.json") for code in CODES))
+    found = imported(study, tmp_path, *by_everybody(study, always_a))
     assert found["position"]["share_a"]["value"] == 1 and found["position"]["p_value"] < 0.001
     assert found["all"]["agreement"]["alpha"]["value"] < 0.1
 
 
-def test_ties_and_disagreement_are_counted(study: Path, save: Save, tmp_path: Path) -> None:
-    def contrary(code: str, item: dict[str, Any], a: int) -> str:
+def test_ties_and_disagreement_are_counted(study: Path, tmp_path: Path) -> None:
+    def contrary(code: str, item: Mapping[str, Any], a: int) -> str:
         if code == "p02" and item["right"] is None:
             return for_side(item, a, "perturbed")
         return planted(code, item, a) if item["right"] is not None or code != "p04" else "tie"
 
-    found = imported(study, tmp_path, *(save(result_of(study, code, contrary), f"{code}.json") for code in CODES))
-    by_code = {one["participant"]: one for one in found["participants"]}
+    found = imported(study, tmp_path, *by_everybody(study, contrary))
+    by_code = {person["participant"]: person for person in found["participants"]}
     assert by_code["p04"]["ties"] == 15 and by_code["p01"]["ties"] == 0
-    votes = load_votes(str(tmp_path / "votes.jsonl"))
-    assert sum(words.count("tie") for words in votes.values()) == 15
+    assert sum(words.count("tie") for words in votes_in(tmp_path).values()) == 15
     # Leave-one-out: p04 sees no difference where the two others agree on a side.
     assert by_code["p04"]["disagrees"]["value"] == 1
 
 
-def test_fast_answers_go_only_when_asked(study: Path, save: Save, tmp_path: Path) -> None:
+def test_fast_answers_go_only_when_asked(study: Path, tmp_path: Path) -> None:
     answers = result_of(study, "p01", planted)
     contrasts = [one for one in answers["answers"] if key_of(study)[one["item"]]["right"] is None]
     for one in contrasts[:4]:
         one["seconds"] = 1.0
     contrasts[4]["seconds"] = None
-    found = imported(study, tmp_path, save(answers, "a.json"))
+    found = imported(study, tmp_path, answers)
     assert found["n_votes"] == 15 and found["time"]["n_fast"] == 4 and found["time"]["n_known"] == 14
-    found = imported(study, tmp_path, save(answers, "a.json"), options=("--min-seconds", 2))
+    found = imported(study, tmp_path, answers, options=("--min-seconds", 2))
     assert found["n_votes"] == 11 and found["exclusions"]["reasons"] == {"given in less than 2 s": 4}
 
 
-def test_answers_that_do_not_belong_are_counted_by_reason(study: Path, save: Save, tmp_path: Path) -> None:
+def test_answers_that_do_not_belong_are_counted_by_reason(study: Path, tmp_path: Path) -> None:
     mine = result_of(study, "p01", planted)
     key, given = key_of(study), {one["item"] for one in mine["answers"]}
     rows = [one for one in mine["answers"] if key[one["item"]]["right"] is None]
@@ -111,7 +115,7 @@ def test_answers_that_do_not_belong_are_counted_by_reason(study: Path, save: Sav
     rows[2]["item"] = "i999"
     rows[3]["item"] = next(name for name in key if name not in given)
     stranger = result_of(study, "p02", planted) | {"participant": "<script>"}
-    found = imported(study, tmp_path, save(mine, "a.json"), save(stranger, "b.json"))
+    found = imported(study, tmp_path, mine, stranger)
     assert found["exclusions"]["reasons"] == {
         "of an unknown participant": 17,
         "to an item that the participant was not given": 1,
@@ -123,50 +127,49 @@ def test_answers_that_do_not_belong_are_counted_by_reason(study: Path, save: Sav
 
 
 def test_the_last_download_of_a_session_counts_and_two_people_under_one_code_do_not(
-    study: Path, save: Save, tmp_path: Path
+    study: Path, tmp_path: Path
 ) -> None:
-    def other_way(code: str, item: dict[str, Any], a: int) -> str:
+    def other_way(code: str, item: Mapping[str, Any], a: int) -> str:
         return for_side(item, a, "perturbed") if item["right"] is None else planted(code, item, a)
 
     early, late = result_of(study, "p01", other_way), result_of(study, "p01", planted, revision=2)
-    found = imported(study, tmp_path, save(late, "late.json"), save(early, "early.json"))
-    assert found["n_votes"] == 15
-    assert found["exclusions"]["reasons"].keys() == {
-        "replaced later",
-        "the same answer again",
-    }
-    assert load_votes(str(tmp_path / "votes.jsonl")).keys() <= {f"c{at}" for at in range(20)}
-    assert sum(found["all"]["votes"].values()) == 15 and found["all"]["votes"]["base"] > 8
-    twin = result_of(study, "p01", other_way, session="another browser")
-    found = imported(study, tmp_path, save(late, "late.json"), save(twin, "twin.json"))
+    found = imported(study, tmp_path, late, early)
+    assert found["exclusions"]["reasons"].keys() == {"replaced later", "the same answer again"}
+    assert found["n_votes"] == sum(found["all"]["votes"].values()) == 15 and found["all"]["votes"]["base"] > 8
+    found = imported(study, tmp_path, late, result_of(study, "p01", other_way, session="another browser"))
     twice = found["exclusions"]["reasons"]["given twice, and differently, under one participant's code"]
     assert twice == 2 * (15 - found["n_votes"]) > 0
 
 
-def test_files_that_are_no_results_are_all_named(study: Path, save: Save, tmp_path: Path) -> None:
-    other = save(result_of(study, "p01", planted) | {"study": "0123456789abcdef"}, "other.json")
-    odd = save({"hello": 1}, "odd.json")
-    cut = tmp_path / "cut.json"
-    cut.write_text('{"format": "cda-study-result", ', encoding="utf-8")
-    short = save([{"annotator": 1, "choice": "A is better"}], "min.json")
-    contrasts = tmp_path / "contrasts.jsonl"
-    contrasts.write_text('{"id": "c0"}\n{"id": "c1"}\n', encoding="utf-8")
-    table = tmp_path / "ls.csv"
-    table.write_text('"annotation_id","annotator","choice"\n1,"3","A is better"\n', encoding="utf-8")
-    result = cda("study", "import", study, other, odd, cut, tmp_path / "none.json", short, contrasts, table)
-    assert result.exit_code == 1 and "Traceback" not in result.output
-    for words in ("other.json: answers to another study (0123456789abcdef)", "odd.json: holds no answers; they come back as a result file", "cut.json: not valid JSON",
-                  "none.json: no such file", "min.json: Label Studio's short form", "contrasts.jsonl: JSON lines",
-                  "ls.csv: Label Studio's table of annotations; export as JSON"):  # fmt: skip
-        assert words in result.stderr, words
+def test_files_that_are_no_results_are_all_named(study: Path, tmp_path: Path) -> None:
+    answers = result_of(study, "p01", planted)
+    files = {
+        "other.json": (
+            json.dumps(answers | {"study": "0123456789abcdef"}),
+            "answers to another study (0123456789abcdef)",
+        ),
+        "odd.json": ('{"hello": 1}', "holds no answers; they come back as a result file"),
+        "cut.json": ('{"format": "cda-study-result", ', "not valid JSON"),
+        "min.json": ('[{"annotator": 1, "choice": "A is better"}]', "Label Studio's short form"),
+        "contrasts.jsonl": ('{"id": "c0"}\n{"id": "c1"}\n', "JSON lines"),
+        "ls.csv": (
+            '"annotation_id","annotator","choice"\n1,"3","A is better"\n',
+            "Label Studio's table of annotations",
+        ),
+    }
+    for name, (text, _) in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = cda("study", "import", study, tmp_path / "none.json", *(tmp_path / name for name in files))
+    assert result.exit_code == 1 and "Traceback" not in result.output and "none.json: no such file" in result.stderr
+    assert [name for name, (_, words) in files.items() if words not in result.stderr] == []
 
 
-def test_a_changed_key_or_another_studys_key_is_refused(study: Path, save: Save, tmp_path: Path) -> None:
-    answers = save(result_of(study, "p01", planted), "a.json")
+def test_a_changed_key_or_another_studys_key_is_refused(study: Path, tmp_path: Path) -> None:
+    (answers,) = written(tmp_path, result_of(study, "p01", planted))
     for name in ("assignments.json", "key.json"):
         (tmp_path / name).write_bytes((study / name).read_bytes())
     key = json.loads((study / "key.json").read_text(encoding="utf-8"))
-    item = next(one for one in key["items"] if one["perturbed"] is not None)
+    item = next(item for item in key["items"] if item["perturbed"] is not None)
     item["perturbed"] = 1 - item["perturbed"]
     (tmp_path / "key.json").write_text(json.dumps(key), encoding="utf-8")
     assert "was changed after the export" in cda("study", "import", tmp_path, answers).stderr
@@ -178,29 +181,26 @@ def test_a_changed_key_or_another_studys_key_is_refused(study: Path, save: Save,
 
 def test_filled_tables_count_and_tampered_ones_do_not(study: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((study / "items.csv").read_text(encoding="utf-8-sig"), newline="")))
-    assert len(rows) == 68
-    key = key_of(study)
-    shown = json.loads((study / "assignments.json").read_text(encoding="utf-8"))["participants"]
-    a_of = {(code, one["item"]): one["a"] for code, given in shown.items() for one in given}
+    key, shown = key_of(study), json.loads((study / "assignments.json").read_text(encoding="utf-8"))["participants"]
+    a_of = {(code, task["item"]): task["a"] for code, given in shown.items() for task in given}
+    assert len(rows) == len(a_of) == 68
     for row in rows:
         if row["participant"] in CODES[:2]:
             row["choice"] = planted("", key[row["item"]], a_of[row["participant"], row["item"]]).lower()
     swapped = next(row for row in rows if row["choice"] and key[row["item"]]["right"] is None)
     swapped["answer_a"], swapped["answer_b"] = swapped["answer_b"], swapped["answer_a"]
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, rows[0].keys(), delimiter=";")
-    writer.writeheader()
-    writer.writerows(rows)
     path = tmp_path / "filled.csv"
-    path.write_text(out.getvalue(), encoding="utf-8")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), delimiter=";")  # as in other locales
+        writer.writeheader()
+        writer.writerows(rows)
     found = imported(study, tmp_path, path)
     assert found["n_votes"] == 29 and found["n_blank"] == 34
     assert found["exclusions"]["reasons"] == {"with other sides or texts than were given out": 1}
-    votes = load_votes(str(tmp_path / "votes.jsonl"))
-    assert all(set(words) == {"perturbed" if int(name[1:]) < 5 else "base"} for name, words in votes.items())
+    assert is_planted(votes_in(tmp_path))
 
 
-def test_label_studio_tasks_come_back_as_votes(study: Path, save: Save, tmp_path: Path) -> None:
+def test_label_studio_tasks_come_back_as_votes(study: Path, tmp_path: Path) -> None:
     tasks = json.loads((study / "label_studio.json").read_text(encoding="utf-8"))
     config = ElementTree.fromstring((study / "label_studio.xml").read_text(encoding="utf-8"))
     names = [one.get("value") for one in config.iter("Choice")]
@@ -213,30 +213,22 @@ def test_label_studio_tasks_come_back_as_votes(study: Path, save: Save, tmp_path
     words = {"A": {"choices": ["A is better"]}, "B": {"selected": "right"}, "tie": {"choices": ["No difference"]}}
     for at, task in enumerate(tasks):
         item = key[task["data"]["item"]]
-        choice = planted("", item, 0)
-        mark = {"value": words[choice], "type": "choices", "from_name": "choice", "to_name": "prompt"}
-        task["annotations"] = [
-            {
-                "id": 10 * at + who,
-                "completed_by": by,
-                "lead_time": 8.5,
-                "result": [mark, {"value": {"text": ["clear"]}}],
-            }
-            for who, by in enumerate((1, {"id": 2, "email": "x@y.z"}))
-        ] + [{"id": 999, "completed_by": 3, "was_cancelled": True, "result": [mark]}]
+        mark = {"value": words[planted("", item, 0)], "type": "choices", "from_name": "choice", "to_name": "prompt"}
+        result = [mark, {"value": {"text": ["clear"]}}]
+        people = enumerate((1, {"id": 2, "email": "x@y.z"}))
+        made = [{"id": 10 * at + who, "completed_by": by, "lead_time": 8.5, "result": result} for who, by in people]
+        task["annotations"] = [*made, {"id": 999, "completed_by": 3, "was_cancelled": True, "result": [mark]}]
     tasks[0]["annotations"][0]["result"] = []
-    found = imported(study, tmp_path, save(tasks, "export.json"))
-    assert {one["participant"] for one in found["participants"]} == {"label-studio-1", "label-studio-2"}
-    votes = load_votes(str(tmp_path / "votes.jsonl"))
-    assert all(set(mine) == {"perturbed" if int(name[1:]) < 5 else "base"} for name, mine in votes.items())
-    assert found["exclusions"]["reasons"] == {"without a readable choice": 1}
+    found = imported(study, tmp_path, tasks)
+    assert {person["participant"] for person in found["participants"]} == {"label-studio-1", "label-studio-2"}
+    assert is_planted(votes_in(tmp_path)) and found["exclusions"]["reasons"] == {"without a readable choice": 1}
     assert found["participants"][1]["justified"] == found["participants"][1]["votes"]
 
 
 @pytest.mark.parametrize("odd", [3, None, "x", [None], [{"result": 3}], [{"result": [{"value": {"choices": "A"}}]}]])
-def test_odd_annotations_are_no_votes(study: Path, save: Save, odd: Any) -> None:
+def test_odd_annotations_are_no_votes(study: Path, tmp_path: Path, odd: Any) -> None:
     tasks = json.loads((study / "label_studio.json").read_text(encoding="utf-8"))[:2]
-    result = cda("study", "import", study, save([one | {"annotations": odd} for one in tasks], "export.json"))
+    result = cda("study", "import", study, *written(tmp_path, [task | {"annotations": odd} for task in tasks]))
     assert result.exit_code == 1 and "no vote is left" in result.stderr and not (study / "votes.jsonl").exists()
 
 
@@ -252,10 +244,8 @@ def test_the_page_and_the_tasks_hold_no_hint_at_the_key(study: Path) -> None:
 
 def test_hostile_texts_stay_inside_their_data_block(tmp_path: Path) -> None:
     attack = "</script><script>alert(1)</script><!-- \u2028 \ud800 \u202e {{7*7}} '"
-    rows = [
-        {"id": f"x{at}", "prompt": f"{attack} {at}", "base": f"b{at} {attack}", "perturbed": f"p{at}"}
-        for at in range(3)
-    ]
+    texts = [(f"{attack} {at}", f"b{at} {attack}", f"p{at}") for at in range(3)]
+    rows = [{"id": row[2], **dict(zip(("prompt", "base", "perturbed"), row, strict=True))} for row in texts]
     result = cda("study", "export", write_rows(tmp_path / "c.jsonl", rows), tmp_path / "out")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
@@ -278,7 +268,6 @@ def test_hostile_texts_stay_inside_their_data_block(tmp_path: Path) -> None:
         ([{"id": 1, "question": "p", "base": "a", "perturbed": "b"}], (), "no column 'prompt'. Map it with --column prompt="),
         ([{"prompt": "p", "chosen": "a", "rejected": "b"}], (), "needs the columns base and perturbed"),
     ],
-    ids=["empty", "identical", "nameless", "same ids", "quota", "participants", "other bias", "no prompt", "no contrasts"],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_refused(
     tmp_path: Path, rows: list[dict[str, Any]], options: tuple[object, ...], message: str
@@ -293,9 +282,10 @@ def test_a_folder_in_use_is_left_alone(study: Path) -> None:
     result = cda("study", "export", study.parent / "contrasts.jsonl", study)
     assert result.exit_code == 1 and "holds something already" in result.stderr
     assert (study / "key.json").read_bytes() == before
+    assert (study / "key.json").stat().st_mode & 0o777 == 0o600 and (study / "index.html").stat().st_mode & 0o044
 
 
-def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path, save: Save) -> None:
+def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path) -> None:
     rows = [
         {"prompt": f"Question {at}?", "original": f"o{at}", "rewrite": f"r{at}", "rewrite_of_rewrite": f"rr{at}",
          "has_attribute": at % 2, "bias": "vagueness"}
@@ -304,19 +294,8 @@ def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path, save: Sa
     out = tmp_path / "out"
     assert cda("study", "export", write_rows(tmp_path / "t.jsonl", rows), out).exit_code == 0
     made = load_rows(str(out / "contrasts.jsonl"))
-    assert [(row["perturbed"], row["base"]) for row in made] == [
-        ("r0", "rr0"),
-        ("rr1", "r1"),
-        ("r2", "rr2"),
-        ("rr3", "r3"),
-    ]
-    answers = result_of(out, "p01", lambda _, item, a: for_side(item, a, "perturbed"))
-    imported(out, tmp_path, save(answers, "a.json"))
-    votes = load_votes(str(tmp_path / "votes.jsonl"))
-    contrasts = clean_contrasts(made, ["vagueness"], {}, "made", votes).contrasts
-    assert [one.votes for one in contrasts] == [("perturbed",)] * 4
-
-
-def test_the_key_is_this_users_alone_to_read(study: Path) -> None:
-    assert (study / "key.json").stat().st_mode & 0o777 == 0o600
-    assert (study / "index.html").stat().st_mode & 0o044
+    assert [row["perturbed"] for row in made] == ["r0", "rr1", "r2", "rr3"]
+    assert [row["base"] for row in made] == ["rr0", "r1", "rr2", "r3"]
+    imported(out, tmp_path, result_of(out, "p01", lambda _, item, a: for_side(item, a, "perturbed")))
+    contrasts = clean_contrasts(made, ["vagueness"], {}, "made", votes_in(tmp_path)).contrasts
+    assert [contrast.votes for contrast in contrasts] == [("perturbed",)] * 4

@@ -24,10 +24,6 @@ def test_a_guarded_cell_is_inert_and_comes_back(text: str) -> None:
     assert unguarded(cell) == text
 
 
-def test_a_persons_own_apostrophe_stays() -> None:
-    assert unguarded("'tis so") == "'tis so"
-
-
 def test_hostile_texts_are_guarded_and_counted() -> None:
     pairings = [Pairing(f"c{at}", "b", f"p{at}", text, f"base {at}", f"{text}!") for at, text in enumerate(ATTACKS)]
     study = designed(pairings, "experts", Plan(1, 1, len(ATTACKS), 0), seed=0)
@@ -37,11 +33,6 @@ def test_hostile_texts_are_guarded_and_counted() -> None:
     assert len(raw) == 1 + len(ATTACKS)
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in raw for cell in row)
     assert {row["prompt"] for _, row in sheet_rows(table, "items.csv")} == set(ATTACKS)
-
-
-def test_semicolons_of_other_locales_are_read() -> None:
-    text = "study;participant;item;choice\nx;p01;i001;A\n"
-    assert list(sheet_rows(text, "f.csv")) == [(2, {"study": "x", "participant": "p01", "item": "i001", "choice": "A"})]
 
 
 @pytest.mark.parametrize(
