@@ -64,26 +64,19 @@ def test_a_damaged_file_is_moved_aside(tmp_path: Path, error: type[Exception]) -
         path.unlink()
 
 
-def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "problem"), [("numbers", r"no such column: name"), ("theirs", r"no such table: numbers")]
+)
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, table: str, problem: str) -> None:
     path = tmp_path / "a.sqlite"
     with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE numbers (something TEXT)")
-    with pytest.raises(LLMError, match=r"a\.sqlite: the list cannot be used \(no such column: name\)"):
+        other.execute(f"CREATE TABLE {table} (something TEXT)")
+    with pytest.raises(LLMError, match=rf"a\.sqlite: the list cannot be used \({problem}\)"):
         file_at(path, error=LLMError, further=("CREATE TABLE more (one TEXT)",)).opened()
     with closing(sqlite3.connect(path)) as other:
-        assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == ["numbers"]
+        assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == [table]
     with pytest.raises(RunError, match="the list cannot be opened"):
         file_at(path / "below.sqlite").opened()
-
-
-def test_a_database_with_other_tables_alone_gets_none_of_ours(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE theirs (something TEXT)")
-    with pytest.raises(RunError, match=r"cannot be used \(no such table: numbers\)"):
-        file_at(path).opened()
-    with closing(sqlite3.connect(path)) as other:
-        assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == ["theirs"]
 
 
 def test_a_new_file_and_what_sqlite_puts_beside_it_are_this_users_alone(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,10 @@ from cda.inspection.sources import rewrites_of_file, rewrites_of_run
 from cda.pipeline.stages import run_stage
 from cda.recipe.load import load_recipe
 from cda.records import Exclusions, RewriteRequest, user_prompt
-from cda.report.numbers import width
 from cda.results.base import save
 from cda.run import RunFolder
 
 N_PAIRS = 24
-SCORER = "def reward(prompts, responses):\n    return [len(one.split()) / 10 for one in responses]\n"
 TRIPLES = [
     {
         "bias": "jargon", "prompt": f"How do I cook dish {row}?", "has_attribute": row % 2,
@@ -55,10 +54,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory, recipe: Path) -> Path:
     """A run whose rewrites were made by rules, with an audit's triples beside them."""
     folder = tmp_path_factory.mktemp("inspect") / "jargon"
-    loaded = load_recipe(
-        str(recipe), [f"data.max_pairs={N_PAIRS}", f"run.folder={folder}", "synthesize.counterfactuals=12"]
-    )
-    made = RunFolder(folder)
+    words = [f"data.max_pairs={N_PAIRS}", f"run.folder={folder}", "synthesize.counterfactuals=12"]
+    loaded, made = load_recipe(str(recipe), words), RunFolder(folder)
     run_stage(label.stage(loaded), lambda out: label.run(loaded, out), made, loaded.opened)
     run_stage(synthesize.stage(loaded, made), lambda out: synthesize.run(loaded, made, out), made, loaded.opened)
     return folder
@@ -75,54 +72,43 @@ def asked(*words: object) -> Any:
     return CliRunner().invoke(app, ["inspect", *map(str, words)])
 
 
+def told(*words: object) -> str:
+    """All that a command prints, lines joined; it has to succeed."""
+    result = asked(*words)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
 def test_training_pairs_stand_beside_what_they_were_made_from(run: Path) -> None:
     material = rewrites_of_run(run)
-    rows = {row["id"]: row for row in load_rows(str(run / "label" / "pairs.jsonl"))}
-    originals = {row["rejected"][0]["content"] for row in rows.values()}
-    assert len(material.rewrites) == 12
-    assert {one.original for one in material.rewrites} <= originals
-    assert all(one.direction == "add" and one.rewrite not in originals for one in material.rewrites)
+    originals = {row["rejected"][0]["content"] for row in load_rows(str(run / "label" / "pairs.jsonl"))}
+    assert len(material.rewrites) == 12 and {rewrite.original for rewrite in material.rewrites} <= originals
+    assert all(rewrite.direction == "add" and rewrite.rewrite not in originals for rewrite in material.rewrites)
     ((bias, lost),) = material.lost
-    assert (bias, lost.tried) == ("jargon", 13)
-    assert lost.reasons == {"too few places to change": 1}
+    assert (bias, lost.tried, lost.reasons) == ("jargon", 13, {"too few places to change": 1})
 
 
 def test_objectives_that_share_a_rewrite_show_it_once(run: Path, tmp_path: Path) -> None:
     rows = load_rows(str(run / "synthesize" / "train.jsonl"))
     copy = tmp_path / "run"
-    for stage in ("label", "synthesize"):
-        (copy / stage).mkdir(parents=True)
-        for file in (run / stage).iterdir():
-            (copy / stage / file.name).write_bytes(file.read_bytes())
-    others = [{**row, "kind": "supplementary"} for row in rows] + [{**row, "kind": "paired"} for row in rows]
+    shutil.copytree(run, copy)
+    others = [{**row, "kind": kind} for row in rows for kind in ("supplementary", "paired")]
     write_jsonl(copy / "synthesize" / "train.jsonl", [*rows, *others, {**rows[0], "source_id": "of a file"}])
     assert len(rewrites_of_run(copy).rewrites) == 12
 
 
-def test_a_run_in_the_terminal(run: Path) -> None:
-    result = asked(run, "--n", 3)
-    assert result.exit_code == 0, result.output
-    assert "jargon, added: 12 rewrites, training pairs" in result.stdout
-    assert "flipped   100% [76, 100], n = 12 (measured long_word_share)" in result.stdout
-    assert "1 of 13 tried (training pairs)" in result.stdout
-    assert result.stdout.count("── ") == 3
-    assert max(map(width, result.stdout.splitlines())) <= 100
-
-
 def test_the_same_seed_shows_the_same(run: Path) -> None:
-    first, again, other = (asked(run, "--n", 3, "--seed", seed).stdout for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
+    first, again, other = (told(run, "--n", 3, "--seed", seed) for seed in (1, 1, 2))
+    assert first == again != other
 
 
 def test_a_recipe_shows_what_its_run_holds_and_says_when_it_has_changed(run: Path, recipe: Path) -> None:
     words = [f"data.max_pairs={N_PAIRS}", f"run.folder={run}", "--model", "none", "--n", 1]
-    same = asked(recipe, *words, "synthesize.counterfactuals=12").stdout
-    assert "run jargon" in same
-    assert "The recipe has changed" not in same
-    changed = " ".join(asked(recipe, *words, "synthesize.counterfactuals=11").stdout.split())
+    same = told(recipe, *words, "synthesize.counterfactuals=12")
+    assert "run jargon" in same and "The recipe has changed" not in same
+    changed = told(recipe, *words, "synthesize.counterfactuals=11")
     assert "The recipe has changed since these rewrites were made (synthesize.counterfactuals: 12 → 11)" in changed
-    assert "embedded answers, by rules" in asked(recipe, *words, "--fresh").stdout
+    assert "embedded answers, by rules" in told(recipe, *words, "--fresh")
 
 
 def test_triples_have_two_rewrites_each_and_the_rewards_that_were_kept(triples: Path) -> None:
@@ -130,56 +116,38 @@ def test_triples_have_two_rewrites_each_and_the_rewards_that_were_kept(triples: 
     first, back = material.rewrites[:2]
     assert (first.direction, first.rewards) == ("add", (0.0, 2.0))
     assert (back.direction, back.original, back.rewards) == ("remove", first.rewrite, (2.0, -1.0))
-    text = asked(triples).stdout
     # Half of the first rewrites and half of the second ones add: +2 and −3 in turn.
-    assert text.count("reward    −0.50 [") == 2
-    assert "by the audited model" in text
-
-
-def test_rewards_of_a_named_model_go_before_those_that_were_kept(triples: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SCORER, encoding="utf-8")
-    result = asked(triples, "--model", f"{tmp_path / 'mine.py'}:reward", f"score.cache={tmp_path / 'scores.sqlite'}")
-    assert result.exit_code == 0, result.output
-    assert "(by mine.py:reward)" in " ".join(result.stdout.split())
-    assert "+1.60 → +1.30 (−0.30)" in result.stdout  # 16 words, then 13
+    text = told(triples)
+    assert text.count("reward −0.50 [") == 2 and "by the audited model" in text
+    write_jsonl(triples, [{**row, "rewards_model": ["a", None, {}]} for row in TRIPLES])
+    assert "audited model" not in told(triples, "--n", 1)
 
 
 def test_the_worst_come_first(triples: Path) -> None:
     rows = [{**row, "rewards_model": [0.0, 9.0 if at == 4 else 1.0, 0.0]} for at, row in enumerate(TRIPLES)]
     write_jsonl(triples, rows)
-    text = asked(triples, "--worst", "reward", "--n", 1).stdout
-    assert text.count("How do I cook dish 4?") == 2
-    long = {**TRIPLES[2], "rewrite": TRIPLES[2]["rewrite"] + " Wait! Stop! Look!\n- one\n- two\n- three"}  # type: ignore[operator]
+    assert told(triples, "--worst", "reward", "--n", 1).count("How do I cook dish 4?") == 2
+    long = {**TRIPLES[2], "rewrite": f"{TRIPLES[2]['rewrite']} Wait! Stop! Look!\n- one\n- two\n- three"}
     write_jsonl(triples, [*TRIPLES[:2], long, *TRIPLES[3:]])
-    assert "How do I cook dish 2?" in asked(triples, "--worst", "drift", "--n", 1).stdout
-    failed = asked(triples, "--worst", "failed", "--n", 9).stdout
-    assert "list lines changed" in failed
+    assert "How do I cook dish 2?" in told(triples, "--worst", "drift", "--n", 1)
+    assert "list lines changed" in told(triples, "--worst", "failed", "--n", 9)
 
 
 def test_a_bias_of_ones_own_goes_both_ways(tmp_path: Path) -> None:
     text = (Path(__file__).parent.parent.parent / "cda" / "biases" / "jargon.yaml").read_text(encoding="utf-8")
-    file = tmp_path / "office.yaml"
+    file, page = tmp_path / "office.yaml", tmp_path / "page.html"
     file.write_text(text.replace("name: jargon", "name: office", 1), encoding="utf-8")
-    page = tmp_path / "page.html"
-    result = asked(file, "--n", 3, "--html", page)
-    assert result.exit_code == 0, result.output
-    assert "office, added: 3 rewrites, made now\n" in result.stdout
-    assert "office, removed: 3 rewrites, made now, rewritten back\n" in result.stdout
-    assert f"Page: {page}" in result.stdout
+    text = told(file, "--n", 3, "--html", page)
+    assert "office, added: 3 rewrites, made now" in text and f"Page: {page}" in text
+    assert "office, removed: 3 rewrites, made now, rewritten back" in text
     assert "Rewrites: office" in page.read_text(encoding="utf-8")
 
 
 def test_own_responses_are_rewritten_away_from_what_they_are(tmp_path: Path, recipe: Path) -> None:
-    shown = TRIPLES[0]["rewrite"]
-    rows = [{"prompt": "Why?", "response": shown, "has_attribute": "yes"}, {"prompt": "Why?", "response": " "}]
+    rows = [{"prompt": "Why?", "response": text, "has_attribute": "yes"} for text in (TRIPLES[0]["rewrite"], " ")]
     write_jsonl(tmp_path / "mine.jsonl", rows)
-    text = " ".join(
-        asked(
-            recipe, "--model", "none", "--responses", tmp_path / "mine.jsonl", f"run.folder={tmp_path}/x"
-        ).stdout.split()
-    )
-    assert "jargon, removed: 1 rewrites, made now" in text
-    assert "1 of 2 dropped (1 no response)" in text
+    text = told(recipe, "--model", "none", "--responses", tmp_path / "mine.jsonl", f"run.folder={tmp_path}/x")
+    assert "jargon, removed: 1 rewrites, made now" in text and "1 of 2 dropped (1 no response)" in text
 
 
 class Writer:
@@ -214,22 +182,19 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
     writer = Writer()
     server = ("llm.model=w", f"llm.base_url={serve(writer)}")
     words = [recipe, "--fresh", "--model", "none", *server, f"run.folder={tmp_path}/run"]
-    result = asked(*words, "--n", 4)
-    assert result.exit_code == 0, result.output
-    text = " ".join(result.stdout.split())
+    text = told(*words, "--n", 4)
     assert "rewriting and labelling for jargon: about 24 calls of w" in text
-    assert "jargon, removed: 4 rewrites" in text
     assert "failed 100% [51, 100], n = 4: 4 refusal" in text
     assert "can't help" in text  # what the gate rejected
     assert "methodologically speaking" in text  # the phrase that all of them open with
     asked_before = writer.n_rewrites
-    worst = asked(*words, "--n", 4, "--worst", "failed")
+    worst = told(*words, "--n", 4, "--worst", "failed")
     assert writer.n_rewrites == asked_before  # all of it came out of the cache
-    assert worst.stdout.count("failed: refusal") + worst.stdout.count("gate      failed") >= 4
+    assert worst.count("gate failed: refusal") == 4
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["RUN", "--n", "0"], "--n 0: 1 or more is needed"),
         (["RUN", "--worst", "rewrd"], "Did you mean 'reward'?"),
@@ -248,33 +213,19 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
                         "rewrite_of_rewrite, text. Name it original in the file"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told(words: list[str], told: str, run: Path, tmp_path: Path) -> None:
+def test_mistakes_are_told(words: list[str], message: str, run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    write_jsonl(
-        tmp_path / "nameless.jsonl", [{key: value for key, value in row.items() if key != "bias"} for row in TRIPLES]
-    )
+    nameless = [{key: value for key, value in row.items() if key != "bias"} for row in TRIPLES]
+    otherwise = [{"text" if key == "original" else key: value for key, value in row.items()} for row in TRIPLES]
+    write_jsonl(tmp_path / "nameless.jsonl", nameless)
+    write_jsonl(tmp_path / "otherwise.jsonl", otherwise)
     write_jsonl(tmp_path / "foreign.jsonl", [{**row, "bias": "emoji"} for row in TRIPLES])
-    write_jsonl(
-        tmp_path / "otherwise.jsonl",
-        [{"text" if key == "original" else key: value for key, value in row.items()} for row in TRIPLES],
-    )
     (tmp_path / "labelled" / "label").mkdir(parents=True)
     write_json(tmp_path / "labelled" / "label" / "stage.json", {"stage": "label"})
-    places = {
-        "RUN": run, "EMPTY": tmp_path / "empty", "LABELLED": tmp_path / "labelled",
-        "NAMELESS": tmp_path / "nameless.jsonl", "FOREIGN": tmp_path / "foreign.jsonl", "OTHERWISE": tmp_path / "otherwise.jsonl",
-    }  # fmt: skip
+    names = ("empty", "labelled", "nameless.jsonl", "otherwise.jsonl", "foreign.jsonl")
+    places = {"RUN": run, **{name.split(".")[0].upper(): tmp_path / name for name in names}}
     result = asked(*(places.get(word, word) for word in words))
-    assert result.exit_code == 1
-    assert told in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
-
-
-def test_what_a_file_does_not_hold_is_not_counted_as_none(triples: Path) -> None:
-    text = asked(triples, "--n", 1).stdout
-    assert "failed    not known: only what succeeded was kept" in text
-    assert "Below about 30 prompts the intervals of means (reward, drift) are too narrow." in text
-    assert "jargon, added: 6 rewrites, 3 triples of the file; 3 triples of the file, rewritten back" in text
+    assert result.exit_code == 1 and message in " ".join(result.stderr.split()) and "Traceback" not in result.output
 
 
 def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) -> None:
@@ -286,23 +237,13 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     lost = Exclusions(9, {"rewrite: unchanged": 3})
     whole = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
     save(changed(whole, "excluded", {"triples of jargon": lost}), audit / "audit.json")
-    text = " ".join(asked(tmp_path / "run", "--n", 1).stdout.split())
-    assert "Rewrites of run run, by rules" in text
+    text = told(tmp_path / "run", "--n", 1)
     assert "failed 3 of 9 tried (audit triples, both directions): 3 rewrite: unchanged" in text
-    assert "by the audited model" in text
 
 
 def test_a_recipe_whose_model_cannot_be_had_says_how_to_do_without(run: Path, recipe: Path, tmp_path: Path) -> None:
     words = [f"run.folder={run}", f"model.name_or_path={tmp_path}"]
     result = asked(recipe, *words)
-    assert result.exit_code == 1
-    assert str(tmp_path) in result.stderr
+    assert result.exit_code == 1 and str(tmp_path) in result.stderr
     assert "error: --model none shows the rewrites without rewards" in result.stderr
-    assert "by rules" in asked(recipe, *words, "--model", "none", "--n", 1).stdout
-
-
-def test_rewards_that_are_no_numbers_are_left_aside(triples: Path) -> None:
-    write_jsonl(triples, [{**row, "rewards_model": ["a", None, {}]} for row in TRIPLES])
-    result = asked(triples, "--n", 1)
-    assert result.exit_code == 0, result.output
-    assert "audited model" not in result.stdout
+    assert "by rules" in told(recipe, *words, "--model", "none", "--n", 1)

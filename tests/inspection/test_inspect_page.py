@@ -9,7 +9,7 @@ import pytest
 from changed import changed
 
 from cda.inspection.page import render_inspection
-from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, reason_table, rewrites_table
+from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, rewrites_table
 from cda.report.differences import word_differences
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
@@ -77,43 +77,21 @@ def hostile(inspection: InspectResult) -> InspectResult:
     return changed(found, "examples", (*found.examples, *more))
 
 
-def test_numbers_have_n_and_interval(inspection: InspectResult) -> None:
-    (row,) = rewrites_table(inspection).rows
-    assert row == (
-        "jargon, added", "40 of 90", "70% [60, 80], n = 38 (measured long_word_share; 2 so before the rewrite)",
-        "20% [10, 30], n = 40; 4 of 50 tried (training pairs)", "10% [0, 20], n = 40", "+1.50 [+1.40, +1.60], n = 40",
-    )  # fmt: skip
-
-
-def test_no_share_of_accepted_rewrites_where_none_was(inspection: InspectResult) -> None:
-    none = changed(inspection, "summaries.0.rejected", Missing(reason="none"))
-    assert rewrites_table(none).rows[0][4] == "none was accepted"
-
-
-def test_every_reason_is_counted(inspection: InspectResult) -> None:
-    table = reason_table(inspection)
-    assert table is not None
-    assert dict(table.rows) == {  # type: ignore[arg-type]
-        "jargon, added: refusal": "3 failed, 4 failed (training pairs)",
-        "jargon, added: unchanged": "5 failed",
-        "jargon, added: word count beyond the limit": "4 accepted, would be rejected",
-        "jargon, added: drift in words": "7 counted only",
-    }
+def test_what_cannot_be_known_is_told_apart(inspection: InspectResult) -> None:
+    missing = Missing(reason="none")
+    table = rewrites_table(changed(inspection, "summaries.0.rejected", missing))
+    assert table.rows[0][4] == "none was accepted"
+    summary = changed(inspection.summaries[0], "flipped", missing)
+    assert flipped_share_cell(summary).startswith("not known")
+    assert flipped_share_cell(changed(summary, "n_written", 0)) == "no text was written"
 
 
 def test_what_the_gate_says(inspection: InspectResult) -> None:
-    told = [gate_sentence(one) for one in inspection.examples]
-    assert told == [
-        "the gate passes it", "failed: refusal; also word count beyond the limit", "failed: too few places to change; no text",
-    ]  # fmt: skip
+    passed, failed, empty = map(gate_sentence, inspection.examples)
+    assert (passed, failed) == ("the gate passes it", "failed: refusal; also word count beyond the limit")
+    assert empty == "failed: too few places to change; no text"
     accepted = gate_sentence(_example(rejected=["list lines changed"], noticed=["drift in words"]))
     assert accepted == "accepted, but the gate would reject it: list lines changed; counted only: drift in words"
-
-
-def test_no_text_and_no_label_are_told_apart(inspection: InspectResult) -> None:
-    summary = changed(inspection.summaries[0], "flipped", Missing(reason="none"))
-    assert flipped_share_cell(summary) == "not known: the bias has no measure, and no LLM labelled"
-    assert flipped_share_cell(changed(summary, "n_written", 0)) == "no text was written"
 
 
 def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: InspectResult) -> None:
@@ -123,47 +101,26 @@ def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: InspectR
     assert "more lines (--html shows all)" in text
 
 
-def test_the_terminal_marks_what_differs(inspection: InspectResult) -> None:
-    lines = inspection_text(inspection).splitlines()
-    (line,) = [one for one in lines if "{+Utilize+}" in one]
-    assert line == "[-Use-] a pan." + " " * 34 + " │ {+Utilize+} a pan."
-    assert "  reward    +1.00 → +2.50 (+1.50)" in lines
-    assert "  drift     words 3 → 4 (beyond the limit)" in lines
-
-
-def test_text_in_columns_is_complete() -> None:
+def test_text_in_columns_is_complete_and_marked() -> None:
     original, rewrite = "One two.\n\n- three\n- four", "One too.\n\n- three\n- five five"
     first, _ = word_differences(original, rewrite)
     assert "".join(piece.text for piece in first) == original
-    text = inspection_text_of(original, rewrite)
-    assert [line.split("│")[0].strip() for line in text] == ["One [-two-].", "", "- three", "- [-four-]"]
-    assert [line.partition("│")[2].strip() for line in text] == ["One {+too+}.", "", "- three", "- {+five five+}"]
-
-
-def inspection_text_of(original: str, rewrite: str) -> list[str]:
-    """The lines of both columns."""
     inspection = InspectResult(
         target="x", where="x", by="", scored_by=None, unit="reward", notes=(), worst=None, seed=1, biases=(), summaries=(),
         examples=(_example(original=original, rewrite=rewrite),),
     )  # fmt: skip
-    lines = inspection_text(inspection).splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("original "))
-    return lines[start + 1 : next(at for at, line in enumerate(lines) if line.startswith("  label"))]
+    sides = [line.partition("│") for line in inspection_text(inspection).splitlines() if "│" in line]
+    assert [left.strip() for left, *_ in sides] == ["original", "One [-two-].", "", "- three", "- [-four-]"]
+    assert [right.strip() for *_, right in sides] == ["rewrite", "One {+too+}.", "", "- three", "- {+five five+}"]
 
 
 def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> None:
     page = render_inspection(hostile)
     assert page.count('<details class="example"') == 5
-    assert "<script>alert" not in page
-    assert "<img" not in page
-    inside = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
-    tags = re.findall(r"<[a-z][^>]*>", inside)
-    assert tags
-    assert not [tag for tag in tags if re.search(r"\s(style|on\w+|src)=", tag)]
-    assert "[U+202E]" in page
-    assert "\x1b" not in page
+    assert "<script>alert" not in page and "<img" not in page and "\x1b" not in page and "[U+202E]" in page
+    tags = re.findall(r"<[a-z][^>]*>", re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S))
+    assert tags and not [tag for tag in tags if re.search(r"\s(style|on\w+|src)=", tag)]
     page.encode("utf-8")
-    assert "A note." in page
 
 
 def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: InspectResult) -> None:
