@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, did_you_mean
+from cda.errors import DataError, RecipeError, did_you_mean, refuse
 
 
-def test_all_kinds_are_shown_without_a_traceback() -> None:
-    for kind in (DataError, LLMError, ModelError, RunError, RecipeError):
-        assert issubclass(kind, CdaError)
+def test_a_few_problems_are_all_told_and_of_many_the_first_ten() -> None:
+    refuse([])
+    with pytest.raises(DataError, match="one\ntwo"):
+        refuse(["one", "two"])
+    with pytest.raises(DataError) as caught:
+        refuse([f"problem {number}" for number in range(12)], "more rows")
+    assert str(caught.value).splitlines()[9:] == ["problem 9", "… and 2 more rows"]
 
 
 def test_a_recipe_error_carries_every_mistake() -> None:
@@ -24,7 +28,3 @@ def test_a_recipe_error_carries_every_mistake() -> None:
 )
 def test_did_you_mean(word: str, expected: str) -> None:
     assert did_you_mean(word, ["length", "jargon"]) == expected
-
-
-def test_no_suggestion_without_known_names() -> None:
-    assert did_you_mean("jargon", []) == ""

@@ -23,58 +23,32 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-class Ready:
-    """Ready when asked for the n-th time; fails the test rather than waiting for ever."""
+def waits(folder: Path, at: int) -> bool:
+    """True if a process waits until the n-th time that it asks; fails the test rather than waiting for ever."""
+    asked = []
 
-    def __init__(self, at: int) -> None:
-        self.at, self.asked = at, 0
+    def ready() -> bool:
+        asked.append(1)
+        assert len(asked) <= 50, "waited past the end of the test"
+        return len(asked) >= at
 
-    def __call__(self) -> bool:
-        self.asked += 1
-        assert self.asked <= 50, "waited past the end of the test"
-        return self.asked >= self.at
-
-
-def test_it_waits_until_ready(tmp_path: Path) -> None:
-    ready = Ready(at=4)
-    wait_until(ready, tmp_path, poll_s=0)
-    assert ready.asked == 4
+    wait_until(ready, folder, poll_s=0)
+    return len(asked) == at
 
 
-def test_it_stops_when_the_main_process_failed(tmp_path: Path) -> None:
+def test_it_waits_until_ready_or_the_main_process_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waits(tmp_path, 4)
     tell_failure(tmp_path)
+    assert waits(tmp_path, 1)  # it is ready, although the main process failed later
     with pytest.raises(RunError, match="the main process failed; see its message"):
-        wait_until(Ready(at=40), tmp_path, poll_s=0)
-
-
-def test_what_is_ready_is_taken_although_the_main_process_failed_later(tmp_path: Path) -> None:
-    tell_failure(tmp_path)
-    ready = Ready(at=1)
-    wait_until(ready, tmp_path, poll_s=0)
-    assert ready.asked == 1
-
-
-def test_the_failure_of_another_launch_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell_failure(tmp_path)
+        waits(tmp_path, 40)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "next")
-    ready = Ready(at=3)
-    wait_until(ready, tmp_path, poll_s=0)
-    assert ready.asked == 3
-
-
-def test_an_old_failure_is_not_ours(tmp_path: Path) -> None:
-    tell_failure(tmp_path)
+    assert waits(tmp_path, 3)  # the failure of another launch
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "r")
     os.utime(tmp_path / MARKER, (0, 0))
-    ready = Ready(at=3)
-    wait_until(ready, tmp_path, poll_s=0)
-    assert ready.asked == 3
-
-
-def test_a_half_written_marker_does_not_end_the_wait(tmp_path: Path) -> None:
+    assert waits(tmp_path, 3)  # an old one
     (tmp_path / MARKER).write_text("{", encoding="utf-8")
-    ready = Ready(at=3)
-    wait_until(ready, tmp_path, poll_s=0)
-    assert ready.asked == 3
+    assert waits(tmp_path, 3)  # a half-written one
 
 
 @pytest.mark.parametrize(("world", "process"), [("2", "1"), ("1", "0")])
@@ -94,9 +68,6 @@ def test_only_the_main_process_speaks(monkeypatch: pytest.MonkeyPatch, capsys: p
     say("other")
     assert capsys.readouterr().out == "main\n"
     assert (world_size(), rank(), is_main()) == (2, 1, False)
-
-
-def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.delenv("RANK")
     assert (world_size(), rank(), is_main()) == (1, 0, True)
@@ -108,5 +79,5 @@ def test_a_failure_is_dated_by_the_clock_of_the_folder(tmp_path: Path, monkeypat
     monkeypatch.setattr(launch, "_STARTED", time.time() - 1)  # files are dated some milliseconds early
     tell_failure(tmp_path)
     with pytest.raises(RunError, match="the main process failed"):
-        wait_until(Ready(at=40), tmp_path, poll_s=0)
+        waits(tmp_path, 40)
     assert [path.name for path in tmp_path.iterdir()] == [MARKER]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cda.records import (
     Contrast,
@@ -44,14 +41,9 @@ def test_ids_tell_contents_apart() -> None:
     assert Contrast("x", question, "a", "b").id != Contrast("y", question, "a", "b").id
     assert Contrast("x", question, "a", "b").id == Contrast("x", question, "a", "b", "tie", {"k": 1}).id
 
-
-def test_a_content_of_an_unknown_type_has_no_name() -> None:
+    assert len(prompt_id(user_prompt("\ud800"))) == 16  # a lone surrogate can be named
     with pytest.raises(TypeError, match="set"):
         content_id({1})
-
-
-def test_a_lone_surrogate_can_be_named() -> None:
-    assert len(prompt_id(user_prompt("\ud800"))) == 16
 
 
 def test_prompt_text() -> None:
@@ -69,25 +61,11 @@ def test_a_rewrite_has_a_text_or_a_reason() -> None:
             Rewrite(*wrong)
 
 
-def test_records_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Pair(user_prompt("q"), "a", "b").chosen = "c"  # type: ignore[misc]
-
-
 def test_exclusions_say_what_was_dropped() -> None:
     assert str(Exclusions(5, {})) == "none of 5 dropped"
     some = Exclusions(5, {"tie": 1, "duplicate": 2})
-    assert some.dropped == 3
-    assert str(some) == "3 of 5 dropped (2 duplicate, 1 tie)"
-
-
-@settings(deadline=None, derandomize=True)
-@given(st.lists(st.sampled_from(["a", "b", "c"])))
-def test_reasons_are_counted_in_alphabetical_order(reasons: list[str]) -> None:
-    counted = count_reasons(reasons)
-    assert sum(counted.values()) == len(reasons)
-    assert list(counted) == sorted(set(reasons))
-    assert count_reasons(reasons[::-1]) == counted
+    assert some.dropped == 3 and str(some) == "3 of 5 dropped (2 duplicate, 1 tie)"
+    assert list(count_reasons(["b", "c", "a", "b"]).items()) == [("a", 1), ("b", 2), ("c", 1)]
 
 
 SPELLED = (

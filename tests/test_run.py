@@ -35,28 +35,25 @@ def make(folder: RunFolder, stage: Stage = STAGE, text: str = "content") -> Path
     return folder.finish(stage, {"rows": 1}, 0.26)
 
 
+def as_killed(folder: RunFolder) -> None:
+    """A stage whose run was killed right before its last step."""
+    make(folder).replace(folder.partial("label"))
+
+
 def test_begin_and_finish(folder: RunFolder) -> None:
     partial = folder.begin(STAGE)
-    assert not folder.is_done(STAGE)
-    assert folder.has_begun(STAGE)
-    assert not folder.record("label")
-    (partial / "rows.jsonl").write_text("content", encoding="utf-8")
-    final = folder.finish(STAGE, {"rows": 1}, 0.26)
-    assert folder.is_done(STAGE)
-    assert not folder.has_begun(STAGE)
-    assert not partial.exists()
+    assert folder.has_begun(STAGE) and not folder.is_done(STAGE) and not folder.record("label")
+    final = make(folder)
+    assert folder.is_done(STAGE) and not folder.has_begun(STAGE) and not partial.exists()
     assert sorted(path.name for path in final.iterdir()) == ["rows.jsonl", "stage.json"]
     record = folder.record("label")
-    assert record.counts == {"rows": 1}
-    assert record.settings == STAGE.settings
+    assert (record.counts, record.settings, record.seconds) == ({"rows": 1}, STAGE.settings, 0.3)
     assert record.contents == contents(final, leave_out=("stage.json",)) and list(record.contents) == ["rows.jsonl"]
-    assert record.seconds == 0.3
 
 
 def test_other_settings_or_inputs_are_another_stage(folder: RunFolder) -> None:
     make(folder)
-    assert not folder.is_done(OTHER)
-    assert not folder.is_done(Stage("label", STAGE.settings, {"pairs": "f01"}))
+    assert not folder.is_done(OTHER) and not folder.is_done(Stage("label", STAGE.settings, {"pairs": "f01"}))
     assert folder.is_done(Stage("label", {"data": {"pairs": "a"}, "seed": 1}, {"pairs": "f00"}))  # the order is free
     assert STAGE.fingerprint != Stage("train", STAGE.settings, STAGE.inputs).fingerprint
 
@@ -73,30 +70,21 @@ def test_it_says_why_a_stage_is_made_again(folder: RunFolder) -> None:
 
 
 def test_a_finished_stage_of_other_settings_is_kept_aside(folder: RunFolder) -> None:
-    make(folder, STAGE, "one")
-    make(folder, OTHER, "two")
-    make(folder, STAGE, "three")
-    aside = folder.path / "superseded"
-    assert (aside / "label-1" / "rows.jsonl").read_text() == "one"
-    assert (aside / "label-2" / "rows.jsonl").read_text() == "two"
-    assert (folder.stage("label") / "rows.jsonl").read_text() == "three"
+    for stage, text in ((STAGE, "one"), (OTHER, "two"), (STAGE, "three")):
+        make(folder, stage, text)
+    places = ("superseded/label-1", "superseded/label-2", "label")
+    assert [(folder.path / place / "rows.jsonl").read_text() for place in places] == ["one", "two", "three"]
     assert folder.is_done(STAGE)
 
 
 def test_a_partial_stage_is_taken_up_only_by_the_same_settings(folder: RunFolder) -> None:
     (folder.begin(STAGE) / "checkpoint").write_text("half", encoding="utf-8")
     assert (folder.begin(STAGE) / "checkpoint").read_text() == "half"
-    assert not (folder.begin(OTHER) / "checkpoint").exists()
-    assert not folder.has_begun(STAGE)
+    assert not (folder.begin(OTHER) / "checkpoint").exists() and not folder.has_begun(STAGE)
     assert (folder.path / "superseded" / "label-partial-1" / "checkpoint").read_text() == "half"
-
-
-def test_a_partial_stage_that_does_not_say_what_it_is_of_is_set_aside(folder: RunFolder) -> None:
-    partial = folder.begin(STAGE)
-    (partial / "checkpoint").write_text("half", encoding="utf-8")
-    (partial / ".begun.json").write_text("{", encoding="utf-8")
-    assert not folder.has_begun(STAGE)
-    assert not (folder.begin(STAGE) / "checkpoint").exists()
+    (folder.begin(OTHER) / "checkpoint").write_text("half", encoding="utf-8")
+    (folder.partial("label") / ".begun.json").write_text("{", encoding="utf-8")  # does not say what it is of
+    assert not folder.has_begun(OTHER) and not (folder.begin(OTHER) / "checkpoint").exists()
 
 
 def test_a_kill_in_the_middle_of_a_write_leaves_no_finished_stage(folder: RunFolder) -> None:
@@ -116,9 +104,7 @@ def test_a_kill_in_the_middle_of_a_write_leaves_no_finished_stage(folder: RunFol
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder.path)], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert not folder.is_done(STAGE)
-    assert not folder.stage("label").exists()
-    assert folder.has_begun(STAGE)
+    assert folder.has_begun(STAGE) and not folder.is_done(STAGE) and not folder.stage("label").exists()
     assert not (folder.partial("label") / "rows.jsonl").exists()
     with folder.lock():  # the dead process holds nothing
         make(folder)
@@ -127,8 +113,7 @@ def test_a_kill_in_the_middle_of_a_write_leaves_no_finished_stage(folder: RunFol
 
 def test_a_stage_that_lacks_the_last_step_alone_is_not_being_written(folder: RunFolder) -> None:
     """Another process of the launch must not work in it: the main one is about to declare it finished."""
-    final = make(folder)
-    final.replace(folder.partial("label"))
+    as_killed(folder)
     (folder.partial("label") / ".begun.json").write_text(json.dumps({"fingerprint": STAGE.fingerprint}), "utf-8")
     assert not folder.has_begun(STAGE) and not folder.is_done(STAGE)
     (folder.partial("label") / "rows.jsonl").write_text("changed", encoding="utf-8")
@@ -137,18 +122,9 @@ def test_a_stage_that_lacks_the_last_step_alone_is_not_being_written(folder: Run
     assert folder.has_begun(STAGE)
 
 
-def test_a_damaged_record_is_no_finished_stage(folder: RunFolder) -> None:
-    (make(folder) / "stage.json").write_text("{", encoding="utf-8")
-    assert not folder.record("label")
-    assert not folder.is_done(STAGE)
-
-
 def test_one_run_at_a_time(folder: RunFolder) -> None:
-    with (
-        folder.lock(),
-        pytest.raises(RunError, match=r"another run is working in this folder.*run\.folder="),
-        RunFolder(folder.path).lock(),
-    ):
+    held = pytest.raises(RunError, match=r"another run is working in this folder.*run\.folder=")
+    with folder.lock(), held, RunFolder(folder.path).lock():
         pass
     with folder.lock():
         pass
@@ -175,10 +151,8 @@ def test_the_manifest_lists_what_has_finished(folder: RunFolder) -> None:
     make(folder)
     folder.write_manifest({"name": "x"}, ["label", "train"])
     manifest = json.loads((folder.path / "manifest.json").read_text(encoding="utf-8"))
-    assert list(manifest["stages"]) == ["label"]
-    assert manifest["recipe"] == {"name": "x"}
-    assert manifest["versions"] == versions()
-    assert {"cda", "torch", "trl", "peft"} <= set(manifest["versions"])
+    assert list(manifest["stages"]) == ["label"] and manifest["recipe"] == {"name": "x"}
+    assert manifest["versions"] == versions() and {"cda", "torch", "trl", "peft"} <= set(manifest["versions"])
 
 
 @settings(deadline=None, derandomize=True)
@@ -190,36 +164,23 @@ def test_fingerprints_do_not_depend_on_the_order_of_keys(content: dict[str, obje
 
 
 def test_file_fingerprints_follow_contents_and_names(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder in (one, other):
-        (folder / "sub").mkdir(parents=True)
-        (folder / "sub" / "a").write_text("text", encoding="utf-8")
-    assert file_fingerprint(one) == file_fingerprint(other)
-    os.utime(one / "sub" / "a", (0, 0))
-    assert file_fingerprint(one) == file_fingerprint(other)
-    assert file_fingerprint(one / "sub" / "a") == file_fingerprint(other / "sub" / "a")
-    (other / "sub" / "a").write_text("texT", encoding="utf-8")
-    assert file_fingerprint(one) != file_fingerprint(other)
-    (other / "sub" / "a").write_text("text", encoding="utf-8")
-    (other / "sub" / "a").rename(other / "sub" / "b")
-    assert file_fingerprint(one) != file_fingerprint(other)
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    for made in (folder, elsewhere):
+        (made / "sub").mkdir(parents=True)
+        (made / "sub" / "a").write_text("text", encoding="utf-8")
+    os.utime(elsewhere / "sub" / "a", (0, 0))
+    before = file_fingerprint(folder)
+    assert file_fingerprint(elsewhere) == before
+    (elsewhere / "sub" / "a").rename(elsewhere / "sub" / "b")
+    assert file_fingerprint(elsewhere) != before
+    # Loaders follow links, so that a change behind one changes what is read.
+    (folder / "data").symlink_to(elsewhere)
+    (folder / "around").symlink_to(folder)
+    linked = file_fingerprint(folder)
+    (elsewhere / "sub" / "b").write_text("texT", encoding="utf-8")
+    assert len({before, linked, file_fingerprint(folder)}) == 3
     with pytest.raises(DataError, match="cannot be read"):
         file_fingerprint(tmp_path / "none")
-
-
-def test_large_files_of_equal_size_and_date_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As archives with a fixed date, and the layers of containers, make them."""
-    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
-    for name in ("first", "second"):
-        weights = tmp_path / name / "model.safetensors"
-        weights.parent.mkdir()
-        with weights.open("wb") as file:
-            file.truncate(70 * 2**20)
-            file.seek(-8, os.SEEK_END)
-            file.write(name.encode())
-            file.truncate(70 * 2**20)
-        os.utime(weights, (0, 0))
-    assert file_fingerprint(tmp_path / "first") != file_fingerprint(tmp_path / "second")
 
 
 @pytest.fixture
@@ -260,19 +221,6 @@ def test_the_repository_around_an_environment_gives_no_commit(
     assert git_commit() is None
 
 
-def test_a_linked_folder_is_part_of_a_folders_fingerprint(tmp_path: Path) -> None:
-    """`datasets` and other loaders follow links, so that a change behind one changes what is read."""
-    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
-    folder.mkdir()
-    elsewhere.mkdir()
-    (elsewhere / "rows.jsonl").write_text("first", encoding="utf-8")
-    (folder / "data").symlink_to(elsewhere)
-    (folder / "around").symlink_to(folder)
-    before = file_fingerprint(folder)
-    (elsewhere / "rows.jsonl").write_text("other", encoding="utf-8")
-    assert file_fingerprint(folder) != before
-
-
 def test_a_copy_that_the_repository_around_it_does_not_track_gives_no_commit(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,28 +250,19 @@ def test_a_checkout_gives_its_commit_and_says_where_it_was_changed(
 def test_a_finished_stage_with_a_damaged_file_counts_as_not_made(folder: RunFolder) -> None:
     final = make(folder)
     (final / "rows.jsonl").write_text("conte", encoding="utf-8")
-    assert not folder.is_done(STAGE)
-    assert folder.damaged("label") == ["rows.jsonl"]
+    assert not folder.is_done(STAGE) and folder.damaged("label") == ["rows.jsonl"]
     assert folder.why_redo(STAGE) == "rows.jsonl: cut, changed or gone since it was finished"
     make(folder)
     assert folder.is_done(STAGE) and folder.damaged("label") == []
     assert (folder.path / "superseded" / "label-1" / "rows.jsonl").read_text() == "conte"
+    (final / "stage.json").write_text("{", encoding="utf-8")
+    assert not folder.record("label") and not folder.is_done(STAGE) and folder.damaged("label") == ["stage.json"]
 
 
 def test_a_stage_killed_right_before_its_last_step_is_completed_and_not_made_again(folder: RunFolder) -> None:
-    final = make(folder)
-    final.replace(folder.partial("label"))
-    assert folder.complete(STAGE)
-    assert folder.is_done(STAGE) and not folder.partial("label").exists()
-    assert not folder.complete(STAGE)
-
-
-def test_only_a_whole_stage_of_the_same_settings_is_completed(folder: RunFolder) -> None:
-    make(folder).replace(folder.partial("label"))
-    assert not folder.complete(OTHER)
-    (folder.partial("label") / "rows.jsonl").write_text("conte", encoding="utf-8")
-    assert not folder.complete(STAGE)
-    assert not folder.is_done(STAGE)
+    as_killed(folder)
+    assert not folder.complete(OTHER) and folder.complete(STAGE)
+    assert folder.is_done(STAGE) and not folder.partial("label").exists() and not folder.complete(STAGE)
 
 
 def test_what_a_kill_left_half_written_is_no_part_of_a_finished_stage(folder: RunFolder) -> None:
