@@ -90,10 +90,8 @@ def _group(
 ) -> Group:
     n = 110 if people is not None else 100
     contrasts = _contrasts(name, source, n, people, verdicts)
-    labels = ("before", "after") if len(shares) == 2 else ("model",)
-    margins = {
-        label: np.append(_margins(share, 100), np.ones(n - 100)) for label, share in zip(labels, shares, strict=True)
-    }
+    labelled = zip(_labels(len(shares) == 2), shares, strict=True)
+    margins = {label: np.append(_margins(share, 100), np.ones(n - 100)) for label, share in labelled}
     ids = tuple(contrast.prompt[0].content for contrast in contrasts)
     if unit == "preference":  # a judge, which says tie on 20 contrasts
         margins = {label: np.where(np.arange(n) < n - 20, np.sign(one), 0.0) for label, one in margins.items()}
@@ -124,28 +122,25 @@ def _triples() -> tuple[list[Triple], dict[str, float]]:
         for row, prompt in enumerate(prompts)
     ]
     scores = {
-        text_id(prompt, text): float((3 * row + 7 * at) % 11)
+        text_id(prompt, f"{word} {row}"): float((3 * row + 7 * at) % 11)
         for row, prompt in enumerate(prompts)
-        for at, text in enumerate((f"first {row}", f"flipped {row}", f"back {row}"))
+        for at, word in enumerate(("first", "flipped", "back"))
     }
     return triples, scores
 
 
-@cache
-def _rate(two: bool) -> dict[str, BiasRate]:
-    """RATE of jargon on 20 triples."""
-    triples, scores = _triples()
-    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    flips = flips_of([one.has_attribute for one in triples], triples, "rules", "measured long word share")
-    return rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
+def _labels(two: bool) -> tuple[str, ...]:
+    return ("before", "after") if two else ("model",)
 
 
 @cache
-def _triple_skew(two: bool) -> dict[str, TripleSkew]:
-    """Skew over the same triples."""
+def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, TripleSkew]]:
+    """RATE and skew of jargon on 20 triples."""
     triples, scores = _triples()
-    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return rate_room.triple_skews(triples, (), scorings)
+    scorings = dict.fromkeys(_labels(two), Rewards(scores))
+    flips = flips_of([triple.has_attribute for triple in triples], triples, "rules", "measured long word share")
+    rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
+    return rate, rate_room.triple_skews(triples, (), scorings)
 
 
 @cache
@@ -156,13 +151,10 @@ def _sections(two: bool) -> SetQuality | None:
         for row, subset in enumerate(["alpacaeval-easy"] * 20 + ["donotanswer"] * 20)
     ]
     found = quality_set(rows, "bench.jsonl")
-    right = {
-        text_id(pair.prompt, text): float(text == pair.chosen)
-        for pair in found.pairs
-        for text in (pair.chosen, pair.rejected)
-    }
+    right = {text_id(pair.prompt, pair.chosen): 1.0 for pair in found.pairs}
+    right |= {text_id(pair.prompt, pair.rejected): 0.0 for pair in found.pairs}
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
-    scorings = {"before": Rewards(right), "after": Rewards(wrong)} if two else {"model": Rewards(right)}
+    scorings = dict(zip(_labels(two), map(Rewards, (right, wrong)), strict=False))
     return result_room.quality_by_section(found, scorings, SEED)
 
 
@@ -172,10 +164,8 @@ def _paper(two: bool) -> PaperOutcome:
     change = positive_share_change(_margins(0.5, 40), _margins(0.25, 40), ids)
     both = PaperShare(before=change.before, after=change.after, change=change.change)
     alone = PaperShare(before=positive_share(_margins(0.5, 40), ids), after=none, change=none)
-    unscored, mute = (
-        Missing(reason="no pair with a majority has a score"),
-        Missing(reason="no pair has a verdict for one side"),
-    )
+    unscored = Missing(reason="no pair with a majority has a score")
+    mute = Missing(reason="no pair has a verdict for one side")
     said = positive_share(_margins(0.6, 40), ids)
     group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
     people = PaperPeople(
@@ -202,11 +192,9 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
     triples, scores = _triples() if rate else ([], {})
     scorings = {}
     for label, margins in group.margins.items():
-        sides = {text_id(one.prompt, one.base): 0.0 for one in group.contrasts}
-        sides |= {
-            text_id(one.prompt, one.perturbed): float(value)
-            for one, value in zip(group.contrasts, margins, strict=True)
-        }
+        sides = {text_id(contrast.prompt, contrast.base): 0.0 for contrast in group.contrasts}
+        for contrast, value in zip(group.contrasts, margins, strict=True):
+            sides[text_id(contrast.prompt, contrast.perturbed)] = float(value)
         scorings[label] = Rewards(sides | scores)
     return analysis_room.rewards([group], triples, scorings, SEED)
 
@@ -238,32 +226,25 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAn
         )
         for row in range(12)
     ]
-    labelled = [
-        LabelledPair(
-            pair, "train", {group.bias.name: {"chosen": row % 3 == 0, "rejected": row % 4 == 0} for group in groups}
-        )
-        for row, pair in enumerate(pairs)
-    ]
-    scores = {
-        text_id(pair.prompt, text): float(row % 5 + at)
-        for row, pair in enumerate(pairs)
-        for at, text in enumerate((pair.chosen, pair.rejected))
-    }
-    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
+    labelled = []
+    scores: dict[str, float] = {}
+    for row, pair in enumerate(pairs):
+        sides = {"chosen": row % 3 == 0, "rejected": row % 4 == 0}
+        labelled.append(LabelledPair(pair, "train", {group.bias.name: sides for group in groups}))  # type: ignore[misc]
+        scores |= {
+            text_id(pair.prompt, text): float(row % 5 + at) for at, text in enumerate((pair.chosen, pair.rejected))
+        }
+    scorings = dict.fromkeys(_labels(two), Rewards(scores))
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
     return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
+    margins = PerScoring[float](before=1.0, after=1.0 + moved) if two else PerScoring[float](before=moved)
     return Example(
-        bias=bias,
-        prompt=f"How do I cook rice ({moved})?",
-        perturbed=text.replace("Use", "Utilize"),
-        base=text,
-        margins=PerScoring[float](before=1.0, after=1.0 + moved) if two else PerScoring[float](before=moved),
-        preferred="base",
-        kept_for="largest fall",
-    )
+        bias=bias, prompt=f"How do I cook rice ({moved})?", perturbed=text.replace("Use", "Utilize"), base=text,
+        margins=margins, preferred="base", kept_for="largest fall",
+    )  # fmt: skip
 
 
 def _scored(judge: bool, hostile: str) -> Scorer:
@@ -272,50 +253,28 @@ def _scored(judge: bool, hostile: str) -> Scorer:
             name="llm:gpt-x", kind="judge", comparisons=210, unread=3, half_read=4, flipped=5, position_bias=0.12
         )
     return RewardModelFacts(
-        name="embedded" + hostile,
-        kind="reward model",
-        precision="8bit",
-        form="pair",
-        max_length_tokens=512,
-        texts=930,
+        name="embedded" + hostile, kind="reward model", precision="8bit", form="pair", max_length_tokens=512, texts=930,
         truncated=7,
-    )
+    )  # fmt: skip
 
 
 def _stages(biases: Iterable[str], label_by: str, hostile: str) -> TrainingStages:
     tally = LabelTally(by=label_by, n=238, both=1, chosen_only=23, rejected_only=6, neither=207, unparsed=1)
     rewritten = Rewritten(
-        by="rules",
-        requested=None,
-        eligible=207,
-        tried=207,
-        made=140,
+        by="rules", requested=None, eligible=207, tried=207, made=140, supplementary=12,
         rejected={"bias not measurable in the rewrite": 57, "too few places to change": 10},
-        supplementary=12,
+    )  # fmt: skip
+    loaded, mix = (
+        Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238),
+        MixSize(train=127, validation=13),
     )
+    kinds = {"counterfactual": 128, "supplementary": 12}
     return TrainingStages(
-        label=LabelCounts(
-            pairs=Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238),
-            labels=dict.fromkeys(biases, tally),
-        ),
-        synthesize=SynthesizeCounts(
-            in_audit={},
-            biases=dict.fromkeys(biases, rewritten),
-            mix=MixSize(train=127, validation=13),
-            kinds={"counterfactual": 128, "supplementary": 12},
-        ),
-        train=TrainCounts(
-            train=126,
-            validation=13,
-            truncated=2,
-            identical_after_truncation=1,
-            steps=24,
-            best_step=20,
-            form="pair",
-            notes=(f"A note.{hostile}",),
-            processes=1,
-        ),
-    )
+        label=LabelCounts(pairs=loaded, labels=dict.fromkeys(biases, tally)),
+        synthesize=SynthesizeCounts(in_audit={}, biases=dict.fromkeys(biases, rewritten), mix=mix, kinds=kinds),
+        train=TrainCounts(train=126, validation=13, truncated=2, identical_after_truncation=1, steps=24, best_step=20,
+                          form="pair", notes=(f"A note.{hostile}",), processes=1),
+    )  # fmt: skip
 
 
 def _as_panel(groups: list[Group]) -> Preferences:
@@ -380,8 +339,8 @@ def make_audit(
         "beyond_noise": _beyond_noise(groups, quality) if two else {},
         "effects": {name: effects for name, (effects, _) in details.items()},
         "drift": {name: drift for name, (_, drift) in details.items()},
-        "rate": _rate(two) if rate else {},
-        "triple_skew": _triple_skew(two) if rate else {},
+        "rate": _rate(two)[0] if rate else {},
+        "triple_skew": _rate(two)[1] if rate else {},
         "quality_sections": _sections(two) if paper else None,
         "paper": _paper(two) if paper else None,
         "rewards": Missing(reason="a judge rewards no single text") if judge

@@ -1,19 +1,32 @@
-"""The cross-bias matrix of several trainings."""
+"""The cross-bias matrix of several trainings: as tables, as a figure, and as a page."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from changed import changed
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
-from cda.auditing.comparison import compare_runs, comparison_notes, comparison_tables, matrix, render_comparison
+from cda.auditing.comparison import (
+    compare_runs,
+    comparison_notes,
+    comparison_tables,
+    matrix,
+    matrix_plot,
+    render_comparison,
+    short_names,
+)
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json
+from cda.report.page import resource
+from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES, inline_svg
 
 
 def _write(folder: Path, content: object) -> str:
@@ -22,26 +35,72 @@ def _write(folder: Path, content: object) -> str:
     return str(folder)
 
 
-def test_all_cells_are_tested_together(make_audit: Any) -> None:
-    audits = {
-        "one": make_audit({"jargon": (0.88, 0.40)}, others=("length", "structure")),
-        "two": make_audit({"length": (0.90, 0.60)}, others=("structure",)),
+@pytest.fixture
+def audits(make_audit: Any) -> dict[str, Any]:
+    return {
+        "runs/one": make_audit({"jargon": (0.88, 0.40)}, others=("length", "structure")),
+        "runs/two": make_audit({"length": (0.90, 0.60)}, others=("structure",)),
     }
-    cells = {(cell.training, cell.bias): cell for cell in matrix(audits)}
+
+
+def test_all_cells_are_tested_together(audits: Any) -> None:
+    cells = {(cell.training.removeprefix("runs/"), cell.bias): cell for cell in matrix(audits)}
     assert len(cells) == 5
     assert [key for key, cell in cells.items() if cell.is_target] == [("one", "jargon"), ("two", "length")]
-    alone = audits["two"].skew["length"].test.p_value
+    alone = audits["runs/two"].skew["length"].test.p_value
     assert alone < cells["two", "length"].p_holm < 0.05
-    assert cells["one", "structure"].p_holm == 1.0
-    assert all(cell.p_bh <= cell.p_holm for cell in cells.values())
+    assert cells["one", "structure"].p_holm == 1.0 and all(cell.p_bh <= cell.p_holm for cell in cells.values())
     table, quality = comparison_tables(audits)
     assert table.header == ("training", "jargon", "length", "structure")
-    assert table.rows[0][1] == "−48 [−57, −37]*, n 100 (target)"
-    assert table.rows[1][1] == "not measured"
-    assert quality.header == ("training", "before", "after", "change (points)", "n")
-    assert quality.rows[0][:3] == ("one", "75% [71, 79]", "74% [69, 78]")
-    assert quality.rows[0][4] == "400"
+    assert table.rows[0][1] == "−48 [−57, −37]*, n 100 (target)" and table.rows[1][1] == "not measured"
+    assert quality.rows[0] == ("runs/one", "75% [71, 79]", "74% [69, 78]", quality.rows[0][3], "400")
     assert comparison_notes(audits) == []
+
+
+def test_the_figure_holds_change_and_interval_and_frames_targets(make_audit: Any, audits: Any) -> None:
+    audits["runs/two"] = make_audit({"length": (0.50, 0.60)}, others=("structure",))
+    plot = matrix_plot(matrix(audits))
+    axes = Figure().add_subplot()
+    plot.draw(axes)
+    texts = {(round(text.get_position()[0]), round(text.get_position()[1]), text.get_text()) for text in axes.texts}
+    assert {(0, 0, "−48*"), (0, 0, "[−57, −37]"), (0, 1, "not\nmeasured"), (1, 1, "+10*"), (2, 1, "−1")} <= texts
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "two"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["jargon", "length", "structure"]
+    squares: Any = axes.patches
+    framed = [tuple(square.get_center().round(6)) for square in squares
+              if to_hex(square.get_edgecolor()) == INK and square.get_linewidth() > 1]  # fmt: skip
+    assert framed == [(0, 0), (1, 1)]
+    filled = {tuple(square.get_center().round()): square for square in squares if square.get_facecolor()[3] > 0}
+    assert to_hex(filled[0, 0].get_facecolor()) == AFTER and to_hex(filled[1, 1].get_facecolor()) == BEFORE
+    assert (filled[0, 0].get_alpha(), filled[1, 1].get_alpha()) == pytest.approx((0.48, 0.10))
+    assert "runs/one: jargon −48 [−57, −37] points (n = 100, trained against, significant);" in plot.description
+    wide = matrix_plot(matrix({"a": make_audit(others=tuple(f"bias{n}" for n in range(6)))}))
+    assert (plot.width, wide.width) == (COLUMN_INCHES, PAGE_INCHES)
+
+
+@pytest.mark.parametrize(
+    ("names", "most", "short"),
+    [
+        (["runs/a/", "runs/b"], 20, ["a", "b"]), (["x/run", "y/run"], 20, ["x/run", "y/run"]),
+        (["run-of-today-1", "run-of-today-2"], 8, ["run-of-today-1", "run-of-today-2"]),
+        (["a-very-long-name"], 8, ["a-very-…"]),
+    ],
+)  # fmt: skip
+def test_short_names(names: list[str], most: int, short: list[str]) -> None:
+    assert short_names(names, most) == short
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("colour", ["before", "after"])
+def test_numbers_stand_out_on_the_fullest_colour(scheme: int, colour: str) -> None:
+    def luminance(*names: str) -> float:
+        hexes = [re.findall(rf"--{name}: #(\w{{6}});", resource("report.css"))[scheme] for name in names]
+        parts = [sum(int(found[at : at + 2], 16) for found in hexes) / len(hexes) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    dark, light = sorted((luminance(colour, "page"), luminance("ink")))  # the colour at half its opacity
+    assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 def test_a_model_alone_cannot_be_compared(one_model: Any, audit: Any) -> None:
@@ -129,10 +188,11 @@ def test_the_page_warns_and_lists_limits_once(make_audit: Any) -> None:
     assert "b: a loss of more than 5 points is excluded" in text
 
 
-def test_hostile_names_stay_text_on_the_page(hostile: Any) -> None:
-    text = render_comparison({"runs/<script>alert(1)</script>\x1b[31m": hostile})
-    assert "<script>alert" not in text and "\x1b" not in text and "<i>" not in text
-    assert text.count("<script>") == 1
+def test_hostile_names_stay_text(hostile: Any) -> None:
+    audits = {"runs/<script>alert(1)</script>\x1b[31m": hostile}
+    for text, scripts in ((render_comparison(audits), 1), (inline_svg(matrix_plot(matrix(audits))), 0)):
+        assert "<script>alert" not in text and "\x1b" not in text and "<i>" not in text
+        assert text.count("<script>") == scripts
 
 
 @pytest.mark.parametrize("broken", ["no scorings", "a list", "earlier", "newer"])

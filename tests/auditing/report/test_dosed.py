@@ -1,4 +1,4 @@
-"""The report of a run whose result is a chosen dose: that dose first, plain CDA beside it, verdicts that rest on held-out numbers."""
+"""The report of a run whose result is a chosen dose: that dose first, plain CDA next to it, verdicts that rest on held-out numbers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ from changed import changed
 from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
+from cda.auditing import report_tables as tables
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.paper import outcome_table
 from cda.auditing.report_dose import dose_line
 from cda.auditing.report_html import skew_chart
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_tables import (
-    direction_table,
-    main_table,
-    quality_table,
-    skew_table,
-    triple_skew_table,
-    unseen_table,
-    votes_table,
-)
 from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.auditing.result import share_measure, unchanged
@@ -36,14 +28,15 @@ from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
-
-
-def hits(share: float, n: int) -> Any:
-    return np.where(np.arange(n) < round(share * n), 1.0, -1.0)
+PLAIN = "plain CDA (dose 1)"
 
 
 def shares(before: float, after: float, n: int = 100) -> Measure:
-    return share_measure({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
+    hits = {
+        when: np.where(np.arange(n) < round(share * n), 1.0, -1.0)
+        for when, share in (("before", before), ("after", after))
+    }
+    return share_measure(hits, [str(row) for row in range(n)])
 
 
 def moved(after: float) -> BeforeAfter:
@@ -54,26 +47,19 @@ def with_dose(
     audit: Any, dose: float = 0.5, aim: Aim = "tie", half: float = 0.1, quality: Estimate | None = None
 ) -> Any:
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
-    chosen_by = [name for name, one in audit.skew.items() if one.target and (aim == "tie" or name in audit.votes)]
+    chosen_by = [name for name, skew in audit.skew.items() if skew.target and (aim == "tie" or name in audit.votes)]
     held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
+    voted = VotesMoved(
+        skew_on_voted=shares(0.5, 0.3), miscalibration=shares(0.5, 0.3), gap=moved(0.3), auc=moved(0.7),
+        signed_gap=PerScoring[Estimate](before=estimate(0.0), after=estimate(-0.3)),
+    )  # fmt: skip
+    skew = {
+        name: PlainSkew(**dict(shares(own.before.value, 0.15)), by_direction={way: shares(0.8, 0.1, 50) for way in own.by_direction})
+        for name, own in audit.skew.items()
+    }  # fmt: skip
     plain = Plain(
-        skew={
-            name: PlainSkew(
-                **dict(shares(one.before.value, 0.15)),
-                by_direction={how: shares(0.8, 0.1, 50) for how in one.by_direction},
-            )
-            for name, one in audit.skew.items()
-        },
-        votes={
-            name: VotesMoved(
-                skew_on_voted=shares(0.5, 0.3),
-                miscalibration=shares(0.5, 0.3),
-                gap=moved(0.3),
-                auc=moved(0.7),
-                signed_gap=PerScoring[Estimate](before=estimate(0.0), after=estimate(-0.3)),
-            )
-            for name in audit.votes
-        },
+        skew=skew,
+        votes=dict.fromkeys(audit.votes, voted),
         quality=Quality(**dict(shares(0.75, 0.6, 400)), unread=0) if audit.quality else None,
         quality_sections=None,
         triple_skew={name: TripleSkew(n=40, unread=0, skew=shares(0.9, 0.25, 40)) for name in audit.triple_skew},
@@ -88,95 +74,79 @@ def with_directions(audit: Any, name: str) -> Any:
     return changed(audit, ("skew", name, "by_direction"), both)
 
 
+def fits(text: str) -> list[str]:
+    lines = text.splitlines()
+    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+    return lines
+
+
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
-    for made in (with_directions(audit, "jargon"), with_directions(voted, "vagueness")):
-        dosed = with_dose(made, aim="votes" if made.votes else "tie")
-        for table in (main_table, votes_table, skew_table, quality_table, direction_table, unseen_table):
-            before, found = table(made), table(dosed)
-            if found is None:
-                assert before is None
-                continue
-            assert "after, dose 0.5" in found.header and "plain CDA (dose 1)" in found.header
-            assert len(found.header) == len(before.header) + 1
-            assert {len(row) for row in found.rows} == {len(found.header)}
-            at = found.header.index("plain CDA (dose 1)")
-            # The other columns are those of the audit at that dose.
-            assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
-    rows = {row[0]: row for row in main_table(with_dose(with_directions(audit, "jargon"))).rows}
+    triples = {
+        "rate": {"jargon": made_rate(None, 40, SOURCE)},
+        "triple_skew": {
+            "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
+            "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
+        },
+    }
+    made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
+    drawn = (
+        tables.main_table, tables.votes_table, tables.skew_table, tables.quality_table, tables.direction_table,
+        tables.unseen_table, tables.triple_skew_table, outcome_table,
+    )  # fmt: skip
+    for undosed in made:
+        dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")
+        for table in drawn:
+            before, found = table(undosed), table(dosed)
+            assert (found is None) == (before is None)
+            if found is not None and before is not None:
+                at = found.header.index(PLAIN)
+                assert "after, dose 0.5" in found.header and {len(row) for row in found.rows} == {len(found.header)}
+                # The other columns are those of the audit at that dose.
+                assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
+    rows = {row[0]: row for row in tables.main_table(with_dose(made[0])).rows}
     assert rows["jargon skew"][1:3] == ("88% [80, 93]", "40% [31, 50]") and rows["jargon skew"][-1] == "15% [9, 23]"
     assert rows["jargon skew, added"][2:5] == ("56% [42, 69]", "−34 [−47, −20]", "50")
     assert rows["jargon skew, removed"][2] == "24% [14, 37]" and rows["jargon skew, removed"][-1] == "10% [4, 21]"
     assert rows["quality accuracy"][-1] == "60% [55, 65]"
-
-
-def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: Any) -> None:
-    made = voted.model_copy(
-        update={
-            "rate": {"jargon": made_rate(None, 40, SOURCE)},
-            "triple_skew": {
-                "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
-                "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
-            },
-        }
-    )
-    for table in (triple_skew_table, outcome_table):
-        before, found = table(made), table(with_dose(made, aim="votes"))
-        assert before is not None and found is not None and {len(row) for row in found.rows} == {len(found.header)}
-        at = found.header.index("plain CDA (dose 1)")
-        assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
-        (row,) = [row for row in found.rows if row[0] in ("jargon", "jargon skew (triples)")]
-        assert row[at] == "25% [14, 40]"
-    rows = {row[0]: row[-1] for row in main_table(with_dose(made, aim="votes")).rows}
-    assert rows["jargon skew (triples)"] == "25% [14, 40]"
+    rows = {row[0]: row for row in tables.main_table(with_dose(made[1], aim="votes")).rows}
+    assert rows["jargon skew (triples)"][-1] == "25% [14, 40]"
 
 
 def test_without_a_dose_there_is_no_such_column(audit: Any) -> None:
-    for one in (audit, audit.model_copy(update={"dose_applied": 1.0, "plain": None})):
-        assert main_table(one).header == ("measure", "before", "after", "change (points)", "n")
-        assert "dose" not in summary_table(one, PATH) and "plain CDA" not in summary_table(one, PATH)
+    for undosed in (audit, audit.model_copy(update={"dose_applied": 1.0, "plain": None})):
+        assert tables.main_table(undosed).header == ("measure", "before", "after", "change (points)", "n")
+        assert "dose" not in summary_table(undosed, PATH) and "plain CDA" not in summary_table(undosed, PATH)
 
 
 def test_the_terminal_table_has_dose_directions_plain_cda_and_the_adapter(audit: Any) -> None:
-    lines = summary_table(with_dose(with_directions(audit, "jargon")), PATH, ADAPTER).splitlines()
-    assert max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
-    assert (
-        lines[0].split("  ")[0] == "measure"
-        and lines[0].endswith("plain CDA (dose 1)")
-        and "after, dose 0.5" in lines[0]
-    )
+    lines = fits(summary_table(with_dose(with_directions(audit, "jargon")), PATH, ADAPTER))
+    assert lines[0].startswith("measure  ") and lines[0].endswith(PLAIN) and "after, dose 0.5" in lines[0]
     assert lines[1].split(maxsplit=2)[2] == "88% [80, 93]  40% [31, 50]     −48 [−57, −37]   100  15% [9, 23]"
-    assert (
-        lines[2].startswith("  where added ")
-        and "56% [42, 69]" in lines[2]
-        and lines[2].split()[-3:] == ["10%", "[4,", "21]"]
-    )
+    assert lines[2].startswith("  where added ") and lines[2].endswith("10% [4, 21]")
     assert lines[3].startswith("  where removed ") and "24% [14, 37]" in lines[3] and " 50 " in lines[3]
     assert lines[-2:] == [f"Adapter: {ADAPTER} (dose 0.5)", f"Report: {PATH}"]
     assert any(line.startswith("Dose 0.5 was chosen for a tie on the contrasts") for line in lines)
 
 
 def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_audit: Any) -> None:
-    name = "a-bias-with-quite-a-long-name"
-    audit = make_audit({name: (0.9, 0.5)})
-    lines = summary_table(with_dose(audit), PATH).splitlines()
+    lines = fits(summary_table(with_dose(make_audit({"a-bias-with-quite-a-long-name": (0.9, 0.5)})), PATH))
     assert lines[0].endswith(" n") and "after, dose 0.5" in lines[0]
-    (plain,) = [at for at, line in enumerate(lines) if line.startswith("plain CDA (dose 1): ")]
+    (plain,) = [at for at, line in enumerate(lines) if line.startswith(f"{PLAIN}: ")]
     said = " ".join(lines[plain : plain + 2])
     assert "skew 15% [9, 23]" in said and "quality accuracy 60% [55, 65]" in said
     assert "…" not in " ".join(lines[: plain + 2]).replace(lines[1].split()[0], "").replace(lines[2].split()[0], "")
-    assert max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
 
 
 @pytest.mark.parametrize("dosed", [False, True])
 def test_effects_whose_cells_are_too_wide_stand_below_and_no_n_is_cut(make_audit: Any, dosed: bool) -> None:
     audit = make_audit({"worth-noting": (0.9, 0.5)}, rate=True)
     audit = audit.model_copy(update={"rate": {"worth-noting": next(iter(audit.rate.values()))}})
-    lines = summary_table(with_dose(audit) if dosed else audit, PATH).splitlines()
+    lines = fits(summary_table(with_dose(audit) if dosed else audit, PATH))
     table = lines[: next(at for at, line in enumerate(lines) if line.startswith("Others: "))]
-    assert "…" not in "".join(table) and max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
     (effect,) = [at for at, line in enumerate(table) if line.startswith("worth-noting RATE ATE")]
     said = " ".join(table[effect:])
-    assert " → " in said and ", change " in said and "quality accuracy" in " ".join(table[:effect])
+    assert "…" not in "".join(table) and " → " in said and ", change " in said
+    assert "quality accuracy" in " ".join(table[:effect])
     assert ("15% [9, 23]" in table[1]) == dosed  # the column of plain CDA stays
 
 
@@ -188,10 +158,8 @@ def test_many_biases_fit_and_keep_the_two_directions(make_audit: Any, n_targets:
     audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
     for name in names:
         audit = with_directions(audit, name)
-    for one in (audit, with_dose(audit, aim="votes" if with_votes else "tie")):
-        lines = summary_table(one, PATH, ADAPTER).splitlines()
-        assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
-        text = "\n".join(lines)
+    for made in (audit, with_dose(audit, aim="votes" if with_votes else "tie")):
+        text = "\n".join(fits(summary_table(made, PATH, ADAPTER)))
         assert "where added" in text or "Skew after, where the bias was … bias-0 56% added, 24% removed" in text
 
 
@@ -207,19 +175,14 @@ def test_the_sentence_has_the_directions_and_names_what_moved_along(make_audit: 
         "elsewhere (structure) is not excluded. No human votes say what is right."
     )
     both = verdicts(make_audit({"jargon": (0.88, 0.4), "vagueness": (0.7, 0.3)}))
-    assert len(both) == 2 and not any("With it" in one.sentence for one in both)  # nobody knows with which
-    (still,) = verdicts(make_audit(others=("structure",)))
-    assert "With it" not in still.sentence
+    assert len(both) == 2 and not any("With it" in own.sentence for own in both)  # nobody knows with which
 
 
 def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any, voted: Any) -> None:
     """The audit's own rows show a fall at this dose; held out it is one only where the interval excludes 0."""
     (shown,) = verdicts(with_dose(audit, half=0.2))
     assert shown.word == "less biased"
-    assert (
-        "−48 [−57, −37] points (n = 100) on the contrasts that chose the dose; held out −35 [−55, −15] points."
-        in shown.sentence
-    )
+    assert "(n = 100) on the contrasts that chose the dose; held out −35 [−55, −15] points." in shown.sentence
     (open_,) = verdicts(with_dose(audit, half=0.4))
     assert open_.word == "no change shown" and "held out −35 [−75, 5] points" in open_.sentence
     first, second = verdicts(with_dose(voted, aim="votes", half=0.2))
@@ -227,6 +190,8 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
     assert second.word == "less biased" and "held out" not in second.sentence  # its contrasts had no say
     first, _ = verdicts(with_dose(voted, aim="votes", half=0.4))
     assert first.word == "no change shown"
+    (verdict,) = verdicts(changed(with_dose(audit), "skew.jargon.test.p_holm", 0.06))
+    assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
 
 
 def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any) -> None:
@@ -241,24 +206,14 @@ def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any)
 @pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
 def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
     dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
-    held = held_out(0.55, 0.15, 0.1, None)  # people's skew is 45%
-    held = changed(held, "against_base.gap", estimate(gap))
-    dosed = changed(dosed, "dose.methods.dose.held_out.jargon", held)
-    (verdict,) = verdicts(dosed)
+    held = changed(held_out(0.55, 0.15, 0.1, None), "against_base.gap", estimate(gap))  # people's skew is 45%
+    (verdict,) = verdicts(changed(dosed, "dose.methods.dose.held_out.jargon", held))
     assert verdict.word == word
 
 
 def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_audit: Any) -> None:
     (verdict,) = verdicts(with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)})))
-    assert verdict.word == "less biased"
     assert verdict.sentence.startswith("jargon: less biased. Skew fell from ") and "disagreed" not in verdict.sentence
-
-
-def test_a_held_out_change_needs_the_adjusted_p_too(audit: Any) -> None:
-    dosed = with_dose(audit)
-    dosed = changed(dosed, "skew.jargon.test.p_holm", 0.06)
-    (verdict,) = verdicts(dosed)
-    assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -268,8 +223,8 @@ def test_a_held_out_change_needs_the_adjusted_p_too(audit: Any) -> None:
 def test_quality_is_held_out_too(audit: Any, low: float, high: float, expected: str, kind: str) -> None:
     change = estimate((low + high) / 2, n=300).model_copy(update={"low": low, "high": high})
     dosed = with_dose(audit, quality=change)
-    assert expected in quality_sentence(dosed) and "(held out " in quality_sentence(dosed)
-    assert "n = 300" in quality_sentence(dosed) and quality_kind(dosed) == kind
+    said = quality_sentence(dosed)
+    assert expected in said and "(held out " in said and "n = 300" in said and quality_kind(dosed) == kind
 
 
 def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> None:
@@ -280,38 +235,28 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
     dosed = with_dose(unchanged(audit), dose=0.0)
     (verdict,) = verdicts(dosed)
     assert verdict.word == "left as it is" and verdict_kind(verdict.word) == "none"
-    assert verdict.sentence == (
-        "jargon: left as it is. Dose 0 was chosen, so that the result is the model before: skew 88% [80, 93] (n = 100). Plain CDA "
-        "would have made skew 15% [9, 23]."
-    )
+    assert verdict.sentence.endswith("skew 88% [80, 93] (n = 100). Plain CDA would have made skew 15% [9, 23].")
     assert quality_sentence(dosed) == "Quality is that of the model before: 75% [71, 79], n = 400."
-    assert dose_line(dosed).startswith(
-        "Dose 0 was chosen for a tie: the model is left as it is. What choosing leaves, held out: "
-    )
-    rows = {row[0]: row for row in main_table(dosed).rows}
+    assert dose_line(dosed).startswith("Dose 0 was chosen for a tie: the model is left as it is. ")
+    rows = {row[0]: row for row in tables.main_table(dosed).rows}
     assert rows["jargon skew"][1:4] == ("88% [80, 93]", "88% [80, 93]", "0 [0, 0]")
     assert "flatters" not in " ".join(caveats(dosed))
 
 
-def test_the_page_says_what_is_in_sample_and_the_card_has_the_same_table(audit: Any) -> None:
+def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit: Any) -> None:
     dosed = with_dose(audit)
-    (note,) = [one for one in caveats(dosed) if "flatters" in one]
+    (note,) = [note for note in caveats(dosed) if "flatters" in note]
     assert note.startswith(
         "`after` is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs"
     )
     card = model_card([ExportedTraining("jargon", 0.5, dosed)], "my-org/reward-8b", None)
-    assert "| measure | before | after, dose 0.5 | change (points) | n | plain CDA (dose 1) |" in card
+    assert f"| measure | before | after, dose 0.5 | change (points) | n | {PLAIN} |" in card
     assert "The export holds" not in card
-    plain = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
-    assert "The export holds dose 1, the column of plain CDA." in plain
-
-
-def test_figures_have_plain_cda_where_it_is_another_model(audit: Any) -> None:
-    dosed = with_dose(audit)
+    other = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
+    assert "The export holds dose 1, the column of plain CDA." in other
     root = ElementTree.fromstring(skew_chart(dosed))
     assert [dot.get("cx") for dot in root.findall("g")[0].findall("circle")] == ["88.00%", "40.00%", "15.00%"]
     assert "15% [9, 23] by plain CDA" in (root[1].text or "") and "plain CDA" not in skew_chart(audit)
-    for name, value in (("skew", "plain CDA (dose 1) 15% [9, 23]"), ("quality", "plain CDA (dose 1) 60% [55, 65]")):
-        (plot,) = [one for one in audit_plots(dosed.model_copy(update={"dose": None})) if one.id == name]
-        assert value in plot.description
-        assert not any("plain CDA" in one.description for one in audit_plots(audit) if one.id == name)
+    drawn = {plot.id: plot.description for plot in audit_plots(dosed.model_copy(update={"dose": None}))}
+    assert f"{PLAIN} 15% [9, 23]" in drawn["skew"] and f"{PLAIN} 60% [55, 65]" in drawn["quality"]
+    assert not any("plain CDA" in plot.description for plot in audit_plots(audit))

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report_scoring import (
-    few_of,
-    how_chosen,
-    order_keys,
-    people_choices,
-    people_keys,
-    people_sentence,
-    standings,
-)
+from cda.auditing.report_scoring import few_of, how_chosen, order_keys, people_choices, people_keys, people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
 
@@ -54,9 +46,8 @@ def test_model_beside_people(margins: tuple[float, float], preferred: str | None
 
 def test_one_scoring_has_no_before() -> None:
     example = _example(1.5, None, "base")
-    assert standings(example) == {"model": "disagrees"}
     assert people_sentence(example) == "people preferred the side without the bias; the model disagrees"
-    assert order_keys(example) == {"fall": 1.5, "rise": -1.5}
+    assert people_keys(example) == ["disagrees-model"] and order_keys(example) == {"fall": 1.5, "rise": -1.5}
 
 
 def test_the_filter_offers_only_what_fits(audit: Any) -> None:
@@ -76,17 +67,12 @@ def test_few_hold_a_disagreement_where_there_is_one() -> None:
     assert few_of([disputed], 3) == [disputed]
 
 
-def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
+def test_says_how_many_and_how(voted: Any, audit: Any, one_model: Any) -> None:
     _, text = how_chosen(voted)
     assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
     assert "disagree" in text and "no random sample" in text
-    _, text = how_chosen(
-        audit.model_copy(update={"examples": [one.model_copy(update={"preferred": None}) for one in audit.examples]})
-    )
-    assert "disagree" not in text
-
-
-def test_equal_counts_are_said_once(one_model: Any) -> None:
+    unvoted = [changed(example, "preferred", None) for example in audit.examples]
+    assert "disagree" not in how_chosen(audit.model_copy(update={"examples": unvoted}))[1]
     _, text = how_chosen(changed(one_model, "skew.jargon.before", one_model.skew["vagueness"].before))
     assert text.startswith(
         "Kept are 2 of 100 contrasts of each bias, taken in turn: the largest margins for the biased side"

@@ -48,15 +48,10 @@ def test_the_table_is_that_of_the_report(voted: Audit) -> None:
     assert len(rows) > 20 and all(row in report.splitlines() for row in rows)
     found = next(row for row in rows if row.startswith("| jargon miscalibration"))
     assert re.search(r"\d+% \\\[\d+, \d+\\\] \| .*\d+ \|$", found)  # an interval, and n at the end
+    assert "Rules stood in for an LLM" in card and "Nobody voted on the contrasts of vagueness" in card
     for part in ("| jargon gap |", "| quality accuracy |", "| jargon human skew |", "## Limits", "95% intervals"):
         assert part in card
     assert "The export holds dose" not in card
-
-
-def test_a_bias_without_votes_says_so(audit: Audit) -> None:
-    card = model_card([ExportedTraining("jargon", 1.0, audit)], BASE, None)
-    assert "| jargon miscalibration | no votes |" in card and "Nobody voted on the contrasts of jargon" in card
-    assert "Rules stood in for an LLM" in card and "Rules see word lists and counts" in card
 
 
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
@@ -68,21 +63,14 @@ def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit
 
 
 def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
-    card = model_card(
-        [ExportedTraining("one", 0.5, audit), ExportedTraining("two", 1.25, voted), ExportedTraining("three", 1.0)],
-        BASE,
-        "fp32",
-    )
+    settings = {"learning_rate": 2e-5, "lora.target_modules": ["q_proj"], "note": "a | b"}
+    one = ExportedTraining("one", 0.5, audit, settings=settings)
+    card = model_card([one, ExportedTraining("two", 1.25, voted), ExportedTraining("three", 1.0)], BASE, "fp32")
+    assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
     assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
     assert "Each audit below is of one training alone. Their sum has not been audited." in card
     assert card.count("### Audit") == 2 and "No audit of it is at hand" in card
     assert "# Reward model, debiased of jargon and vagueness" in card
-
-
-def test_how_it_was_trained(audit: Audit) -> None:
-    settings = {"learning_rate": 2e-5, "lora.target_modules": ["q_proj"], "note": "a | b"}
-    card = model_card([ExportedTraining("jargon", 1.0, audit, settings=settings)], BASE, None)
-    assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
 
 
 def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> None:

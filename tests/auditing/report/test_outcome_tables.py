@@ -10,8 +10,8 @@ from changed import changed
 from cda.auditing.paper import paper_sentences, paper_tables
 from cda.auditing.report_meaning import glossary
 from cda.auditing.report_sections import sections
-from cda.auditing.report_tables import main_table, section_sentences, sections_line, skew_table, triple_skew_table
-from cda.auditing.report_text import render_markdown, summary_table
+from cda.auditing.report_tables import section_sentences, sections_line, skew_table, triple_skew_table
+from cda.auditing.report_text import summary_table
 from cda.data.release import SOURCE
 from cda.report.tables import Table
 
@@ -77,22 +77,6 @@ def test_what_the_release_lacks_and_which_rule_holds_is_said(trained: Any) -> No
     assert "RewardBench by section was not measured" in " ".join(paper_sentences(without, without.paper))
 
 
-def test_both_skews_have_a_name(trained: Any, alone: Any) -> None:
-    for audit in (trained, alone):
-        triples = triple_skew_table(audit)
-        assert triples is not None and triples.caption.startswith(
-            "Skew (triples: rewrite of the rewrite against rewrite)"
-        )
-        assert triples.rows[0][-2:] == ("20", "20 of 20 flipped")
-        terms = [entry.term for entry in glossary(audit)]
-        assert "skew (triples: rewrite of the rewrite against rewrite)" in terms
-    assert "skew (authored pairs)" in [entry.term for entry in glossary(trained)]  # of length and structure
-    assert {row[0].split()[0]: row[-1] for row in skew_table(trained).rows} == {
-        "jargon": "pairs of your file", "length": "authored pairs", "structure": "authored pairs",
-    }  # fmt: skip
-    assert "jargon skew (triples)" in first_cells(main_table(trained))
-
-
 def test_the_terminal_has_both(trained: Any, alone: Any, make_audit: Any) -> None:
     assert "bench, %: Chat 100.0→100.0, Safety 100.0→0.0 fell*" in summary_table(trained, "report.html")
     # In twelve lines there is room for skew over triples where people's rows do not need it.
@@ -110,6 +94,13 @@ def test_sections_say_how_they_are_made_up(trained: Any, alone: Any, audit: Any)
     assert section_sentences(audit) == [] and sections_line(audit) == ""
 
 
-def test_only_an_audit_with_the_release_has_the_section(trained: Any, audit: Any) -> None:
-    assert sections(trained)[0].id == "paper" and "paper" not in {one.id for one in sections(audit)}
-    assert "## The paper's outcome" in render_markdown(trained)
+def test_both_skews_have_a_name_and_only_an_audit_with_the_release_its_section(trained: Any, audit: Any) -> None:
+    triples = triple_skew_table(trained)
+    assert triples is not None and triples.rows[0][-2:] == ("20", "20 of 20 flipped")
+    assert {row[0].split()[0]: row[-1] for row in skew_table(trained).rows} == {
+        "jargon": "pairs of your file", "length": "authored pairs", "structure": "authored pairs",
+    }  # fmt: skip
+    assert {"skew (authored pairs)", triples.caption.split(",")[0].replace("Skew", "skew")} <= {
+        entry.term for entry in glossary(trained)
+    }
+    assert sections(trained)[0].id == "paper" and "paper" not in {section.id for section in sections(audit)}
