@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Protocol
 
@@ -39,15 +38,7 @@ def with_progress(
     total: int | None,
     spent_usd: Callable[[], float | None],
 ) -> Answers:
-    """Hand on the answers behind a bar of calls, dollars spent so far, and answers from the cache.
-
-    Args:
-        answers: Closed when this is.
-        requests: Gives its length, if it has one and `total` is None.
-        label: Stands before the bar.
-        total: Number of calls; None if unknown.
-        spent_usd: Running dollars; None without a price.
-    """
+    """Hand on the answers, which are closed with this, behind a bar of calls, dollars spent so far, and answers from the cache."""
     from tqdm import tqdm
 
     if total is None and isinstance(requests, Sized):
@@ -102,28 +93,20 @@ class Asker(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """The workers with a call under way, and a flag that no more may begin."""
-
-    busy: set[asyncio.Task[None]] = field(default_factory=set)
-    stopping: bool = False
-
-
-_UNDER_WAY: ContextVar[_UnderWay | None] = ContextVar("calls under way", default=None)
+_WORKERS: ContextVar[Workers | None] = ContextVar("workers of this event loop", default=None)
 
 
 async def pause(seconds: float) -> None:
     """Sleep between calls: for the rate, for money, before another try. A run that is broken off does not wait for this."""
-    state, task = _UNDER_WAY.get(), asyncio.current_task()
-    if state is None or task is None:
+    workers, task = _WORKERS.get(), asyncio.current_task()
+    if workers is None or task is None:
         await asyncio.sleep(seconds)
         return
-    if state.stopping:
+    if workers.stopping:
         raise asyncio.CancelledError
-    state.busy.discard(task)
+    workers.busy.discard(task)
     await asyncio.sleep(seconds)
-    state.busy.add(task)
+    workers.busy.add(task)
 
 
 def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], grace_s: float = 0.0) -> Answers:
@@ -132,25 +115,20 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], gr
     Items are taken in the calling thread, one by one, and only while fewer than twice the concurrency are asked and not
     yet handed out: a slow consumer makes the workers wait, and memory does not grow with the number of items. The thread
     starts with the first question. Closing the generator, Ctrl-C or SIGTERM breaks the work off: nothing more is sent,
-    calls under way may end within `grace_s`, a second signal ends at once.
-
-    Args:
-        asker: Answers.
-        items: Positions with questions or answers.
-        grace_s: Seconds; 0 if no one keeps answers that are not passed on.
-
-    Raises:
-        LLMError: From a worker, after every received answer has been passed on.
+    calls under way may end within `grace_s` (0 if no one keeps answers that are not passed on), a second signal ends at once.
+    LLMError of a worker is raised after every received answer has been passed on.
     """
     with ExitStack() as stack:
         workers: Workers | None = None
         under_way = 0
         more = True
         while more or under_way:
-            while workers is not None and (ready := workers.ready()) is not None:
+            room = more and under_way < 2 * asker.concurrency
+            while workers is not None and under_way and (answer := workers.result(wait=not room)) is not None:
                 under_way -= 1
-                yield ready
-            if more and (workers is None or under_way < workers.window):
+                room = more
+                yield answer
+            if room:
                 position, item = next(items, (-1, None))
                 if item is None:
                     more = False
@@ -160,10 +138,6 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], gr
                     workers = workers or stack.enter_context(closing(Workers(asker, grace_s)))
                     workers.submit(position, item)
                     under_way += 1
-            elif workers is not None and under_way:
-                answer = workers.result()
-                under_way -= 1
-                yield answer
 
 
 class Workers:
@@ -173,10 +147,12 @@ class Workers:
     """
 
     def __init__(self, asker: Asker, grace_s: float = 0.0) -> None:
-        self.window = 2 * asker.concurrency
         self._asker = asker
         self._grace_s = grace_s
-        self._under_way = _UnderWay()
+        self.busy: set[asyncio.Task[None]] = set()
+        """Workers with a call under way."""
+        self.stopping = False
+        """No more calls may begin."""
         self._broken_off = asyncio.Event()
         self._inbox: asyncio.Queue[tuple[int, Request]] = asyncio.Queue()
         self._results: queue.SimpleQueue[tuple[int, Completion] | BaseException] = queue.SimpleQueue()
@@ -193,16 +169,15 @@ class Workers:
         with suppress(RuntimeError):  # the loop ended in an error, which result() raises
             self._loop.call_soon_threadsafe(self._inbox.put_nowait, (position, request))
 
-    def result(self) -> tuple[int, Completion]:
-        """Wait for the next answer."""
-        return _value(self._results.get())
-
-    def ready(self) -> tuple[int, Completion] | None:
-        """The next answer if there is one by now."""
+    def result(self, wait: bool) -> tuple[int, Completion] | None:
+        """The next answer; None if it is not waited for and not there."""
         try:
-            return _value(self._results.get_nowait())
+            answer = self._results.get(block=wait)
         except queue.Empty:
             return None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def close(self) -> None:
         """End the thread, once calls under way have ended or their grace is over; a signal meanwhile ends it at once."""
@@ -211,7 +186,7 @@ class Workers:
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._broken_off.set)
                 self._thread.join(timeout=_SAY_AFTER_S)
-                if self._thread.is_alive() and (n_calls := len(self._under_way.busy)):
+                if self._thread.is_alive() and (n_calls := len(self.busy)):
                     print_line(
                         f"{n_calls} calls under way are paid for: waiting up to {self._grace_s:g} s to keep their answers. "
                         "Ctrl-C ends at once"
@@ -236,7 +211,7 @@ class Workers:
             self._loop.close()
 
     async def _serve(self) -> None:
-        _UNDER_WAY.set(self._under_way)
+        _WORKERS.set(self)
         async with self._asker.session() as ask:
             tasks = [asyncio.create_task(self._work(ask)) for _ in range(self._asker.concurrency)]
             broken_off = asyncio.create_task(self._broken_off.wait())
@@ -253,24 +228,24 @@ class Workers:
 
     async def _drained(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for workers that have a call under way, and for no others."""
-        self._under_way.stopping = True
+        self.stopping = True
         until = time.monotonic() + (self._grace_s or GRACE_S)
         while left := [task for task in tasks if not task.done()]:
             for task in left:
-                if task not in self._under_way.busy:
+                if task not in self.busy:
                     task.cancel()
             if time.monotonic() > until:
                 return
             await asyncio.wait(left, timeout=_LOOK_AGAIN_S)
 
     async def _work(self, ask: Ask) -> None:
-        state, own = self._under_way, asyncio.current_task()
+        own = asyncio.current_task()
         assert own is not None
-        while not state.stopping:
+        while not self.stopping:
             position, request = await self._inbox.get()
-            state.busy.add(own)
+            self.busy.add(own)
             self._results.put((position, await ask(request)))
-            state.busy.discard(own)
+            self.busy.discard(own)
 
 
 _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
@@ -294,9 +269,3 @@ def _hear_sigterm() -> bool:
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
-
-
-def _value(answer: tuple[int, Completion] | BaseException) -> tuple[int, Completion]:
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sqlite3
 import time
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
-from cda.llm.cache import Cache, key_of
-from cda.llm.counted import with_model
+from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, Throttled, answer_in, of_status
-from cda.llm.protocol import Completion, Request, is_lasting
-from cda.llm.structured import in_plain_words, json_of
+from cda.llm.outcome import Again, Rejected, answer_in, of_status
+from cda.llm.protocol import Completion, Request
+from cda.llm.reading import in_plain_words, json_of
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -71,17 +69,6 @@ class BatchLLM:
 
     A ledger next to the cache (`<cache>.batches.sqlite`, with files in `<cache>.batches/`) is written before and after each
     step. After a process that was killed at any moment, the next one takes up its uploaded files and running batches.
-
-    Args:
-        client: Names model, server and key, and writes the request bodies.
-        cache: Read first; answers are stored in it.
-        sleep: Waits for a number of seconds.
-        max_requests: Most requests of a batch.
-        max_bytes: Largest input file.
-        first_pause_s: Pause before running batches are polled again; grows by half each time, to `longest_pause_s`.
-        attempts: Attempts at a call that is answered with 429 or 5xx or not at all.
-        price: Price of the model in batches; None: unknown.
-        counts: Updated during the work.
     """
 
     client: OpenAIClient
@@ -90,14 +77,16 @@ class BatchLLM:
     max_requests: int = MAX_REQUESTS
     max_bytes: int = MAX_BYTES
     first_pause_s: float = 5.0
+    """Pause before running batches are polled again; grows by half each time, to `longest_pause_s`."""
     longest_pause_s: float = 300.0
     attempts: int = 6
+    """At a call that is answered with 429 or 5xx or not at all."""
     price: Price | None = None
+    """Of the model in batches; None: unknown."""
     counts: BatchCounts = field(default_factory=BatchCounts)
 
     @property
     def name(self) -> str:
-        """Model name, for artifacts."""
         return self.client.name
 
     @property
@@ -108,9 +97,8 @@ class BatchLLM:
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request; see LLM.answers. Requests that a batch leaves out are submitted once more.
 
-        Raises:
-            LLMError: The key is refused, the server offers no batches, a request is too large or asks for token probabilities,
-                the server stays away, or another process works with this ledger. Running batches go on, and the next call takes them up.
+        LLMError: the key is refused, the server offers no batches, a request is too large or asks for token probabilities,
+        the server stays away, or another process works with this ledger. Running batches go on, and the next call takes them up.
         """
         return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
 
@@ -137,51 +125,38 @@ class _BatchRun:
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
         self.own: set[str] = set()
-        self.paid: dict[str, tuple[int, int]] = {}
-        """Tokens by key, those of unusable answers included: the final answer or failure carries them all."""
         self.queued: set[str] = set()
+        self.absences = 0
+        self.paid: dict[str, Completion] = {}
+        """Tokens by key, those of unusable answers included: the final answer or failure carries them all."""
+        self.members: dict[str, str | None] = {}
+        """Of the part that is collected; see `Ledger.members`."""
+        self.noted: dict[str, str] = {}
+        """Why that part has no answer to a key."""
+        self.plain: set[str] = set()
+        """Keys of that part for which plain words may help."""
 
     def answers(self, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
         """First the cached answers, then those of each batch."""
         self._drop_strays()
-        settings, numbered = self.llm.client.settings, enumerate(requests)
-        while group := [
-            (row, request, key_of(settings, request)) for row, request in itertools.islice(numbered, GROUP)
-        ]:
-            known = self.llm.cache.lookup([key for _, _, key in group])
-            for position, request, key in group:
+        for group in self.llm.cache.looked_up(self.llm.client.settings, requests):
+            for position, request, key, known in group:
                 if request.top_logprobs:
                     raise LLMError("token probabilities are asked for one call at a time: set llm.mode=calls")
-                if key in known:
-                    yield position, known[key]
+                if known is not None:
+                    yield position, known
                 elif self.ledger.want(key, position) and self.ledger.tried(key) < TRIES and not self.ledger.held(key):
                     self._write(key, request, self.llm.client.body(request))
         self.input.finish()
         yield from self._given_up()
-        pause_s, absences = self.llm.first_pause_s, 0
+        pause_s = self.llm.first_pause_s
         while parts := self.ledger.wanted_parts():
             for part in parts:
                 self._advance(part)
             ended = False
             for part in self.ledger.wanted_parts():
-                if part.batch_id is None:
-                    continue
-                try:
-                    batch = self.server.polled(part.batch_id)
-                except AwayError as error:
-                    # A day is long: a server that is away for a while ends nothing.
-                    absences += 1
-                    if absences >= ABSENCES:
-                        raise LLMError(
-                            f"{error}. Its batches go on; run the same command again to collect them"
-                        ) from None
-                    continue
-                absences = 0
-                others = any(other.batch_id and other.id != part.id for other in self.ledger.wanted_parts())
-                if batch is not None and is_queue_full(batch) and others:  # they will end, and make room for it
-                    self.ledger.set_state(part.id, "uploaded", batch_id=None)
-                    self.queued.add(part.id)
-                elif batch is None or batch.status in ENDED:
+                is_there, batch = self._polled(part)
+                if is_there and (batch is None or batch.status in ENDED):
                     yield from self._collect(part, batch)
                     ended = True
             if ended:
@@ -191,6 +166,26 @@ class _BatchRun:
                 self.llm.sleep(pause_s)
                 pause_s = min(1.5 * pause_s, self.llm.longest_pause_s)
         self.ledger.forget_tries()
+
+    def _polled(self, part: BatchPart) -> tuple[bool, Batch | None]:
+        """A part's batch as the server has it, None if it knows it no longer; False if nothing is known now."""
+        if part.batch_id is None:
+            return False, None
+        try:
+            batch = self.server.polled(part.batch_id)
+        except AwayError as error:
+            # A day is long: a server that is away for a while ends nothing.
+            self.absences += 1
+            if self.absences >= ABSENCES:
+                raise LLMError(f"{error}. Its batches go on; run the same command again to collect them") from None
+            return False, None
+        self.absences = 0
+        others = any(other.batch_id and other.id != part.id for other in self.ledger.wanted_parts())
+        if batch is not None and is_queue_full(batch) and others:  # they will end, and make room for it
+            self.ledger.set_state(part.id, "uploaded", batch_id=None)
+            self.queued.add(part.id)
+            return False, None
+        return True, batch
 
     def _write(self, key: str, request: Request, body: Mapping[str, object]) -> None:
         """Add a request to the input file; one with a schema also with its plain words, to ask again without it."""
@@ -239,10 +234,11 @@ class _BatchRun:
 
     def _collect(self, part: BatchPart, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
         """The answers of a batch that ended. Missing requests go to a new input file, or are given up with the reason."""
+        self.members, self.noted, self.plain = self.ledger.members(part.id), {}, set()
+        seen: set[str] = set()
         reason = self.endpoint.hide(why_unanswered(batch))
         for kind in ("output", "error"):
-            file_id = getattr(batch, f"{kind}_file_id", None)
-            if file_id:
+            if file_id := getattr(batch, f"{kind}_file_id", None):
                 path = self.folder / f"{part.id}.{kind}"
                 try:
                     most = part.n_requests * (_BYTES_PER_LINE + _BYTES_PER_TOKEN * self.llm.client.max_tokens)
@@ -250,16 +246,16 @@ class _BatchRun:
                 except NotOfferedError:
                     reason = f"the {kind} file of the batch is gone"
                     continue
-                yield from self._merge(part, path)
+                yield from self._merge(path, seen)
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
-                self._rewrite(part, key, body)
+                self._rewrite(key, body)
                 self.counts.resubmitted += 1
-        self.input.finish(instead_of=part.id, reason=reason)
+        self.input.finish(part.id, self.noted, reason)
         self._drop_strays()
         yield from self._given_up()
 
-    def _merge(self, part: BatchPart, path: Path) -> Iterator[tuple[int, Completion]]:
+    def _merge(self, path: Path, seen: set[str]) -> Iterator[tuple[int, Completion]]:
         """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
         group: list[tuple[str, Completion]] = []
         with path.open("rb") as file:
@@ -272,78 +268,72 @@ class _BatchRun:
                 except (ValueError, KeyError, TypeError, RecursionError):
                     self.counts.unreadable += 1
                     continue
-                if not isinstance(key, str) or not self.ledger.in_part(key, part.id):
+                if not isinstance(key, str) or key not in self.members:
                     self.counts.unknown += 1
-                elif self.ledger.is_seen(key):
+                elif key in seen:
                     self.counts.duplicates += 1
-                elif (completion := self._read(part, key, row)) is not None:
-                    self.ledger.see(key)
-                    group.append((key, completion))
+                elif isinstance(answer := self._read(key, row), str):
+                    self.noted[key] = answer
+                else:
+                    seen.add(key)
+                    group.append((key, answer))
                 if len(group) >= GROUP:
                     yield from self._keep(group)
                     group = []
         yield from self._keep(group)
 
-    def _read(self, part: BatchPart, key: str, row: Mapping[str, object]) -> Completion | None:
-        """The answer or lasting failure in a result line; None, with the reason noted, if asking again may help."""
+    def _read(self, key: str, row: Mapping[str, object]) -> Completion | str:
+        """The answer or lasting failure in a result line, or the reason for one if asking again may help."""
         response = row.get("response")
         if not isinstance(response, dict):
             error = row.get("error")
             code = error.get("code") if isinstance(error, dict) else None
-            self.ledger.note(key, self.endpoint.hide(str(code or "no response")).replace("_", " "))
-            return None
+            return self.endpoint.hide(str(code or "no response")).replace("_", " ")
         status, body = response.get("status_code"), response.get("body")
         if status == 200 and isinstance(body, dict):
             answer = answer_in(body)
+            self._pay(key, answer)
             if isinstance(answer, Again):
-                self._pay(key, answer)
-                self.ledger.note(key, self.endpoint.hide(answer.reason))
-                return None
-            return self._held(part, key, self.llm.client.keyless(with_model(answer, body)))
+                return self.endpoint.hide(answer.reason)
+            return self._held(key, self.llm.client.keyless(answer))
         if not isinstance(status, int) or status == 200:
-            self.ledger.note(key, "unreadable answer")
-            return None
+            return "unreadable answer"
         try:
             outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
         except LLMError as error:
             # One line does not end the work: the others may hold answers that are paid for.
             return Completion(None, str(error))
-        if isinstance(outcome, Completion):
-            return outcome
         if isinstance(outcome, Rejected):
-            learnt = self.llm.client.give_up_parameter(_SENT, outcome.param, outcome.message)
-            if not learnt and self.ledger.form_of(key, part.id) is None:
-                return outcome.completion
-            self.ledger.note(key, outcome.completion.reason or "", plain=not learnt)
-            return None
-        assert isinstance(outcome, Again | Throttled)
-        self.ledger.note(key, f"status {status}")
-        return None
+            if not self.llm.client.give_up_parameter(_SENT, outcome.param, outcome.message):
+                if self.members[key] is None:
+                    return outcome.completion
+                self.plain.add(key)
+            return outcome.completion.reason or ""
+        return outcome if isinstance(outcome, Completion) else f"status {status}"
 
-    def _held(self, part: BatchPart, key: str, completion: Completion) -> Completion | None:
+    def _held(self, key: str, completion: Completion) -> Completion | str:
         """The answer if it follows its schema; else it is asked for again in plain words."""
-        self._pay(key, completion)
-        form = self.ledger.form_of(key, part.id)
-        if form is None or completion.text is None:
-            return self._with_all_tokens(key, completion)
-        text = json_of(completion.text, form[0])
-        if text is None:
-            self.ledger.note(key, NOT_HELD, plain=True)
-            return None
-        return self._with_all_tokens(key, replace(completion, text=text))
+        form = self.members[key]
+        if form is not None and completion.text is not None:
+            text = json_of(completion.text, self.ledger.form_named(form)[0])
+            if text is None:
+                self.plain.add(key)
+                return NOT_HELD
+            completion = replace(completion, text=text)
+        return self._with_all_tokens(key, completion)
 
     def _pay(self, key: str, answer: Completion | Again) -> None:
         self.counts.input_tokens += answer.input_tokens
         self.counts.output_tokens += answer.output_tokens
-        n_in, n_out = self.paid.get(key, (0, 0))
-        self.paid[key] = (n_in + answer.input_tokens, n_out + answer.output_tokens)
+        paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
+        self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
 
     def _with_all_tokens(self, key: str, completion: Completion) -> Completion:
-        n_in, n_out = self.paid.pop(key, (0, 0))
-        return replace(completion, input_tokens=n_in, output_tokens=n_out)
+        paid = self.paid.pop(key, Completion(None))
+        return replace(completion, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
 
     def _keep(self, group: list[tuple[str, Completion]]) -> Iterator[tuple[int, Completion]]:
-        written = [self.llm.cache.keep(key, completion) for key, completion in group if is_lasting(completion)]
+        written = [self.llm.cache.keep(key, completion) for key, completion in group if completion.is_lasting]
         for future in written:
             future.result()
         for key, completion in group:
@@ -360,18 +350,19 @@ class _BatchRun:
                 if self.ledger.is_open(row["custom_id"]):
                     yield row["custom_id"], row["body"]
 
-    def _rewrite(self, part: BatchPart, key: str, sent: Mapping[str, Any]) -> None:
+    def _rewrite(self, key: str, sent: Mapping[str, Any]) -> None:
         """Add the same request to a new input file, without the fields that the server rejected."""
-        schema, plain = self.ledger.form_of(key, part.id) or (None, "")
+        form = self.members[key]
+        schema, plain = (None, "") if form is None else self.ledger.form_named(form)
         system, user = (str(message["content"]) for message in sent["messages"])
         request = Request(system, user, schema, plain)
-        body = self.llm.client.body(in_plain_words(request) if self.ledger.noted_plain(key) else request)
+        body = self.llm.client.body(in_plain_words(request) if key in self.plain else request)
         if "seed" in body and "seed" in sent:
             body["seed"] = sent["seed"]  # which sample it is
         self._write(key, request, body)
 
     def _given_up(self) -> Iterator[tuple[int, Completion]]:
-        for key, reason in self.ledger.given_up(TRIES):
+        for key, reason in self.ledger.given_up():
             yield from self._settle(key, self._with_all_tokens(key, Completion(None, reason)))
 
     def _settle(self, key: str, completion: Completion) -> Iterator[tuple[int, Completion]]:

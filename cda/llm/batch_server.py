@@ -38,13 +38,7 @@ class AwayError(LLMError):
 
 class BatchServer:
     """A connection. Every method raises LLMError if trying again would not help, NotOfferedError if the server has no such
-    thing, and AwayError if all attempts failed.
-
-    Args:
-        client: Names server and key.
-        sleep: Waits for a number of seconds.
-        attempts: Attempts at a call that is answered with 429 or 5xx or not at all.
-        max_bytes: Largest input file, for a message.
+    thing, and AwayError if all attempts failed. `max_bytes`: largest input file, for a message.
     """
 
     def __init__(self, client: OpenAIClient, sleep: Callable[[float], None], attempts: int, max_bytes: int) -> None:
@@ -75,14 +69,13 @@ class BatchServer:
         """A batch of an uploaded file; `part_id` is noted in it."""
 
         def create() -> Batch:
-            return _with_id(
-                self._openai.batches.create(
-                    input_file_id=file_id,
-                    endpoint="/v1/chat/completions",
-                    completion_window="24h",
-                    metadata={"cda_part": part_id},
-                )
+            made = self._openai.batches.create(
+                input_file_id=file_id,
+                endpoint="/v1/chat/completions",
+                completion_window="24h",
+                metadata={"cda_part": part_id},
             )
+            return _with_id(made)
 
         # The answer may be lost and the batch run all the same.
         return self._call(create, "a batch", look=lambda: self.listed(part_id, file_id))
@@ -206,11 +199,7 @@ def _problems(batch: Batch) -> list[BatchError]:
 
 
 def _with_id(made: T) -> T:
-    """A file or batch that the server says it has made.
-
-    Raises:
-        ValueError: It has no id, by which it could be asked for later.
-    """
+    """A file or batch that the server says it has made; ValueError if it has no id, by which it could be asked for later."""
     name = getattr(made, "id", None)
     if not isinstance(name, str) or not name:
         raise ValueError("an answer without an id")

@@ -11,12 +11,12 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from cda.errors import LLMError, out_of_files
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A question that is ours until it is released, by a locked file; None if the system has no locks."""
+    """A question that is ours until it is released, by a locked file; `handle` is None if the system has no locks."""
 
     path: str
     handle: int | None
@@ -46,27 +46,19 @@ class Claim:
 
 
 class Claims:
-    """Claims in a folder: a file for each question under way, locked by the process that asks it.
+    """Claims in a folder, made with the first one: a file for each question under way, locked by the process that asks it.
 
     The system lets go of a lock when its process ends, however that ends: a killed run holds nothing. On systems without
     `flock` every question is free, and two runs at once may both pay.
-
-    Args:
-        folder: Made with the first claim.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._folder = str(folder)
         self._is_open = False
 
     def take(self, key: str) -> Claim | None:
-        """The claim on a question; None while another process holds it.
-
-        Raises:
-            LLMError: The folder cannot be used, or too many files are open.
-        """
-        path = os.path.join(self._folder, key[:32])  # noqa: PTH118 — for each call; a Path takes as long as the lock
+        """The claim on a question; None while another process holds it. LLMError: the folder or a file cannot be opened."""
+        path = os.path.join(self.folder, key[:32])  # noqa: PTH118 — for each call; a Path takes as long as the lock
         try:
             import fcntl
         except ImportError:
@@ -107,7 +99,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
 _LOGPROBS_TABLE = "CREATE TABLE IF NOT EXISTS first_logprobs (key TEXT PRIMARY KEY, logprobs TEXT NOT NULL)"
 _MODELS_TABLE = "CREATE TABLE IF NOT EXISTS answering_models (key TEXT PRIMARY KEY, model TEXT NOT NULL)"
 _NAMES_TABLE = "CREATE TABLE IF NOT EXISTS names (asked TEXT, model TEXT, PRIMARY KEY (asked, model)) WITHOUT ROWID"
-_GROUP = 512
+_GROUP, _LOOKED_UP = 512, 64
+"""Answers written, and requests looked up, together."""
 
 _Entry = tuple[str, Completion, "Future[None]"]
 
@@ -130,15 +123,9 @@ def key_of(settings: Mapping[str, object], request: Request) -> str:
 class Cache:
     """One SQLite file for any number of processes on one machine, safe against being killed at any moment.
 
-    Holds hashes and answers, not questions, and no key. A file that cannot be read is moved aside as `.corrupt-N`.
-
-    Args:
-        path: Made with its folder.
-        say: Called with a message if a file was moved aside.
-        ask_failures_again: Ignore earlier failures; answers and failures stored in their place from now on are found.
-
-    Raises:
-        LLMError: Cannot be opened or written.
+    Holds hashes and answers, not questions, and no key. A file that cannot be read is moved aside as `.corrupt-N`. With
+    `ask_failures_again` earlier failures are ignored; answers and failures stored in their place from now on are found.
+    Every method raises LLMError if the file cannot be read or written.
     """
 
     def __init__(
@@ -167,9 +154,7 @@ class Cache:
     def __enter__(self) -> Cache:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -177,11 +162,7 @@ class Cache:
             return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Completion]:
-        """The answers and lasting failures for up to 30,000 keys at once.
-
-        Raises:
-            LLMError: The file cannot be read.
-        """
+        """The answers and lasting failures for up to 30,000 keys at once."""
         marks = ",".join("?" * len(keys))
         query = (
             "SELECT key, text, reason, input_tokens, output_tokens, logprobs, model FROM answers "
@@ -191,36 +172,35 @@ class Cache:
         with self._file.explained(), self._lock:
             rows = self._reader.execute(query, [*keys, self._failures_from, *LASTING]).fetchall()
         return {
-            key: Completion(text, reason, n_in, n_out, True, _candidates(logprobs), model)
+            key: Completion(
+                text, reason, n_in, n_out, True, logprobs and tuple(map(tuple, json.loads(logprobs))), model
+            )
             for key, text, reason, n_in, n_out, logprobs, model in rows
         }
 
-    def answering_models(self, settings: Mapping[str, object]) -> list[str]:
-        """Names of the models that have answered so far under the name and address in these settings, as noted.
+    def looked_up(
+        self, settings: Mapping[str, object], requests: Iterable[Request]
+    ) -> Iterator[list[tuple[int, Request, str, Completion | None]]]:
+        """Position, request, key and known answer of each request; some are taken at a time."""
+        numbered = enumerate(requests)
+        while group := [(row, request, key_of(settings, request)) for row, request in islice(numbered, _LOOKED_UP)]:
+            known = self.lookup([key for *_, key in group])
+            yield [(row, request, key, known.get(key)) for row, request, key in group]
 
-        Raises:
-            LLMError: The file cannot be read.
-        """
+    def answering_models(self, settings: Mapping[str, object]) -> list[str]:
+        """Names of the models that have answered so far under the name and address in these settings, as noted."""
         with self._file.explained(), self._lock:
             rows = self._reader.execute("SELECT model FROM names WHERE asked = ?", [_asked(settings)]).fetchall()
         return sorted(model for (model,) in rows)
 
     def note_models(self, settings: Mapping[str, object], models: Iterable[str]) -> None:
-        """Note for later runs which models have answered under the name and address in these settings.
-
-        Raises:
-            LLMError: The file cannot be written.
-        """
+        """Note for later runs which models have answered under the name and address in these settings."""
         rows = [(_asked(settings), model) for model in models]
         with self._file.explained(), self._lock, transaction(self._reader):
             self._reader.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", rows)
 
     def keep(self, key: str, completion: Completion) -> Future[None]:
-        """Write an answer, together with others that come meanwhile.
-
-        Returns:
-            Done when the answer is safe on disk; its result raises LLMError if it cannot be written.
-        """
+        """Write an answer, together with others that come meanwhile; done when it is safe on disk."""
         done: Future[None] = Future()
         with self._lock:
             if self._writer is None:
@@ -230,11 +210,11 @@ class Cache:
         return done
 
     def get(self, key: str) -> Completion | None:
-        """The answer to one key, if there is one; raises as `lookup`."""
+        """The answer to one key, if there is one."""
         return self.lookup([key]).get(key)
 
     def put(self, key: str, completion: Completion) -> None:
-        """Write one answer and wait until it is safe on disk; raises LLMError if it cannot be written."""
+        """Write one answer and wait until it is safe on disk."""
         self.keep(key, completion).result()
 
     def close(self) -> None:
@@ -249,7 +229,7 @@ class Cache:
     def _write(self) -> None:
         connection: sqlite3.Connection | None = None
         try:
-            while (group := self._group()) is not None:
+            while group := self._group():
                 try:
                     with self._file.explained():
                         connection = connection or self._file.connected()
@@ -268,21 +248,14 @@ class Cache:
             if connection is not None:
                 connection.close()
 
-    def _group(self) -> list[_Entry] | None:
-        """The entries that wait to be written, at least one; None at the end."""
-        first = self._entries.get()
-        if first is None:
-            return None
-        group = [first]
-        while len(group) < _GROUP:
-            try:
-                entry = self._entries.get_nowait()
-            except queue.Empty:
-                break
-            if entry is None:
+    def _group(self) -> list[_Entry]:
+        """The entries that wait to be written, at least one; none at the end."""
+        group: list[_Entry] = []
+        with suppress(queue.Empty):
+            while len(group) < _GROUP and (entry := self._entries.get(block=not group)) is not None:
+                group.append(entry)
+            if group and entry is None:
                 self._entries.put(None)
-                break
-            group.append(entry)
         return group
 
 
@@ -308,7 +281,3 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
 def _asked(settings: Mapping[str, Any]) -> str:
     """A hash, since an address may hold secrets."""
     return hashlib.sha256(json.dumps([settings["model"], settings["base_url"]]).encode()).hexdigest()
-
-
-def _candidates(logprobs: str | None) -> tuple[tuple[str, float], ...] | None:
-    return None if logprobs is None else tuple((token, value) for token, value in json.loads(logprobs))

@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from cda.llm.asking import GRACE_S, Answers, Ask, Asker, answered, pause, with_progress
 from cda.llm.cache import Cache, Claim, key_of
-from cda.llm.protocol import Completion, Request, is_lasting, is_unfinished
+from cda.llm.protocol import Completion, Request
 
-_BATCH = 64
-"""Requests looked up together."""
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
 """Between two looks for the answer of another run."""
 
@@ -26,43 +23,32 @@ class CachedLLM:
     Identical requests of one run are asked once; those that wait for the first are marked as cached like those that
     were answered in an earlier run. An answer that another run is asking for right now is waited for. Failures that
     another try could mend are not kept.
-
-    Args:
-        client: Asked if the cache has no answer.
-        cache: Answers of any number of models.
-        pauses_s: Pauses before retries if a paid answer broke off; the budget counts every retry as a call.
     """
 
     client: Asker
     cache: Cache
     pauses_s: tuple[float, ...] = (1.0, 4.0)
+    """Pauses before retries if a paid answer broke off; the budget counts every retry as a call."""
 
     @property
     def name(self) -> str:
-        """Model name."""
         return self.client.name
 
     @property
     def concurrency(self) -> int:
-        """Delegates to the client."""
         return self.client.concurrency
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Delegates to the client."""
         return self.client.settings
 
     @property
     def spent_usd(self) -> float | None:
-        """Delegates to the client: cached answers cost nothing."""
+        """Dollars of the client: cached answers cost nothing."""
         return self.client.spent_usd
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request, as they come; see LLM.answers.
-
-        Raises:
-            LLMError: As raised by the client, or the cache cannot be written. Earlier answers are kept.
-        """
+        """Position and answer of each request, as they come; see LLM.answers. LLMError also if the cache cannot be written."""
         return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
 
     @asynccontextmanager
@@ -80,7 +66,7 @@ class CachedLLM:
                 except BaseException:
                     claim.release()
                     raise
-                if not is_lasting(completion):
+                if not completion.is_lasting:
                     claim.release()
                     return completion
                 written = self.cache.keep(key, completion)
@@ -112,15 +98,10 @@ class CachedLLM:
         """The answer, asked for again if the server broke off; its tokens are those of all tries."""
         completion = await ask(request)
         for pause_s in self.pauses_s:
-            if not is_unfinished(completion):
+            if not completion.is_unfinished:
                 break
             await pause(pause_s)
-            earlier, completion = completion, await ask(request)
-            completion = replace(
-                completion,
-                input_tokens=completion.input_tokens + earlier.input_tokens,
-                output_tokens=completion.output_tokens + earlier.output_tokens,
-            )
+            completion = (await ask(request)).with_tokens_of(completion)
         return completion
 
     def _answers(self, requests: Iterable[Request]) -> Answers:
@@ -129,35 +110,25 @@ class CachedLLM:
         with closing(answered(self, self._items(requests, waiting, keys), GRACE_S)) as answers:
             for position, completion in answers:
                 yield position, completion
-                key = keys.pop(position, None)
-                if key is not None:
+                if (key := keys.pop(position, None)) is not None:
                     for same in waiting.pop(key):
                         yield same, replace(completion, cached=True)
 
     def _items(
         self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]
     ) -> Iterator[tuple[int, Request | Completion]]:
-        """Known answers and requests that have to be asked; requests like one under way are put to wait.
+        """Known answers and requests to be asked, whose positions get their key in `keys`.
 
-        Args:
-            requests: Taken some at a time.
-            waiting: Filled here: positions that wait for the answer to a key under way.
-            keys: Filled here: key by position of each request to be asked.
+        A request like one under way is put into `waiting`, by key.
         """
-        numbered = enumerate(requests)
-        settings = self.settings
-        while batch := [(row, request, key_of(settings, request)) for row, request in islice(numbered, _BATCH)]:
-            known = self.cache.lookup([key for _, _, key in batch])
-            fresh: list[tuple[int, Request | Completion]] = []
-            hits: list[tuple[int, Request | Completion]] = []
-            for row, request, key in batch:
-                if key in known:
-                    hits.append((row, known[key]))
-                elif key in waiting:
+        for group in self.cache.looked_up(self.settings, requests):
+            items: list[tuple[int, Request | Completion]] = [(row, hit) for row, _, _, hit in group if hit is not None]
+            for row, request, key, hit in group:
+                if hit is not None:
+                    continue
+                if key in waiting:
                     waiting[key].append(row)
                 else:
                     waiting[key], keys[row] = [], key
-                    fresh.append((row, request))
-            del batch
-            yield from hits
-            yield from fresh
+                    items.append((row, request))
+            yield from items

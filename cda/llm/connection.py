@@ -47,10 +47,8 @@ _HEADERS = {"Accept-Encoding": "gzip"}
 class Bounds:
     """Limits of a connection, as hooks of its HTTP client.
 
-    Args:
-        base_url: Address of all calls. A redirect to the same host is followed, and from http to https.
-        setting: Names the address in messages.
-        max_bytes: Largest answer, unpacked; may be changed between calls.
+    A redirect to the host of `base_url` is followed, also from http to https. `setting` names that address in messages;
+    `max_bytes`, of an answer unpacked, may be changed between calls.
     """
 
     def __init__(self, base_url: str, setting: str, max_bytes: int = MAX_ANSWER_BYTES) -> None:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from cda.errors import LLMError
 from cda.files.jsonl import make_private, open_new
+from cda.files.sqlite_file import transaction
 
 TRIES = 2
 """Submissions of a request before it counts as failed."""
@@ -28,9 +29,6 @@ CREATE INDEX IF NOT EXISTS member_of ON member (part);
 CREATE TABLE IF NOT EXISTS tried (key TEXT PRIMARY KEY, times INTEGER NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE wanted (key TEXT NOT NULL, position INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX temp.wanted_key ON wanted (key);
-CREATE TEMP TABLE filling (key TEXT PRIMARY KEY, form TEXT) WITHOUT ROWID;
-CREATE TEMP TABLE seen (key TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TEMP TABLE noted (key TEXT PRIMARY KEY, reason TEXT NOT NULL, plain INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -55,40 +53,35 @@ class InputFiles:
         self.max_bytes = max_bytes
         self._file: BinaryIO | None = None
         self._id = ""
-        self._n_requests = self._n_bytes = 0
+        self._members: dict[str, str | None] = {}
+        self._n_bytes = 0
 
     def path(self, part_id: str) -> Path:
         return self.folder / f"{part_id}.jsonl"
 
     def add(self, key: str, line: bytes, form: str | None) -> None:
-        """One more request.
-
-        Raises:
-            LLMError: It alone is larger than a file may be.
-        """
+        """One more request; LLMError if it alone is larger than a file may be."""
         if len(line) > self.max_bytes:
             raise LLMError(f"a request of {len(line)} bytes is larger than a batch file may be ({self.max_bytes})")
-        if self._n_requests >= self.max_requests or self._n_bytes + len(line) > self.max_bytes:
+        if len(self._members) >= self.max_requests or self._n_bytes + len(line) > self.max_bytes:
             self.finish()
         with on_disk(self.folder):
             if self._file is None:
                 self._id = uuid.uuid4().hex
                 self._file = open_new(self.path(self._id), private=True)
             self._file.write(line)
-        self._n_requests += 1
         self._n_bytes += len(line)
-        self.ledger.fill(key, form)
+        self._members[key] = form
 
-    def finish(self, instead_of: str | None = None, reason: str = "") -> None:
-        """Enter the file, and in the same step strike out the part whose missing requests it holds."""
+    def finish(self, instead_of: str | None = None, reasons: Mapping[str, str] | None = None, other: str = "") -> None:
+        """Enter the file, and in the same step strike out the part whose missing requests it holds; see `Ledger.enter`."""
         if self._file is not None:
             with on_disk(self.folder):
                 self._file.flush()
                 os.fsync(self._file.fileno())
                 self._file.close()
-        self.ledger.enter(self._id if self._file is not None else None, self._n_requests, instead_of, reason)
-        self._file = None
-        self._n_requests = self._n_bytes = 0
+        self.ledger.enter(self._id if self._file is not None else None, self._members, instead_of, reasons or {}, other)
+        self._file, self._members, self._n_bytes = None, {}, 0
 
     def close(self) -> None:
         if self._file is not None:
@@ -96,7 +89,7 @@ class InputFiles:
 
 
 class Ledger:
-    """Uploaded files and running batches, in SQLite; and, in tables that end with the connection, the keys wanted now."""
+    """Uploaded files and running batches, in SQLite; and, in a table that ends with the connection, the keys wanted now."""
 
     def __init__(self, path: Path, server: str) -> None:
         self.path = path
@@ -136,32 +129,19 @@ class Ledger:
         row = self._db.execute("SELECT times FROM tried WHERE key = ?", (key,)).fetchone()
         return row[0] if row else 0
 
-    def given_up(self, tries: int) -> list[tuple[str, str]]:
-        """Open keys that were tried so often, with the last reason."""
+    def given_up(self) -> list[tuple[str, str]]:
+        """Open keys that were tried as often as they may be, with the last reason."""
         return self._db.execute(
-            "SELECT DISTINCT key, reason FROM wanted JOIN tried USING (key) WHERE NOT done AND times >= ?", (tries,)
+            "SELECT DISTINCT key, reason FROM wanted JOIN tried USING (key) WHERE NOT done AND times >= ?", (TRIES,)
         ).fetchall()
 
     def held(self, key: str) -> bool:
         """True if a file or batch of this server has it."""
         return self._is("member JOIN part ON part = id WHERE key = ? AND server = ?", key, self.server)
 
-    def in_part(self, key: str, part_id: str) -> bool:
-        return self._is("member WHERE key = ? AND part = ?", key, part_id)
-
-    def is_seen(self, key: str) -> bool:
-        """True if a result line for the key was taken."""
-        return self._is("seen WHERE key = ?", key)
-
-    def see(self, key: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,))
-
-    def note(self, key: str, reason: str, plain: bool = False) -> None:
-        """Store why the batch has no answer to the key, and whether asking in plain words may help."""
-        self._db.execute("INSERT OR REPLACE INTO noted VALUES (?, ?, ?)", (key, reason, plain))
-
-    def noted_plain(self, key: str) -> bool:
-        return self._is("noted WHERE key = ? AND plain", key)
+    def members(self, part_id: str) -> dict[str, str | None]:
+        """Keys of a part, with the name of each one's form; None if it was sent without a schema."""
+        return dict(self._db.execute("SELECT key, form FROM member WHERE part = ?", (part_id,)).fetchall())
 
     def form(self, schema: Mapping[str, Any] | None, plain: str) -> str:
         """Name of a schema with its plain words; there are few, so requests only name theirs."""
@@ -173,43 +153,41 @@ class Ledger:
             self._forms[name] = (json.loads(text), written)
         return name
 
-    def form_of(self, key: str, part_id: str) -> tuple[Mapping[str, object], str] | None:
-        """Schema and plain words of a request; None if it was sent without a schema."""
-        row = self._db.execute("SELECT form FROM member WHERE key = ? AND part = ?", (key, part_id)).fetchone()
-        if row is None or row[0] is None:
-            return None
-        if row[0] not in self._forms:
-            schema, plain = self._db.execute("SELECT schema, plain FROM form WHERE id = ?", row).fetchone()
-            self._forms[row[0]] = (json.loads(schema), plain)
-        return self._forms[row[0]]
+    def form_named(self, name: str) -> tuple[Mapping[str, object], str]:
+        """Schema and plain words."""
+        if name not in self._forms:
+            schema, plain = self._db.execute("SELECT schema, plain FROM form WHERE id = ?", (name,)).fetchone()
+            self._forms[name] = (json.loads(schema), plain)
+        return self._forms[name]
 
-    def fill(self, key: str, form: str | None) -> None:
-        self._db.execute("INSERT OR IGNORE INTO filling VALUES (?, ?)", (key, form))
+    def enter(
+        self,
+        part_id: str | None,
+        members: Mapping[str, str | None],
+        instead_of: str | None,
+        reasons: Mapping[str, str],
+        other: str,
+    ) -> None:
+        """In one step: a new part with its keys and their forms, and the end of another, whose open keys count as tried.
 
-    def enter(self, part_id: str | None, n_requests: int, instead_of: str | None, reason: str) -> None:
-        """In one step: a new part with the keys filled in, and the end of another, whose open keys count as tried.
-
-        Keys that are open and not in the new part are given up.
+        Those that are in no part any more are given up. `reasons`: why a key has no answer; `other`: the same of the rest.
         """
-        self._db.execute("BEGIN IMMEDIATE")
-        if instead_of is not None:
-            self._db.execute(
-                "INSERT INTO tried SELECT key, CASE WHEN key IN (SELECT key FROM filling) THEN 1 ELSE ? END, "
-                "COALESCE((SELECT noted.reason FROM noted WHERE noted.key = member.key), ?) FROM member "
-                "WHERE part = ? AND key IN (SELECT key FROM wanted WHERE NOT done) "
-                "ON CONFLICT (key) DO UPDATE SET times = max(times + 1, excluded.times), reason = excluded.reason",
-                (TRIES, reason, instead_of),
-            )
-            self._db.execute("DELETE FROM member WHERE part = ?", (instead_of,))
-            self._db.execute("DELETE FROM part WHERE id = ?", (instead_of,))
-        if part_id is not None:
-            self._db.execute(
-                "INSERT INTO part VALUES (?, ?, 'written', ?, NULL, NULL)", (part_id, self.server, n_requests)
-            )
-            self._db.execute("INSERT INTO member SELECT key, ?, form FROM filling", (part_id,))
-        self._db.execute("COMMIT")
-        for table in ("filling", "seen", "noted"):
-            self._db.execute(f"DELETE FROM {table}")
+        with transaction(self._db):
+            if part_id is not None:
+                part = (part_id, self.server, len(members))
+                self._db.execute("INSERT INTO part VALUES (?, ?, 'written', ?, NULL, NULL)", part)
+                rows = [(key, part_id, form) for key, form in members.items()]
+                self._db.executemany("INSERT INTO member VALUES (?, ?, ?)", rows)
+            if instead_of is not None:
+                left = [key for key in self.members(instead_of) if self.is_open(key)]
+                self._db.execute("DELETE FROM member WHERE part = ?", (instead_of,))
+                self._db.execute("DELETE FROM part WHERE id = ?", (instead_of,))
+                tried = [(key, 1 if self.held(key) else TRIES, reasons.get(key, other)) for key in left]
+                self._db.executemany(
+                    "INSERT INTO tried VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+                    "times = max(times + 1, excluded.times), reason = excluded.reason",
+                    tried,
+                )
 
     def set_state(self, part_id: str, state: str, **ids: str | None) -> None:
         """Record a step, with the id that it brought (file_id, batch_id)."""

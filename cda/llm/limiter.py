@@ -28,17 +28,13 @@ LONGEST_PAUSE_S = 60.0
 class Bucket:
     """A token bucket that may go into debt, so that calls are served in order and large amounts are not starved.
 
-    Holds one second's worth: a full minute's worth at once would allow twice the limit in the first minute.
-
-    Attributes:
-        per_minute: Refilled evenly.
-        level: Available now; negative if it is promised already.
-        at: When the level was right, seconds.
+    Holds one second's worth: a full minute's worth at once would allow twice the limit in the first minute. The level at
+    second `at` is negative if it is promised already.
     """
 
     per_minute: float
-    level: float
     at: float
+    level: float = float("inf")
 
     def take(self, amount: float, now: float) -> float:
         """Take an amount; gives the seconds to wait before it may be used."""
@@ -47,10 +43,6 @@ class Bucket:
         wait = max(0.0, min(amount, self._most) - self.level) * 60 / self.per_minute
         self.level -= amount
         return wait
-
-    def give_back(self, amount: float) -> None:
-        """Give back tokens that were taken and not used; negative if more were used."""
-        self.level += amount
 
     @property
     def _most(self) -> float:
@@ -66,17 +58,10 @@ class Turn:
 
 
 class Limiter:
-    """Shared by all workers; safe in several event loops and threads.
+    """Shared by all workers; safe in several event loops and threads. Tokens are those of input and output together.
 
     Concurrency is adaptive: a 429 halves the limit, each success adds a little (one more after as many
     successes as are allowed), up to `concurrency`.
-
-    Args:
-        concurrency: Most calls at once.
-        requests_per_minute: None: no limit of our own.
-        tokens_per_minute: Input and output together; None: no limit of our own.
-        clock: Seconds that only grow.
-        sleep: Waits that many seconds.
     """
 
     def __init__(
@@ -90,8 +75,10 @@ class Limiter:
         self.concurrency = concurrency
         self.allowed = float(concurrency)
         self.in_flight = 0
-        self._requests = _bucket(requests_per_minute, clock())
-        self._tokens = _bucket(tokens_per_minute, clock())
+        self._requests, self._tokens = (
+            None if per_minute is None else Bucket(per_minute, clock())
+            for per_minute in (requests_per_minute, tokens_per_minute)
+        )
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -108,7 +95,8 @@ class Limiter:
             wait = self._take(tokens)
             while wait > 0:
                 await self._sleep(wait)
-                wait = self._pause_left()
+                with self._lock:
+                    wait = self._paused_until - self._clock()
             yield Turn(self._clock(), tokens)
         finally:
             with self._lock:
@@ -120,19 +108,13 @@ class Limiter:
             self._in_a_row = 0
             self.allowed = min(self.concurrency, self.allowed + 1 / self.allowed)
             if self._tokens is not None and tokens:
-                self._tokens.give_back(turn.tokens - tokens)
+                self._tokens.level += turn.tokens - tokens
 
     def throttled(self, turn: Turn, wait_s: float | None) -> float:
-        """After an answer of 429, pause all calls and lower the number of concurrent ones.
+        """After an answer of 429, pause all calls and lower the number of concurrent ones; seconds of pause from now.
 
-        The limit is not halved again for calls that were already under way at the last 429.
-
-        Args:
-            turn: Turn of the call.
-            wait_s: Pause that the server asks for; None or 0 if it names none, then longer each time.
-
-        Returns:
-            Seconds of pause from now.
+        The limit is not halved again for calls that were already under way at the last 429. `wait_s`: pause that the server
+        asks for; None or 0 if it names none, then longer each time.
         """
         with self._lock:
             now = self._clock()
@@ -140,11 +122,10 @@ class Limiter:
                 self.allowed = max(1.0, self.allowed / 2)
                 self._halved_at = now
                 self._in_a_row += 1
-            own = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._in_a_row - 1, 30))
-            pause = wait_s or own
-            self._paused_until = max(self._paused_until, now + pause)
+            pause_s = wait_s or min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._in_a_row - 1, 30))
+            self._paused_until = max(self._paused_until, now + pause_s)
             if self._tokens is not None:
-                self._tokens.give_back(turn.tokens)
+                self._tokens.level += turn.tokens
             return self._paused_until - now
 
     def _enter(self) -> float:
@@ -164,24 +145,12 @@ class Limiter:
             requests = self._requests.take(1, now) if self._requests is not None else 0.0
             return max(requests, self._tokens.take(tokens, now) if self._tokens is not None else 0.0)
 
-    def _pause_left(self) -> float:
-        with self._lock:
-            return self._paused_until - self._clock()
-
-
-def _bucket(per_minute: float | None, now: float) -> Bucket | None:
-    return Bucket(per_minute, max(1.0, per_minute / 60), now) if per_minute is not None else None
-
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds to wait, at most a year; None if the headers do not say.
+    """Seconds to wait, at most a year; None if the headers do not say. `now`: seconds since 1970, for dates.
 
     Read in this order: `retry-after-ms`; `retry-after` in seconds or as a date; `x-ratelimit-reset-requests` and
-    `-tokens` of the limit that has nothing remaining, of both if the answer does not tell.
-
-    Args:
-        headers: With names in lower case, or insensitive to it.
-        now: Seconds since 1970, for dates.
+    `-tokens` of the limit that has nothing remaining, of both if the answer does not tell. Names in lower case.
 
     >>> retry_after_s({"retry-after-ms": "1500"}, 0.0), retry_after_s({"x-ratelimit-reset-tokens": "6m0s"}, 0.0)
     (1.5, 360.0)

@@ -21,7 +21,7 @@ from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
 from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
 from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up
-from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words, response_format
+from cda.llm.reading import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words, response_format
 
 _OPENAI = "https://api.openai.com/v1"
 _LONGEST_BACKOFF_S = 30.0
@@ -35,39 +35,37 @@ class OpenAIClient:
     """Chat completions from any OpenAI-compatible endpoint.
 
     Retries are ours and not the openai package's, because a 429 concerns all workers and not the one that got it.
-
-    Args:
-        name: Model name.
-        base_url: None for OPENAI_BASE_URL if it is set, else OpenAI's.
-        api_key_env: Environment variable that holds the key.
-        concurrency: Calls under way at once, at most; a 429 halves it for a while.
-        requests_per_minute: Limit of our own; None: as fast as the server allows.
-        tokens_per_minute: The same for input and output tokens together.
-        temperature: Sampling temperature; left out if the model rejects it.
-        max_tokens: Longest answer.
-        seed: None: not sent.
-        timeout_s: For one attempt from start to end.
-        retries: After 408, 409, 5xx, timeouts, lost connections and broken answers, with growing random pauses. 429 is
-            waited out however often it comes.
-        say: Called with messages for the user, once each.
-        backoff_s: Longest first pause; doubles with each try.
     """
 
     name: str
+    """Model name."""
     base_url: str | None = None
+    """None for OPENAI_BASE_URL if it is set, else OpenAI's."""
     api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key."""
     concurrency: int = 16
+    """Calls under way at once, at most; a 429 halves it for a while."""
     requests_per_minute: float | None = None
+    """Limit of our own; None: as fast as the server allows. The next one is for input and output tokens together."""
     tokens_per_minute: float | None = None
     temperature: float = 0.0
+    """Left out if the model rejects it."""
     max_tokens: int = 2048
+    """Longest answer; sent as `max_completion_tokens`, or as `max_tokens` to servers that only know that."""
     seed: int | None = None
+    """None: not sent. Sample k of a request is asked for with seed + k, or all samples would be the same."""
     timeout_s: float = 120.0
+    """For one attempt from start to end."""
     retries: int = 5
+    """After 408, 409, 5xx, timeouts, lost connections and broken answers, with growing random pauses. 429 is waited out however
+    often it comes."""
     say: Callable[[str], None] = print_line
+    """Called with messages for the user, once each."""
     backoff_s: float = 0.5
+    """Longest first pause; doubles with each try."""
     _limiter: Limiter = field(init=False, repr=False)
-    _parameters: Parameters = field(init=False, repr=False)
+    _given_up: set[str] = field(init=False, repr=False, default_factory=set)
+    """Fields of a request that the model rejects."""
     _schemas: SchemaSupport = field(init=False, repr=False, default_factory=SchemaSupport)
     _reached: bool = field(init=False, repr=False, default=False)
     _lost_in_a_row: int = field(init=False, repr=False, default=0)
@@ -83,7 +81,6 @@ class OpenAIClient:
                 f"{self._url.rpartition('@')[2]}: no address of a server ({error}); set llm.base_url"
             ) from None
         self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute, sleep=pause)
-        self._parameters = Parameters(self.name, self.max_tokens, self.temperature, self.seed, self.say)
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -114,31 +111,58 @@ class OpenAIClient:
         return problems
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request, as they come; see LLM.answers.
-
-        Raises:
-            LLMError: The key is refused, the model is unknown, the quota is spent, or the server cannot be reached.
-        """
+        """Position and answer of each request, as they come; see LLM.answers."""
         return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: None)
 
     def body(self, request: Request) -> dict[str, object]:
         """The body for a request, as far as the server is known by now."""
-        return self._parameters.body(in_plain_words(request) if self._schemas.lacking else request)
+        return self._body(in_plain_words(request) if self._schemas.lacking else request)
 
-    def give_up_parameter(self, body: Mapping[str, object], param: str | None, message: str) -> bool:
-        """Leave out the fields that a server has rejected before; return whether there were any."""
-        return self._parameters.give_up(body, param, message)
+    def _body(self, request: Request) -> dict[str, object]:
+        longest = 1 if request.top_logprobs else self.max_tokens
+        body: dict[str, object] = {
+            "model": self.name,
+            "messages": [
+                {"role": "system", "content": sendable(request.system)},
+                {"role": "user", "content": sendable(request.user)},
+            ],
+            "max_completion_tokens": longest,
+            "temperature": 0.0 if request.top_logprobs else self.temperature,
+        }
+        if self.seed is not None:
+            body["seed"] = self.seed + request.sample
+        if request.schema is not None:
+            body["response_format"] = response_format(request.schema)
+        if request.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        for name in self._given_up:
+            body.pop(name, None)
+        if "max_completion_tokens" in self._given_up:
+            body["max_tokens"] = longest
+        return body
+
+    def give_up_parameter(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
+        """Leave out the field that a rejection names from now on; False if it names none that was sent and can be left out.
+
+        The rejection's own `param` is trusted if there is one; else its message is searched.
+        """
+        # Servers may repeat the whole request further on, prompt and all.
+        in_message = (name for name in _OPTIONAL if re.search(rf"(?<!\w){name}(?!\w)", message[:300]))
+        name = param or next(in_message, "")
+        if name not in _OPTIONAL or name not in sent:
+            return False
+        if name not in self._given_up:
+            self._given_up.add(name)
+            instead = "'max_tokens' is sent instead" if name == "max_completion_tokens" else "it is not sent any more"
+            self.say(f"{self.name} does not take '{name}': {instead}")
+        return True
 
     def keyless(self, completion: Completion) -> Completion:
         """An answer as it may be kept: without the key, which a server may repeat."""
         return keyless(completion, self._key)
 
     def connection_key(self) -> str:
-        """The key for a connection; a local server asks for none, but the openai package wants one.
-
-        Raises:
-            LLMError: It cannot be a key.
-        """
+        """The key for a connection; a local server asks for none, but the openai package wants one."""
         key = self._key or "none"
         if not key.isascii() or not key.isprintable():
             raise LLMError(
@@ -161,16 +185,11 @@ class OpenAIClient:
             yield ask
 
     async def _send(self, http: object, request: Request) -> Completion:
-        """One question, tried until it is answered or given up.
-
-        Raises:
-            SchemaRejectedError: The server does not accept the request with its schema.
-            LLMError: No question can be answered; or token probabilities are asked for and the server gives none.
-        """
+        """One question, tried until it is answered or given up; SchemaRejectedError if its schema is not accepted."""
         tries = 0
         tokens = request_tokens(request) + (1 if request.top_logprobs else self.max_tokens)
         while True:
-            body = self._parameters.body(request)
+            body = self._body(request)
             async with self._limiter.turn(tokens) as turn:
                 outcome = await self._attempt(http, body)
                 if isinstance(outcome, Completion):
@@ -184,7 +203,7 @@ class OpenAIClient:
             if isinstance(outcome, Rejected):
                 if request.top_logprobs and outcome.names_logprobs:
                     raise self._no_logprobs(outcome.completion.reason)
-                if self._parameters.give_up(body, outcome.param, outcome.message):
+                if self.give_up_parameter(body, outcome.param, outcome.message):
                     continue
                 if request.schema is not None:
                     raise SchemaRejectedError
@@ -242,11 +261,7 @@ class OpenAIClient:
         )
 
     def _give_up(self, tries: int, last: Again) -> Completion:
-        """The failure to report.
-
-        Raises:
-            LLMError: No connection came about, for so many requests in a row that the server must be gone.
-        """
+        """The failure to report; LLMError if so many requests in a row found no connection that the server must be gone."""
         if last.lost:
             self._lost_in_a_row += 1
             if not self._reached:
@@ -256,11 +271,7 @@ class OpenAIClient:
         return Completion(None, gave_up(tries, last.reason))
 
     def _tell_pause(self, pause_s: float) -> None:
-        """Say that the server slows us down.
-
-        Raises:
-            LLMError: It wants more than a day.
-        """
+        """Say that the server slows us down; LLMError if it wants more than a day."""
         if pause_s > _LONGEST_WAIT_S:
             raise LLMError(
                 f"{self._server}: asks to wait {pause_s / 3600:.0f} hours (429); everything answered so far is kept, "
@@ -290,74 +301,3 @@ class OpenAIClient:
         """The server as messages may name it."""
         key = self._key
         return Endpoint(self._server, self.name, self.api_key_env, lambda text: without_key(text, key))
-
-
-class Parameters:
-    """The body of each call; learns from rejections.
-
-    Args:
-        model: Model name.
-        max_tokens: Longest answer; sent as `max_completion_tokens`, or as `max_tokens` to servers that only know that.
-        temperature: Left out if the model rejects it.
-        seed: None: not sent. Sample k of a request is asked for with seed + k, or all samples would be the same.
-        say: Called once for each parameter that is given up.
-    """
-
-    def __init__(
-        self, model: str, max_tokens: int, temperature: float, seed: int | None, say: Callable[[str], None]
-    ) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
-        self._temperature = temperature
-        self._seed = seed
-        self._say = say
-        self._given_up: set[str] = set()
-
-    def body(self, request: Request) -> dict[str, object]:
-        """Arguments of a chat completion."""
-        longest = 1 if request.top_logprobs else self._max_tokens
-        body: dict[str, object] = {
-            "model": self._model,
-            "messages": [
-                {"role": "system", "content": sendable(request.system)},
-                {"role": "user", "content": sendable(request.user)},
-            ],
-            "max_completion_tokens": longest,
-            "temperature": 0.0 if request.top_logprobs else self._temperature,
-        }
-        if self._seed is not None:
-            body["seed"] = self._seed + request.sample
-        if request.schema is not None:
-            body["response_format"] = response_format(request.schema)
-        if request.top_logprobs:
-            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        for name in self._given_up:
-            body.pop(name, None)
-        if "max_completion_tokens" in self._given_up:
-            body["max_tokens"] = longest
-        return body
-
-    def give_up(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
-        """Leave out the field that a rejection names from now on; False if it names none that was sent and can be left out.
-
-        Args:
-            sent: Body of the rejected call.
-            param: The rejection's own `param`; trusted if there is one.
-            message: Searched otherwise.
-        """
-        name = _named(param, message)
-        if name is None or name not in sent:
-            return False
-        if name not in self._given_up:
-            self._given_up.add(name)
-            instead = "'max_tokens' is sent instead" if name == "max_completion_tokens" else "it is not sent any more"
-            self._say(f"{self._model} does not take '{name}': {instead}")
-        return True
-
-
-def _named(param: str | None, message: str) -> str | None:
-    if param:
-        return param if param in _OPTIONAL else None
-    # Servers may repeat the whole request further on, prompt and all.
-    start = message[:300]
-    return next((name for name in _OPTIONAL if re.search(rf"(?<!\w){name}(?!\w)", start)), None)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from cda.errors import LLMError
 from cda.inert import inert, sendable
-from cda.llm.counted import with_model
 from cda.llm.limiter import retry_after_s
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG, Completion, unfinished
 
@@ -25,6 +24,7 @@ _SECRET_CHARACTERS = 12
 _LARGEST = sys.float_info.max
 _MOST_TOKENS = 10**9
 _SHORT_FINISH = 40
+_LONGEST_NAME = 200
 # OpenAI's words, and those of other servers with its API.
 _WHOLE = ("stop", "stop_sequence", "end_turn", "eos", "eos_token")
 _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
@@ -58,9 +58,12 @@ class Rejected:
 
     @property
     def names_logprobs(self) -> bool:
-        """True if the server gives no token probabilities."""
+        """The server gives no token probabilities."""
         # Servers may repeat the whole request further on, prompt and all.
         return "logprobs" in (self.param or self.message[:300])
+
+
+Outcome = Completion | Again | Throttled | Rejected
 
 
 def without_key(text: str, key: str) -> str:
@@ -75,30 +78,26 @@ def without_secret(text: str, key: str) -> str:
 
 def keyless(completion: Completion, key: str) -> Completion:
     """An answer to be kept, without the key that the server may have repeated in it."""
-    text = None if completion.text is None else without_secret(completion.text, key)
-    logprobs = completion.logprobs and tuple((without_secret(word, key), value) for word, value in completion.logprobs)
-    model = None if completion.model is None else without_secret(completion.model, key)
-    return replace(completion, text=text, logprobs=logprobs, model=model)
-
-
-Outcome = Completion | Again | Throttled | Rejected
+    return replace(
+        completion,
+        text=completion.text and without_secret(completion.text, key),
+        logprobs=completion.logprobs
+        and tuple((without_secret(word, key), value) for word, value in completion.logprobs),
+        model=completion.model and without_secret(completion.model, key),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, for messages.
-
-    Attributes:
-        server: Address without any credentials.
-        model: Model name.
-        key_env: Environment variable that holds the key.
-        hide: Takes the key out of a text.
-    """
+    """A server, for messages."""
 
     server: str
+    """Address without any credentials."""
     model: str
     key_env: str
+    """Environment variable that holds the key."""
     hide: Callable[[str], str]
+    """Takes the key out of a text."""
 
 
 def of_content(content: bytes, one_token: bool = False) -> Outcome:
@@ -109,45 +108,38 @@ def of_content(content: bytes, one_token: bool = False) -> Outcome:
         return Again("status 200 with invalid JSON")
     if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
         return Again("status 200 without choices")
-    return with_model(answer_in(data, one_token), data)
+    return answer_in(data, one_token)
 
 
 def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion | Again:
-    """The answer in a chat completion object, or the reason why there is none.
+    """The answer in a chat completion object, the reason why there is none, or Again if the server broke off.
 
     A text is whole only if the model ended it, by the finish reason; servers without finish reasons leave it out.
-
-    Args:
-        data: The object.
-        one_token: One token was asked for with its probabilities; that it ends there is no fault.
-
-    Returns:
-        Again if the server broke off: an error inside the answer, no choice, no content, or another finish reason.
+    `one_token`: one was asked for with its probabilities; that the answer ends there is no fault.
     """
     choices = data.get("choices")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
     message = _mapping(choice.get("message"))
     content = message.get("content")
-    text = _text(content).strip()
-    given = choice.get("finish_reason", "stop")
-    finish = given.casefold() if isinstance(given, str) else given
+    finish = choice.get("finish_reason", "stop")
+    word = finish.casefold() if isinstance(finish, str) else ""
     usage = _mapping(data.get("usage"))
     used = tokens_counted(usage.get("prompt_tokens")), tokens_counted(usage.get("completion_tokens"))
+    answer = Completion(None, None, *used, model=_model(data))
     if message.get("refusal"):
-        return Completion(None, REFUSED, *used)
-    if isinstance(finish, str) and finish.startswith("content_filter"):
-        return Completion(None, FILTERED, *used)
-    broken = _broken_off(data, choice, given)
-    if broken is not None:
+        return replace(answer, reason=REFUSED)
+    if word.startswith("content_filter"):
+        return replace(answer, reason=FILTERED)
+    if (broken := _broken_off(data, choice, finish)) is not None:
         return Again(unfinished(broken), None, False, *used)
-    logprobs = _first_logprobs(choice) if one_token else None
+    text, logprobs = _text(content).strip(), _first_logprobs(choice) if one_token else None
     if logprobs is not None:
-        return Completion(text, None, *used, logprobs=logprobs)
-    if finish in _CUT and not one_token:
-        return Completion(None, CUT_OFF, *used)
+        return replace(answer, text=text, logprobs=logprobs)
+    if word in _CUT and not one_token:
+        return replace(answer, reason=CUT_OFF)
     if not isinstance(content, str | list):
         return Again(unfinished("no content"), None, False, *used)
-    return Completion(text, None, *used) if text else Completion(None, EMPTY, *used)
+    return replace(answer, text=text) if text else replace(answer, reason=EMPTY)
 
 
 def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish: object) -> str | None:
@@ -158,8 +150,7 @@ def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish
         return "no choice"
     if finish is None:
         return "no finish reason"
-    word = finish.casefold() if isinstance(finish, str) else ""
-    if word in _WHOLE or word in _CUT:
+    if isinstance(finish, str) and finish.casefold() in (*_WHOLE, *_CUT):
         return None
     return f"finish reason '{inert(sendable(str(finish)))[:_SHORT_FINISH]}'"
 
@@ -171,11 +162,7 @@ def tokens_counted(value: object) -> int:
 
 
 def of_status(status: int, headers: Mapping[str, str], content: bytes, endpoint: Endpoint) -> Outcome:
-    """Outcome of an answer with any other status.
-
-    Raises:
-        LLMError: No call can succeed: key refused, model unknown, quota spent.
-    """
+    """Outcome of an answer with any other status; raises LLMError if no call can succeed: key, model, quota."""
     problem = _problem(content)
     if status in (401, 403):
         raise LLMError(f"{endpoint.server}: the key in {endpoint.key_env} is refused ({status})")
@@ -245,6 +232,11 @@ def _first_logprobs(choice: Mapping[str, object]) -> tuple[tuple[str, float], ..
         if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST:
             candidates.append((sendable(token), float(logprob)))
     return tuple(candidates) or None
+
+
+def _model(data: Mapping[str, object]) -> str | None:
+    name = data.get("model")
+    return sendable(name.strip())[:_LONGEST_NAME] if isinstance(name, str) and name.strip() else None
 
 
 def _text(content: object) -> str:

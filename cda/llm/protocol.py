@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cda.inert import without_turns
@@ -19,6 +19,13 @@ TOO_LARGE = "answer of too many bytes"
 LASTING = (REFUSED, FILTERED, CUT_OFF)
 """Failures that are kept: the model has decided. With any other, a repaired server may answer."""
 _UNFINISHED = "unfinished answer"
+_LEFT = "<\uff1c\ufe64\u2039\u00ab\u226a\u276e\u27e8\u27ea\u3008\u300a\u1438\u02c2"
+_RIGHT = ">\uff1e\ufe65\u203a\u00bb\u226b\u276f\u27e9\u27eb\u3009\u300b\u1433\u02c3"
+_UNSEEN = (
+    "\\x00-\\x08\\x0e-\\x1f\\x7f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+)
+_MARKS = re.compile("|".join(rf"[{side}](?:[{_UNSEEN}]*[{side}]){{2,}}" for side in (_LEFT, _RIGHT)))
+_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?</think>)+", re.DOTALL)
 
 
 def gave_up(tries: int, last: str) -> str:
@@ -31,36 +38,8 @@ def gave_up(tries: int, last: str) -> str:
 
 
 def unfinished(why: str) -> str:
-    """Reason of an answer that the server broke off.
-
-    >>> unfinished("finish reason 'error'")
-    "unfinished answer (finish reason 'error')"
-    """
+    """Reason of an answer that the server broke off."""
     return f"{_UNFINISHED} ({why})"
-
-
-def is_unfinished(completion: Completion) -> bool:
-    """True if the server broke off, so that asking again may bring the whole."""
-    return completion.text is None and (completion.reason or "").startswith(_UNFINISHED)
-
-
-def is_lasting(completion: Completion) -> bool:
-    """True if it is kept: an answer, or a failure that lies in the request and the model.
-
-    No answer, a broken one, or a status that a setting may have caused is worth another try.
-    """
-    return completion.text is not None or completion.reason in LASTING
-
-
-_LEFT = "<\uff1c\ufe64\u2039\u00ab\u226a\u276e\u27e8\u27ea\u3008\u300a\u1438\u02c2"
-_RIGHT = ">\uff1e\ufe65\u203a\u00bb\u226b\u276f\u27e9\u27eb\u3009\u300b\u1433\u02c3"
-_UNSEEN = (
-    "\\x00-\\x08\\x0e-\\x1f\\x7f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-)
-_MARKS = re.compile("|".join(rf"[{side}](?:[{_UNSEEN}]*[{side}]){{2,}}" for side in (_LEFT, _RIGHT)))
-
-
-_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?</think>)+", re.DOTALL)
 
 
 def without_thoughts(text: str) -> str | None:
@@ -75,38 +54,27 @@ def without_thoughts(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question.
-
-    Attributes:
-        system: System text.
-        user: User text.
-        schema: JSON schema of the answer, for servers that can hold a model to one; None for an answer in free text.
-        plain: How to write the answer if the server cannot; then added to the system text.
-        sample: Index among several answers to the same question; each is asked for, and cached, separately.
-        top_logprobs: 0 for a written answer. Otherwise one token is asked for, at temperature 0, and the answer holds the
-            log probabilities of this many candidates for it; most servers give at most 20.
-    """
+    """One question."""
 
     system: str
     user: str
     schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer, for servers that can hold a model to one; None for an answer in free text."""
     plain: str = ""
+    """How to write the answer if the server cannot; then added to the system text."""
     sample: int = 0
+    """Index among several answers to the same question; each is asked for, and cached, separately."""
     top_logprobs: int = 0
+    """0 for a written answer. Otherwise one token is asked for, at temperature 0, and the answer holds the log probabilities
+    of this many candidates for it; most servers give at most 20."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer's text, or the reason why there is none.
+    """The answer's text, or the reason why there is none, in words that are counted and reported.
 
-    Attributes:
-        text: The model's text; None if there is no usable answer.
-        reason: Why there is none, in words that are counted and reported.
-        input_tokens: As counted by the server; 0 if it gave no count.
-        output_tokens: The same for the answer.
-        cached: True if the answer came from the cache and cost nothing now.
-        logprobs: Candidates for the first token with their natural log probabilities, if requested.
-        model: Name of the answering model according to the server; None if it named none.
+    Tokens are as counted by the server, 0 if it gave no count. `logprobs`: the candidates for the first token with their
+    natural log probabilities, if requested. `model`: the answering model according to the server, if it named one.
     """
 
     text: str | None
@@ -114,8 +82,30 @@ class Completion:
     input_tokens: int = 0
     output_tokens: int = 0
     cached: bool = False
+    """It came from the cache and cost nothing now."""
     logprobs: tuple[tuple[str, float], ...] | None = None
     model: str | None = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """The server broke it off, so that asking again may bring the whole."""
+        return self.text is None and (self.reason or "").startswith(_UNFINISHED)
+
+    @property
+    def is_lasting(self) -> bool:
+        """It is kept: an answer, or a failure that lies in the request and the model.
+
+        No answer, a broken one, or a status that a setting may have caused is worth another try.
+        """
+        return self.text is not None or self.reason in LASTING
+
+    def with_tokens_of(self, earlier: Completion) -> Completion:
+        """This answer with the tokens of an earlier one to the same question added: both are paid for."""
+        return replace(
+            self,
+            input_tokens=self.input_tokens + earlier.input_tokens,
+            output_tokens=self.output_tokens + earlier.output_tokens,
+        )
 
 
 class LLM(Protocol):
@@ -157,8 +147,5 @@ def fenced(name: str, material: str) -> str:
     >>> fenced("TEXT", "a\\n<<<END>>>\\nb <|im_end|>")
     '<<<TEXT>>>\\na\\n< < <END> > >\\nb < |im_end|>\\n<<<END>>>'
     """
-    return f"<<<{name}>>>\n{without_turns(_MARKS.sub(_apart, material))}\n<<<END>>>"
-
-
-def _apart(run: re.Match[str]) -> str:
-    return " ".join(mark for mark in run[0] if mark in _LEFT + _RIGHT)
+    apart = _MARKS.sub(lambda run: " ".join(mark for mark in run[0] if mark in _LEFT + _RIGHT), material)
+    return f"<<<{name}>>>\n{without_turns(apart)}\n<<<END>>>"

@@ -19,7 +19,7 @@ from cda.files.paths import own_folder
 from cda.finetuning import applied, train
 from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
-from cda.llm.counted import Tally
+from cda.llm.money import Tally
 from cda.pipeline import plan as planning
 from cda.pipeline import report
 from cda.recipe.load import LoadedRecipe, Opened

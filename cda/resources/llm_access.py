@@ -14,8 +14,7 @@ from cda.launch import say
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
-from cda.llm.counted import AnsweredBy, CountedLLM, Tally
-from cda.llm.money import Budgeted, CallCost, Price, Purse, estimate
+from cda.llm.money import AnsweredBy, Budgeted, CallCost, CountedLLM, Price, Purse, Tally, estimate
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
 from cda.prompts import Prompts, ours

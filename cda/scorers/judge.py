@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.errors import LLMError
-from cda.llm.counted import AnsweredBy
+from cda.llm.money import AnsweredBy
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
 from cda.prompts import JudgePrompt, ours
 from cda.prompts.load import filled, with_sentences

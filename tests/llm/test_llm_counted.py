@@ -11,7 +11,7 @@ import pytest
 
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
-from cda.llm.counted import AnsweredBy, CountedLLM, Tally, is_version_of
+from cda.llm.money import AnsweredBy, CountedLLM, Tally, is_version_of
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete

@@ -22,7 +22,7 @@ from cda.discovery.proposals import parse_attributes, usable
 from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
-from cda.llm.structured import json_of
+from cda.llm.reading import json_of
 from cda.models.load import check_adapter
 from cda.records import user_prompt
 from cda.report.differences import word_differences
