@@ -1,48 +1,52 @@
-"""Counterfactual pairs (the chosen response over the rejected one with the bias added), and the unchanged pairs next to them."""
+"""Counterfactual pairs (the chosen response over the rejected one with the bias added), the unchanged pairs next to them, and
+the training examples that the objectives make of them and of contrasts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from cda.biases import Bias
 from cda.features import n_words
+from cda.recipe.schema import ObjectiveSection
 from cda.records import (
+    Contrast,
     Exclusions,
     LabelledPair,
     Pair,
     Rewrite,
     RewriteRequest,
+    Split,
     TrainingExample,
     TrainingPair,
     count_reasons,
+    prompt_id,
     text_key,
 )
 from cda.rewriting.fidelity import is_unchanged
 from cda.rewriting.labels import exhibits
 from cda.rewriting.rewriter import Rewriter
 
+Row = TypeVar("Row", bound=Contrast | LabelledPair)
 BATCH = 500
+IN_AUDIT = "prompt is in the audit"
 _ENOUGH_TO_JUDGE = 50
 _MOST_TRIES_PER_PAIR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """Counterfactual pairs of one bias.
-
-    Attributes:
-        pairs: The pairs, in the order they were drawn.
-        eligible: Number of pairs that could become a counterfactual pair.
-        exclusions: Number of tried rewrites, and failed ones by reason.
-    """
+    """Counterfactual pairs of one bias, in the order they were drawn."""
 
     pairs: tuple[TrainingPair, ...]
     eligible: int
+    """Number of pairs that could become a counterfactual pair."""
     exclusions: Exclusions
+    """Number of tried rewrites, and failed ones by reason."""
 
 
 def eligible_pairs(rows: Sequence[LabelledPair], bias: Bias) -> list[LabelledPair]:
@@ -180,15 +184,9 @@ def draw_supplementary(
     taken: set[tuple[str, ...]],
     rng: np.random.Generator,
 ) -> list[TrainingPair]:
-    """Draw unchanged pairs so that label combinations occur as often as in `frequencies`.
+    """Draw unchanged pairs so that label combinations occur as often as in `frequencies`; fewer if one runs short.
 
-    Args:
-        source: Labelled pairs to draw from.
-        bias: Bias of the labels.
-        frequencies: Observed combinations.
-        requested: Number of pairs; fewer are returned if a combination runs short.
-        taken: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
-        rng: Draws the pairs.
+    `taken`: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
     """
     drawn: list[TrainingPair] = []
     for combination, quota in proportional_quota(frequencies, requested).items():
@@ -202,3 +200,67 @@ def draw_supplementary(
             row = pool[index]
             drawn.append(TrainingPair(TrainingExample(row.pair), row.split, "supplementary", bias.name, row.pair.id))
     return drawn
+
+
+def counterfactual_examples(
+    counterfactuals: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[ObjectiveSection]
+) -> Iterator[TrainingPair]:
+    """Each counterfactual of `rows` under every objective: against the chosen response, and against its original."""
+    originals = {row.pair.id: row.pair for row in rows}
+    for made in counterfactuals:
+        same_response = Pair(made.pair.prompt, originals[made.source_id].rejected, made.pair.rejected)
+        for objective in objectives:
+            if objective.kind == "pairs":
+                yield replace(made, example=objective.example(made.pair, str(made.bias)))
+            elif objective.kind != "keep":
+                yield replace(made, example=objective.example(same_response, str(made.bias)), kind=objective.kind)
+
+
+def contrast_examples(
+    contrasts: Iterable[Contrast],
+    splits: Mapping[str, Split],
+    biases: Sequence[str],
+    objectives: Sequence[ObjectiveSection],
+) -> Iterator[TrainingPair]:
+    """Contrasts under the objectives that are about one response and its biased version.
+
+    `splits`: side of each prompt, by `prompt_id`. Contrasts of biases other than `biases`, which are debiased, are taught
+    only by `keep`: there the base model's preference is to stay.
+    """
+    for contrast in contrasts:
+        pair, split = Pair(contrast.prompt, contrast.base, contrast.perturbed), splits[prompt_id(contrast.prompt)]
+        for objective in objectives:
+            example = objective.example(pair, contrast.bias)
+            if contrast.bias in biases and objective.kind in ("paired", "neutral"):
+                yield TrainingPair(example, split, objective.kind, contrast.bias, contrast.id)
+            elif contrast.bias not in biases and objective.kind == "keep":
+                yield TrainingPair(example, split, "contrast", contrast.bias, contrast.id)
+
+
+def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[ObjectiveSection]) -> list[TrainingPair]:
+    """Supplementary pairs: taught as labelled, or kept as the base model has them if the recipe asks for `keep`."""
+    keep = next((objective for objective in objectives if objective.kind == "keep"), None)
+    if keep is None:
+        return list(pairs)
+    return [replace(row, example=keep.example(row.pair, str(row.bias))) for row in pairs]
+
+
+def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
+    """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others: training prompts are never
+    audited.
+    """
+    prompts = [row.pair.prompt if isinstance(row, LabelledPair) else row.prompt for row in rows]
+    kept = [row for row, prompt in zip(rows, prompts, strict=True) if prompt_id(prompt) not in audited_prompts]
+    return kept, Exclusions(len(rows), count_reasons([IN_AUDIT] * (len(rows) - len(kept))))
+
+
+def assign_splits(
+    contrasts: Sequence[Contrast], known: Mapping[str, Split], validation_share: float, rng: np.random.Generator
+) -> dict[str, Split]:
+    """Side of every contrast's prompt: one that has a side, as the preference pairs do, keeps it; of the others a share is
+    drawn for validation, rounded to the nearest whole prompt.
+    """
+    ids = sorted({prompt_id(contrast.prompt) for contrast in contrasts})
+    free = [name for name in ids if name not in known]
+    held = set(rng.choice(free, size=round(validation_share * len(free)), replace=False).tolist()) if free else set()
+    return {name: known.get(name, "validation" if name in held else "train") for name in ids}

@@ -10,22 +10,20 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.counterfactuals import label
-from cda.counterfactuals.examples import (
-    IN_AUDIT,
-    assign_splits,
-    contrast_examples,
-    counterfactual_examples,
-    teachable,
-    unchanged_examples,
-)
 from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.pairs import (
     BATCH,
+    IN_AUDIT,
     Counterfactuals,
+    assign_splits,
+    contrast_examples,
+    counterfactual_examples,
     draw_supplementary,
     eligible_pairs,
     label_frequencies,
     make_counterfactuals,
+    teachable,
+    unchanged_examples,
 )
 from cda.data.contrasts import CleanContrasts
 from cda.errors import DataError
@@ -120,7 +118,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     contrasts: TaughtContrasts | None = None
     if recipe.data.contrasts is not None:
         cleaned = taught_contrasts(recipe.data, loaded.biases, loaded.opened)
-        examples, contrasts = _contrasts(cleaned, recipe, [*rows, *supplement], objectives, audited, [*biases])
+        examples, contrasts = _contrasts(cleaned, recipe, [*rows, *supplement], audited, [*biases])
         mix += examples
     _check_examples(mix, [*biases], objectives)
     write_jsonl(folder / MIX, map(training_row, mix))
@@ -141,11 +139,7 @@ def _audited(inputs: AuditInputs) -> set[str]:
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:
-    """Labelled pairs whose prompt is not in the audit; the others are counted and reported.
-
-    Raises:
-        DataError: None is left.
-    """
+    """Labelled pairs whose prompt is not in the audit; the others are counted and reported. DataError if none is left."""
     rows = list(read_labelled(path))
     kept, in_audit = teachable(rows, audited)
     counts[path.stem] = _dropped(in_audit)
@@ -160,11 +154,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dro
 
 
 def _check_examples(mix: Sequence[TrainingPair], biases: Sequence[str], objectives: Sequence[ObjectiveSection]) -> None:
-    """Every bias must be taught by something: unchanged pairs alone do not debias.
-
-    Raises:
-        DataError: Names the biases that are not.
-    """
+    """DataError if a bias is taught by nothing: unchanged pairs alone do not debias."""
     taught = {row.bias for row in mix if row.kind not in ("supplementary", "contrast") and row.split == "train"}
     if missing := [name for name in biases if name not in taught]:
         raise DataError(
@@ -182,7 +172,6 @@ def _contrasts(
     cleaned: CleanContrasts,
     recipe: Recipe,
     rows: Sequence[LabelledPair],
-    objectives: Sequence[ObjectiveSection],
     audited: set[str],
     biases: Sequence[str],
 ) -> tuple[list[TrainingPair], TaughtContrasts]:
@@ -203,16 +192,12 @@ def _contrasts(
     used = [
         contrast for contrasts in by_bias.values() for contrast in drawn(contrasts, data.max_contrasts, recipe.seed)
     ]
-    splits = assign_splits(
-        used,
-        {prompt_id(row.pair.prompt): row.split for row in rows},
-        data.validation_share,
-        generator(recipe.seed, Stream.TAUGHT_SPLIT),
-    )
-    examples = list(contrast_examples(used, splits, biases, objectives))
+    known = {prompt_id(row.pair.prompt): row.split for row in rows}
+    splits = assign_splits(used, known, data.validation_share, generator(recipe.seed, Stream.TAUGHT_SPLIT))
+    examples = list(contrast_examples(used, splits, biases, recipe.objectives))
     if not examples:
         raise DataError(
-            f"{data.contrasts}: no contrast teaches anything under the objectives {_kinds(objectives)}; those of a debiased "
+            f"{data.contrasts}: no contrast teaches anything under the objectives {_kinds(recipe.objectives)}; those of a debiased "
             "bias need paired or neutral, others keep. Or teach none (data.contrasts=null)"
         )
     taught_ids = {example.source_id for example in examples}
@@ -236,15 +221,7 @@ def _dropped(exclusions: Exclusions) -> Dropped:
 def planned_rewrites(
     pairs: Sequence[Pair], bias: Bias, requested: int | None, synthesize: SynthesizeSection, prompt: RewritePrompt
 ) -> Planned:
-    """Distinct rewrites for every requested counterfactual, each labelled again if the gate asks.
-
-    Args:
-        pairs: That can become counterfactuals.
-        bias: The bias to add.
-        requested: Number of counterfactuals; None for every pair.
-        synthesize: Settings of the gate and the prompt.
-        prompt: The LLM's instructions.
-    """
+    """Distinct rewrites for every requested counterfactual (None: every pair), each labelled again if the gate asks."""
     n = len(pairs) if requested is None else min(requested, len(pairs))
     relabelled = synthesize.gate.on and bias.label_by == "ask"
     sample = pairs[:: max(1, len(pairs) // 200)]

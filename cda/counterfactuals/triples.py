@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from cda.biases import Bias
 from cda.data.load import Row, load_rows
@@ -25,50 +23,34 @@ from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_client
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import exhibits
-from cda.rewriting.rewriter import Labeller, Rewriter
-from cda.rewriting.triples import (
-    Answered,
-    Original,
-    baseline_responses,
-    generate_questions,
-    make_triples,
-    triples_of_responses,
-)
+from cda.rewriting.triples import Kind, Original, baseline_responses, generate_questions, triples_of_responses
 
-LabelledAnswer = tuple[Answered, bool | None]
-"""An answer, and True if it has the attribute; None if unknown."""
 _ANSWER_TOKENS = 300
 """Tokens of a baseline response, estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairsSource:
-    """Source of the triples: exactly one of the three.
-
-    Attributes:
-        queries: File of prompts or conversations, filtered to single clean questions.
-        topics: File with a topic a line; questions of `kind` are generated on them.
-        responses: File of prompt, response and, if known, has_attribute.
-        kind: Kind of generated questions: opinion (sycophancy), technical (vagueness).
-        per_topic: Questions on each topic.
-        most: Maximum number of queries or responses; None: all.
-    """
+    """Source of the triples: exactly one of the three files."""
 
     queries: str | None = None
+    """Prompts or conversations, filtered to single clean questions."""
     topics: str | None = None
+    """A topic a line; `per_topic` questions of `kind` are generated on each."""
     responses: str | None = None
-    kind: Literal["opinion", "technical"] = "technical"
+    """Prompt, response and, if known, has_attribute."""
+    kind: Kind = "technical"
+    """Of generated questions: opinion (sycophancy), technical (vagueness)."""
     per_topic: int = 5
     most: int | None = None
+    """Maximum number of queries or responses; None: all."""
 
 
 def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many.
 
-    Raises:
-        RecipeError: Not exactly one source, one that needs an LLM if none is set, or an LLM without its key.
-        DataError: Nothing usable came of it.
-        RunError: `out` cannot be written.
+    RecipeError: not exactly one source, one that needs an LLM if none is set, or an LLM without its key. DataError: nothing
+    usable came of it. RunError: `out` cannot be written.
     """
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
     if len(given) != 1:
@@ -90,7 +72,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
         labelled_by_llm = recipe.labels_by_llm and bias.label_by == "ask"
         if recipe.rewrites_by_llm:
             llm.confirm(_planned(texts, bias, labelled_by_llm, recipe.synthesize.gate.on))
-        made, failed = _triples(texts, bias, by, llm.labeller() if labelled_by_llm else _measured)
+        made, failed = triples_of_responses(texts, bias, llm.labeller() if labelled_by_llm else _measured, by)
         with_bias = sum(triple.has_attribute for triple in made)
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
@@ -101,7 +83,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     return len(triples)
 
 
-def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[LabelledAnswer], Exclusions]:
+def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[Original], Exclusions]:
     """Responses with their prompts, and their labels for the bias if a file has them."""
     if source.responses:
         return read_responses(load_rows(source.responses)[: source.most], source.responses, audit)
@@ -119,21 +101,15 @@ def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[li
         say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
     mean = sum(map(tokens_of, queries)) / max(1, len(queries))
     llm.confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))
-    answered, unanswered = baseline_responses(queries, client)
-    return [(answer, None) for answer in answered], unanswered
+    return baseline_responses(queries, client)
 
 
-def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[LabelledAnswer], Exclusions]:
-    """Rows of prompt, response and, if known, has_attribute; unusable rows are counted.
+def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[Original], Exclusions]:
+    """Rows of prompt, response and, if known, has_attribute, by the name and rule in the audit's settings; unusable rows are
+    counted.
 
-    Args:
-        rows: Loaded rows.
-        where: File named in errors.
-        audit: Says under which name and how a column has has_attribute.
-
-    Raises:
-        DataError: A column is missing, or a category that the recipe names; or one response is said to have the attribute
-            and to lack it.
+    DataError names the file, `where`: a column is missing, or a category that the recipe names; or one response is said to
+    have the attribute and to lack it.
     """
     rule, column = audit.attribute, audit.triple_columns.get("has_attribute", "has_attribute")
     present = {key for row in rows for key in row}
@@ -148,7 +124,7 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
             f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"
         )
     rule.check((row.get(column) for row in rows), where)
-    found: dict[tuple[str, ...], list[tuple[int, Answered, bool | None]]] = {}
+    found: dict[tuple[str, ...], list[tuple[int, Original]]] = {}
     reasons = []
     for number, row in enumerate(rows, 1):
         try:
@@ -157,37 +133,26 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
                 raise RowError("no response")
             stated = row.get(column)
             has_attribute = None if stated is None or stated == "" else rule.read(stated)
-            one = Answered(prompt_of(row.get("prompt")), response)
+            original = Original(prompt_of(row.get("prompt")), response, has_attribute)
         except RowError as problem:
             reasons.append(str(problem))
             continue
-        same = found.setdefault(text_key(one.prompt, one.response), [])
-        same.append((number, one, has_attribute))
+        same = found.setdefault(text_key(original.prompt, original.response), [])
+        same.append((number, original))
         reasons += ["duplicate"] if len(same) > 1 else []
-    stated = {key: [has for *_, has in same if has is not None] for key, same in found.items()}
-    both = [[number for number, *_ in found[key]] for key, says in stated.items() if len(set(says)) > 1]
+    labels = {key: {row.has_attribute for _, row in same} - {None} for key, same in found.items()}
+    both = [[number for number, _ in found[key]] for key, says in labels.items() if len(says) > 1]
     check_agree(((numbers, f"the same response, and {column} says yes and no") for numbers in both), where)
-    texts = [(same[0][1], next(iter(stated[key]), None)) for key, same in found.items()]
+    texts = [replace(same[0][1], has_attribute=next(iter(labels[key]), None)) for key, same in found.items()]
     return texts, Exclusions(len(rows), count_reasons(reasons))
 
 
-def _planned(texts: Sequence[LabelledAnswer], bias: Bias, labelled: bool, gated: bool) -> Planned:
+def _planned(texts: Sequence[Original], bias: Bias, labelled: bool, gated: bool) -> Planned:
     """Two rewrites, a label of each if the gate asks, and one of the response if it has none."""
-    unlabelled = sum(label is None for _, label in texts)
+    unlabelled = sum(row.has_attribute is None for row in texts)
     calls = len(texts) * (4 if labelled and gated else 2) + (unlabelled if labelled else 0)
-    mean = sum(tokens_of(answer.response) for answer, _ in texts) / len(texts)
+    mean = sum(tokens_of(row.response) for row in texts) / len(texts)
     return Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean)
-
-
-def _triples(
-    texts: Sequence[LabelledAnswer], bias: Bias, by: Rewriter, labeller: Labeller
-) -> tuple[tuple[Triple, ...], Exclusions]:
-    known = [Original(answer.prompt, answer.response, label) for answer, label in texts if label is not None]
-    unknown = [answer for answer, label in texts if label is None]
-    made, failed = make_triples(known, bias, by) if known else ((), Exclusions(0, {}))
-    more, also = triples_of_responses(unknown, bias, labeller, by) if unknown else ((), Exclusions(0, {}))
-    reasons = Counter(failed.reasons) + Counter(also.reasons)
-    return (*made, *more), Exclusions(failed.seen + also.seen, dict(reasons))
 
 
 def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
@@ -199,11 +164,6 @@ def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -
 
 
 def _row(triple: Triple) -> dict[str, object]:
-    return {
-        "bias": triple.bias,
-        "prompt": prompt_row(triple.prompt),
-        "original": triple.original,
-        "rewrite": triple.rewrite,
-        "rewrite_of_rewrite": triple.rewrite_of_rewrite,
-        "has_attribute": triple.has_attribute,
-    } | ({} if triple.flipped is None else {"flipped": triple.flipped})
+    texts = {name: getattr(triple, name) for name in ("original", "rewrite", "rewrite_of_rewrite", "has_attribute")}
+    flipped = {} if triple.flipped is None else {"flipped": triple.flipped}
+    return {"bias": triple.bias, "prompt": prompt_row(triple.prompt)} | texts | flipped

@@ -71,7 +71,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
             raise DataError(f"{responses}: no usable response; {exclusions}")
         if exclusions.dropped:
             notes.append(f"{responses}: {exclusions}")
-        answers: list[Answer] = [(row.prompt, row.response, label) for row, label in drawn(rows, n, seed)]
+        answers: list[Answer] = [(row.prompt, row.response, row.has_attribute) for row in drawn(rows, n, seed)]
         texts = {bias.name: answers for bias in loaded.biases}
     for bias in loaded.biases:
         if not recipe.rewrites_by_llm:

@@ -21,15 +21,12 @@ _SHORTEST_WORD = 4
 
 @dataclass(frozen=True, slots=True)
 class AddedPhrase:
-    """A phrase that several rewrites hold and no original does.
-
-    Attributes:
-        words: In small letters, with single spaces between them.
-        rows: The rewrites that hold it, in order; never two of the same text.
-    """
+    """A phrase that several rewrites hold and no original does."""
 
     words: str
+    """In small letters, with single spaces between them."""
     rows: tuple[int, ...]
+    """The rewrites that hold it, in order; never two of the same text."""
 
 
 def added_phrases(
@@ -38,13 +35,8 @@ def added_phrases(
     """Phrases of one to LONGEST words in the most rewrites, found in none of the originals.
 
     If one phrase contains another, only the longer is given, provided that it occurs in at least four fifths as many
-    rewrites. Single words must have four letters and be no stop word.
-
-    Args:
-        originals: Texts before rewriting.
-        rewrites: One for each.
-        at_least: Fewest rewrites that share a phrase.
-        most: Maximum number of phrases; most frequent first, the longer first among equals.
+    rewrites. Single words must have four letters and be no stop word. At most `most` phrases, each in `at_least` rewrites or
+    more: the most frequent first, the longer first among equals.
     """
     ordinary = {phrase for text in set(originals) for phrase in _phrases(text)}
     holders: dict[str, list[int]] = defaultdict(list)

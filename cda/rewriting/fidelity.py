@@ -67,14 +67,9 @@ def violations(
 ) -> list[Violation]:
     """Violations of a rewrite, enforced or not, the gravest first.
 
-    Args:
-        request: The original, the direction, and the response next to it, if the bias is relative to one.
-        text: The rewrite.
-        bias: The bias to add or remove; its `treatment` may change, its `limits` replace those here.
-        words_within: Largest change of the word count, as a share.
-        others: Biases whose measured labels must not change.
-        relabelled: True if an external label says that the rewrite exhibits the bias (None: it could not be read);
-            `measure` uses the bias's own measure, if it has one.
+    The bias's `treatment` may change, and its `limits` replace those here; the measured labels of `others` must not change.
+    `relabelled`: True if an external label says that the rewrite exhibits the bias (None: it could not be read); `measure`
+    uses the bias's own measure, if it has one.
     """
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):

@@ -25,42 +25,33 @@ _WORDS = {"yes": True, "no": False}
 
 @dataclass(frozen=True, slots=True)
 class ResponseLabel:
-    """Label of one response.
-
-    Attributes:
-        present: True if it exhibits the bias; None if no answer could be read.
-        query: True if the user's message calls for the attribute; None if the bias file does not ask.
-        aspects: Answers to the bias file's further questions, by name.
-        n_asked: Number of times it was asked, 0 for a label by measure.
-        reason: Why there is no label.
-    """
+    """Label of one response."""
 
     present: bool | None
+    """True if it exhibits the bias; None if no answer could be read."""
     query: bool | None = None
+    """True if the user's message calls for the attribute; None if the bias file does not ask."""
     aspects: Mapping[str, bool] = field(default_factory=dict)
+    """Answers to the bias file's further questions, by name."""
     n_asked: int = 0
+    """Number of times it was asked, 0 for a label by measure."""
     reason: str | None = None
+    """Why there is no label."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairLabel:
-    """Labels of the two responses of a pair.
-
-    Attributes:
-        labels: True for each side that exhibits the bias; None on both if no answer could be read.
-        query: True if the user's message calls for the attribute; None if the bias file does not ask.
-        aspects: Answers to the bias file's further questions: name, then side.
-        measured: The same labels by the bias's measure, if it has one, to compute agreement.
-        shown_first: The side that was shown as response 1.
-        n_asked: Number of times it was asked, 0 for a label by measure.
-        reason: Why there is no label.
-    """
+    """Labels of the two responses of a pair; see `ResponseLabel` for what is not said here."""
 
     labels: dict[Side, bool | None]
+    """True for each side that exhibits the bias; None on both if no answer could be read."""
     query: bool | None
     aspects: dict[str, dict[Side, bool]]
+    """Answers to the bias file's further questions: name, then side."""
     measured: dict[Side, bool | None] | None
+    """The same labels by the bias's measure, if it has one, to compute agreement."""
     shown_first: Side
+    """The side that was shown as response 1."""
     n_asked: int
     reason: str | None
 
@@ -78,8 +69,7 @@ class PairLabel:
 def exhibits(text: str, bias: Bias, other: str | None = None) -> bool:
     """True if a response exhibits the bias as measured; `other` is the one next to it, for a relative measure.
 
-    Raises:
-        RecipeError: The bias cannot be measured.
+    Raises RecipeError if the bias cannot be measured.
     """
     measure_of(bias)
     return bool(bias.shows(text, other))
@@ -94,35 +84,20 @@ def label_pair(pair: Pair, bias: Bias) -> dict[Side, bool | None]:
 
 
 def measure_of(bias: Bias) -> BiasMeasure:
-    """The measure of a bias.
-
-    Raises:
-        RecipeError: It has none.
-    """
+    """The measure of a bias; RecipeError if it has none."""
     if bias.measure is None:
-        raise RecipeError(
-            [
-                f"bias '{bias.name}' cannot be measured, so labelling it needs an LLM: set llm.model, or add `measure:` to its bias file"
-            ]
-        )
+        problem = "cannot be measured, so labelling it needs an LLM: set llm.model, or add `measure:` to its bias file"
+        raise RecipeError([f"bias '{bias.name}' {problem}"])
     return bias.measure
 
 
 def label_pairs(
     pairs: Sequence[Pair], bias: Bias, llm: LLM, seed: int = 42, n_repeats: int = 2, told: LabelPrompt | None = None
 ) -> list[PairLabel]:
-    """Label both sides of every pair, in the order of the pairs; keeps labels, not answers.
+    """Label both sides of every pair, shown in one question, in the order of the pairs; keeps labels, not answers.
 
-    Args:
-        pairs: Pairs to label; both responses of one are shown in one question.
-        bias: Gives its question, its aspects, and its question about the user's message.
-        llm: Answers.
-        seed: Determines, with the pair's content, the side shown first, independently of the other pairs.
-        n_repeats: Times that an unreadable answer is asked for again.
-        told: The prompt; None: our own.
-
-    Raises:
-        LLMError: Nothing can be answered.
+    The seed determines, with the pair's content, the side shown first, independently of the other pairs. `n_repeats`: times
+    that an unreadable answer is asked for again; `told`: the prompt, None for our own. LLMError: nothing can be answered.
     """
     order = [SIDES[int(content_id("order", seed, bias.name, pair.id), 16) % 2] for pair in pairs]
     names = _names(bias, 2)
@@ -138,13 +113,12 @@ def label_pairs(
     for pair, first, answer in zip(pairs, order, answers, strict=True):
         stem: dict[Side, str] = dict(zip(_in_order(first), _stems(2), strict=True))
         given = answer.value or {}
+        aspects = bias.aspects if given else ()
         labels.append(
             PairLabel(
                 labels={side: given.get(stem[side]) for side in SIDES},
                 query=given.get("query"),
-                aspects={name: {side: given[f"{stem[side]}_{name}"] for side in SIDES} for name in bias.aspects}
-                if given
-                else {},
+                aspects={name: {side: given[f"{stem[side]}_{name}"] for side in SIDES} for name in aspects},
                 measured=label_pair(pair, bias) if bias.measure is not None else None,
                 shown_first=first,
                 n_asked=answer.n_asked,
@@ -162,12 +136,7 @@ def label_responses(
     n_repeats: int = 2,
     told: LabelPrompt | None = None,
 ) -> list[ResponseLabel]:
-    """Label responses one by one, in order (w of RATE's originals); arguments as in `label_pairs`.
-
-    Raises:
-        LLMError: Nothing can be answered.
-        ValueError: Prompts and responses differ in number.
-    """
+    """Label responses one by one, in order (w of RATE's originals); arguments and errors as in `label_pairs`."""
     if len(prompts) != len(responses):
         raise ValueError(f"{len(prompts)} prompts for {len(responses)} responses: one each is needed")
     names = _names(bias, 1)

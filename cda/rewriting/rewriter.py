@@ -61,17 +61,13 @@ class Mixed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LLMRewriter:
-    """A Rewriter over any LLM.
-
-    Args:
-        show_prompt: Show the user's message with the response; without it, no rewriter can answer it.
-        sample: Index among several answers to the same request.
-        told: The prompt.
-    """
+    """A Rewriter over any LLM."""
 
     llm: LLM
     show_prompt: bool = True
+    """Show the user's message with the response; without it, no rewriter can answer it."""
     sample: int = 0
+    """Index among several answers to the same request."""
     told: RewritePrompt = field(default_factory=lambda: ours().rewrite)
 
     @property
@@ -79,11 +75,7 @@ class LLMRewriter:
         return self.llm.name
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
-        """Rewrite every request; a failed call or an unchanged text is a failure with its reason.
-
-        Raises:
-            LLMError: Nothing can be answered.
-        """
+        """Rewrite every request; a failed call or an unchanged text is a failure with its reason."""
         return self.rewrite_mixed(requests, [bias] * len(requests))
 
     def rewrite_mixed(self, requests: Sequence[RewriteRequest], biases: Sequence[Bias]) -> list[Rewrite]:
@@ -159,23 +151,18 @@ class _Counts:
 
 @dataclass
 class Gated:
-    """A Rewriter whose rewrites have passed the fidelity gate; a failed one is asked for again.
-
-    Attributes:
-        rewriter: Writes. Asked again only if it can give another answer (`ResamplingRewriter`).
-        labeller: Labels rewrites of biases that are labelled by asking; None goes by the bias's measure.
-        n_repeats: Further answers asked for after a failure.
-        words_within: Largest change of the word count, as a share.
-        others: Biases whose measured labels must not change.
-        counts: Outcomes by bias since this gate was made: see `report`.
-    """
+    """A Rewriter whose rewrites have passed the fidelity gate; a failed one is asked for again."""
 
     rewriter: Rewriter
+    """Asked again only if it can give another answer (`ResamplingRewriter`)."""
     labeller: Labeller | None = None
+    """Labels rewrites of biases that are labelled by asking; None goes by the bias's measure."""
     n_repeats: int = 2
     words_within: float = WORDS_WITHIN
     others: Sequence[Bias] = ()
+    """Biases whose measured labels must not change."""
     counts: dict[str, _Counts] = field(default_factory=dict, init=False)
+    """Outcomes by bias since this gate was made: see `report`."""
 
     @property
     def name(self) -> str:
@@ -223,38 +210,27 @@ class Gated:
         self, requests: Sequence[RewriteRequest], written: Sequence[Rewrite], bias: Bias, counts: _Counts
     ) -> list[Rewrite]:
         """Each rewrite, or why it is rejected. Only those that pass everything else are labelled, since that costs a call."""
+        labeller = self.labeller if bias.label_by == "ask" else None
         gated = list(written)
-        reported: dict[int, list[Violation]] = {}
-        asks = self.labeller is not None and bias.label_by == "ask"
+        found: dict[int, list[Violation]] = {}
         for row, (request, rewrite) in enumerate(zip(requests, written, strict=True)):
-            if rewrite.text is None:
-                continue
-            label: bool | Literal["measure"] = request.direction == "add" if asks else "measure"
-            reported[row] = violations(
-                request,
-                rewrite.text,
-                bias,
-                words_within=self.words_within,
-                others=self.others,
-                relabelled=label,
-            )
-            gated[row] = _decided(rewrite, reported[row])
+            if rewrite.text is not None:
+                label: bool | Literal["measure"] = request.direction == "add" if labeller is not None else "measure"
+                found[row] = violations(
+                    request, rewrite.text, bias, words_within=self.words_within, others=self.others, relabelled=label
+                )
+                enforced = (broken.reason for broken in found[row] if broken.check in ENFORCED)
+                gated[row] = next((Rewrite(None, reason) for reason in enforced), rewrite)
         passed = [(row, rewrite.text) for row, rewrite in enumerate(gated) if rewrite.text is not None]
-        if self.labeller is not None and asks and passed:
-            labels = self.labeller([requests[row].prompt for row, _ in passed], [text for _, text in passed], bias)
+        if labeller is not None and passed:
+            labels = labeller([requests[row].prompt for row, _ in passed], [text for _, text in passed], bias)
             for (row, text), relabelled in zip(passed, labels, strict=True):
                 if reason := not_flipped(requests[row], text, bias, relabelled):
-                    reported[row].append(Violation("flipped", reason))
                     gated[row] = Rewrite(None, reason)
         for row, rewrite in enumerate(gated):
             if rewrite.text is None:
                 counts.rejected[rewrite.reason or "no text"] += 1
             else:
                 counts.accepted += 1
-                counts.drifted.update(violation.reason for violation in reported[row])
+                counts.drifted.update(violation.reason for violation in found[row])
         return gated
-
-
-def _decided(rewrite: Rewrite, broken: Sequence[Violation]) -> Rewrite:
-    """The rewrite, or the reason of its gravest enforced violation."""
-    return next((Rewrite(None, violation.reason) for violation in broken if violation.check in ENFORCED), rewrite)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cda.biases import Bias
 from cda.inert import without_turns
-from cda.llm.protocol import LLM, Request, fenced, without_thoughts
+from cda.llm.protocol import LLM, Request, complete, fenced, without_thoughts
 from cda.llm.reading import formed
 from cda.records import (
     Direction,
@@ -58,44 +58,31 @@ _MARK = re.compile(r"\A\s*(?:[-*•]|\d{1,3}[.):])?\s*")
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Questions that an LLM wrote.
-
-    Attributes:
-        queries: The questions, by topic in the order given.
-        topics: The topic of each. As long as `queries`.
-        requested: Topics times questions for each.
-        exclusions: Lines and calls that gave no question, by reason.
-    """
+    """Questions that an LLM wrote, by topic in the order given; lines and calls that gave no question are counted."""
 
     queries: tuple[str, ...]
     topics: tuple[str, ...]
+    """The topic of each."""
     requested: int
+    """Topics times questions for each."""
     exclusions: Exclusions
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A prompt and an assistant's answer to it."""
+class Original:
+    """An assistant's response to a prompt; `has_attribute`: True if it exhibits the bias, None if that is not known."""
 
     prompt: Prompt
     response: str
+    has_attribute: bool | None = None
 
 
 def generate_questions(
     topics: Sequence[str], kind: Kind, llm: LLM, n_per_topic: int = 5, n_repeats: int = 2
 ) -> Generated:
-    """Ask for questions on each topic, and for further ones in place of unusable ones.
+    """Ask for 1 or more questions on each topic, and up to `n_repeats` times for further ones in place of unusable ones.
 
-    Args:
-        topics: Topics; repeats are asked about once.
-        kind: `opinion` (for sycophancy) or `technical` (for vagueness).
-        llm: Writes the questions.
-        n_per_topic: Wanted questions on each topic, 1 or more.
-        n_repeats: Times that a topic with too few questions is asked about again.
-
-    Raises:
-        LLMError: Nothing can be answered.
-        ValueError: n_per_topic is below 1.
+    A topic that stands there twice is asked about once. LLMError: nothing can be answered.
     """
     if n_per_topic < 1:
         raise ValueError(f"n_per_topic is {n_per_topic}: 1 or more is needed")
@@ -107,14 +94,12 @@ def generate_questions(
         short = [name for name in names if len(questions[name]) < n_per_topic]
         if not short:
             break
-        asked = (question_request(name, kind, n_per_topic, sample) for name in short)
-        # Answers come in any order; which of two like questions stays must not depend on it.
-        offers: list[tuple[list[str], str | None]] = [([], "no answer")] * len(short)
-        for position, completion in llm.answers(asked, f"writing {kind} questions", len(short)):
-            offers[position] = (parse_questions(completion.text), completion.reason)
-        for name, (offered, reason) in zip(short, offers, strict=True):
+        asked = [question_request(name, kind, n_per_topic, sample) for name in short]
+        # In the order of the topics: which of two like questions stays must not depend on the order of the answers.
+        for name, completion in zip(short, complete(llm, asked, f"writing {kind} questions"), strict=True):
+            offered = parse_questions(completion.text)
             if not offered:
-                reasons.append(reason or "no question in the answer")
+                reasons.append(completion.reason or "no question in the answer")
             reasons += _taken(offered, questions[name], seen, n_per_topic)
     pairs = [(query, name) for name in names for query in questions[name]]
     return Generated(
@@ -149,14 +134,10 @@ def parse_questions(text: str | None) -> list[str]:
     return [question for line in offered if (question := _MARK.sub("", line).strip().strip('"“”*').strip())]
 
 
-def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> tuple[list[Answered], Exclusions]:
-    """A plain answer to every query, in order, without instructions on style; failed calls are counted.
-
-    Raises:
-        LLMError: Nothing can be answered.
-    """
+def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> tuple[list[Original], Exclusions]:
+    """A plain answer to every query, in order, without instructions on style; failed calls are counted."""
     prompts = [user_prompt(query) if isinstance(query, str) else query for query in queries]
-    answered: dict[int, Answered] = {}
+    answered: dict[int, Original] = {}
     reasons: list[str] = []
     requests = (Request(_ANSWER_SYSTEM, without_turns(prompt_text(prompt))) for prompt in prompts)
     for position, completion in llm.answers(requests, "answering the queries", len(prompts)):
@@ -164,7 +145,7 @@ def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> t
         if not text:
             reasons.append(f"no baseline response: {completion.reason or 'empty answer'}")
         else:
-            answered[position] = Answered(prompts[position], text)
+            answered[position] = Original(prompts[position], text)
     return [answered[position] for position in sorted(answered)], Exclusions(len(prompts), count_reasons(reasons))
 
 
@@ -185,34 +166,25 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
     return reasons
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
-    """An original response, with True if it exhibits the bias."""
-
-    prompt: Prompt
-    response: str
-    has_attribute: bool
-
-
 def make_triples(
     originals: Sequence[Original], bias: Bias, rewriter: Rewriter
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    """Rewrite twice, in both directions at once; a response makes no triple if either of its rewrites failed.
+    """Rewrite labelled responses twice, in both directions at once; none makes a triple if either of its rewrites failed.
 
-    Returns:
-        The triples, in order, and failures: the reason, with the rewrite concerned.
+    The triples come in order, the failures by reason, with the rewrite concerned.
     """
-    first = [RewriteRequest(row.prompt, row.response, _flip(row.has_attribute)) for row in originals]
+    having = [bool(row.has_attribute) for row in originals]
+    first = [RewriteRequest(row.prompt, row.response, _flip(has)) for row, has in zip(originals, having, strict=True)]
     rewrites = rewriter.rewrite(first, bias)
     reasons = [f"rewrite: {rewrite.reason}" for rewrite in rewrites if rewrite.text is None]
-    left = [(row, rewrite.text) for row, rewrite in zip(originals, rewrites, strict=True) if rewrite.text is not None]
+    written = zip(originals, having, (rewrite.text for rewrite in rewrites), strict=True)
+    left = [(row, has, text) for row, has, text in written if text is not None]
     checked = True if isinstance(rewriter, Gated) and rewriter.checks_flips(bias) else None
-    second = [RewriteRequest(row.prompt, text, _flip(not row.has_attribute)) for row, text in left]
-    back = rewriter.rewrite(second, bias)
+    back = rewriter.rewrite([RewriteRequest(row.prompt, text, _flip(not has)) for row, has, text in left], bias)
     reasons += [f"rewrite of the rewrite: {rewrite.reason}" for rewrite in back if rewrite.text is None]
     triples = tuple(
-        Triple(bias.name, row.prompt, row.response, text, rewrite.text, row.has_attribute, checked)
-        for (row, text), rewrite in zip(left, back, strict=True)
+        Triple(bias.name, row.prompt, row.response, text, rewrite.text, has, checked)
+        for (row, has, text), rewrite in zip(left, back, strict=True)
         if rewrite.text is not None
     )
     return triples, Exclusions(len(originals), count_reasons(reasons))
@@ -222,10 +194,7 @@ def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple]
     """Triples whose two rewrites changed the text and flipped the bias, and why the others did not.
 
     Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; a triple that neither can tell anything
-    about is kept.
-
-    Returns:
-        The triples kept, in order, and one reason for each of the others.
+    about is kept. Both lists are in order, with one reason for each triple that is not kept.
     """
     reasons = [_why_not(triple, bias) for triple in triples]
     kept = [triple for triple, reason in zip(triples, reasons, strict=True) if reason is None]
@@ -248,51 +217,38 @@ def _why_not(triple: Triple, bias: Bias) -> str | None:
 
 
 def flips_of(
-    tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_by: str | None, made: bool = False
+    tried: Sequence[bool | None], triples: Sequence[Triple], by: str, checked_by: str | None, made: bool = False
 ) -> Flips:
-    """Count originals and triples, separately with and without the bias.
+    """Count originals and remaining triples, separately with and without the bias.
 
-    Args:
-        tried: True for each original with the bias.
-        triples: Remaining triples.
-        by: Rewriter.
-        checked_by: Source of the claim that the bias flipped.
-        made: True if the audit made the triples.
+    `tried`: True for each original with the bias; `checked_by`: source of the claim that it flipped; `made`: by the audit.
     """
-    n_with = int(sum(triple.has_attribute for triple in triples))
+    n_tried_with, n_with = list(tried).count(True), sum(triple.has_attribute for triple in triples)
     return Flips(
         by=by,
         checked_by=checked_by,
-        tried_with=int(sum(tried)),
+        tried_with=n_tried_with,
         flipped_with=n_with,
-        tried_without=int(len(tried) - sum(tried)),
+        tried_without=len(tried) - n_tried_with,
         flipped_without=len(triples) - n_with,
         made=made,
     )
 
 
 def triples_of_responses(
-    responses: Sequence[Answered], bias: Bias, labeller: Labeller, rewriter: Rewriter
+    responses: Sequence[Original], bias: Bias, labeller: Labeller, rewriter: Rewriter
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    """Label responses (w), rewrite each to 1 − w, and the rewrite back to w; both directions occur as w falls.
+    """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w.
 
-    Args:
-        responses: Responses as they are, with their prompts.
-        bias: The attribute.
-        labeller: Says w of each; a response whose label could not be read makes no triple.
-        rewriter: Flips it. Behind a gate, a triple is only made of rewrites that passed it.
-
-    Returns:
-        The triples, in order, and counts of failures by reason.
+    A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it do. Triples of
+    responses with a known label come first.
     """
-    labels = labeller([row.prompt for row in responses], [row.response for row in responses], bias)
-    originals = [
-        Original(row.prompt, row.response, label)
-        for row, label in zip(responses, labels, strict=True)
-        if label is not None
-    ]
-    triples, failed = make_triples(originals, bias, rewriter)
-    n_unread = len(responses) - len(originals)
+    known = [row for row in responses if row.has_attribute is not None]
+    unknown = [row for row in responses if row.has_attribute is None]
+    labels = labeller([row.prompt for row in unknown], [row.response for row in unknown], bias) if unknown else ()
+    read = [replace(row, has_attribute=has) for row, has in zip(unknown, labels, strict=True) if has is not None]
+    triples, failed = make_triples([*known, *read], bias, rewriter)
+    n_unread = len(unknown) - len(read)
     reasons = {"its label could not be read": n_unread} if n_unread else {}
     return triples, Exclusions(len(responses), {**reasons, **failed.reasons})
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cda.counterfactuals.examples import (
+from cda.counterfactuals.pairs import (
     assign_splits,
     contrast_examples,
     counterfactual_examples,

@@ -30,7 +30,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from email.policy import HTTP
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -76,7 +75,6 @@ class Stats:
     max_in_flight: int = 0
     lost: int = 0
     """Calls whose connection the client left before they were answered."""
-    connections: int = 0
     without_key: int = 0
 
     def summary(self) -> dict[str, Any]:
@@ -95,40 +93,31 @@ class Stats:
 
 @dataclass(eq=False)
 class FaultServer:
-    """Serves from a thread of its own until stopped.
-
-    Args:
-        latency_s: Before a chat completion is answered.
-        rates: Share of chat calls that fail, by fault.
-        script: Faults of the next calls of an endpoint (chat, upload, content, create, poll, list, cancel), in order.
-        plans: Course of the next batches, in order; then all complete.
-        answer: Request body to answer text.
-        schema: hold (answers fit response_format), ignore, or reject (status 400).
-        rejects: Parameters that are answered with status 400.
-        listing: Whether batches can be listed.
-        burst: Every so many chat calls, so many calls in a row get 429; (0, 0) never.
-        retry_after_s: Sent with every 429.
-        hang_s: How long a hanging call keeps its connection.
-        max_upload_bytes: Larger files get 413.
-        event: Called in the server's thread with an endpoint's name and `before` or `after` its work, before the answer;
-            True drops the connection there.
-    """
+    """Serves from a thread of its own until stopped."""
 
     latency_s: float = 0.0
+    """Before a chat completion is answered."""
     rates: Mapping[str, float] = field(default_factory=dict)
+    """Share of chat calls that fail, by fault."""
     script: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Faults of the next calls of an endpoint (chat, upload, content, create, poll, list), in order."""
     plans: Sequence[BatchPlan] = ()
+    """Course of the next batches, in order; then all complete."""
     answer: Callable[[dict[str, Any]], str] | None = None
     schema: str = "hold"
+    """hold (answers fit response_format), ignore, or reject (status 400)."""
     rejects: Sequence[str] = ()
+    """Parameters that are answered with status 400."""
     listing: bool = True
     burst: tuple[int, int] = (0, 0)
+    """Every so many chat calls, so many calls in a row get 429; (0, 0) never."""
     retry_after_s: float = 0.05
-    hang_s: float = 3600.0
     max_upload_bytes: int = 1 << 29
+    """Larger files get 413."""
     event: Callable[[str, str], bool] | None = None
+    """Called in the server's thread with an endpoint's name and `before` or `after` its work, before the answer; True drops
+    the connection there."""
     port: int = 0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         self.waiting_faults = {endpoint: deque(faults) for endpoint, faults in self.script.items()}
@@ -141,11 +130,9 @@ class FaultServer:
 
     @property
     def url(self) -> str:
-        """Base URL for the openai client."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def stats(self) -> dict[str, Any]:
-        """Numbers so far."""
         return self.seen.summary()
 
     def start(self) -> FaultServer:
@@ -167,17 +154,14 @@ class FaultServer:
     def __enter__(self) -> FaultServer:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def listen(self) -> None:
         """Open the port in the running loop."""
         self._open: set[_Connection] = set()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024
-        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def _close(self) -> None:
@@ -187,7 +171,7 @@ class FaultServer:
         self._loop.call_soon(self._loop.stop)
 
     def tell(self, endpoint: str, when: str) -> bool:
-        """Whether the connection is to be dropped."""
+        """True if the connection is to be dropped."""
         return self.event is not None and self.event(endpoint, when)
 
     def next_fault(self, endpoint: str) -> str | None:
@@ -205,7 +189,7 @@ class FaultServer:
         if every and (self.seen.calls.total() - 1) % every >= every - length:
             return "429"
         if self.rates:
-            drawn = hashlib.sha256(f"{self.seed} {key} {attempt}".encode()).digest()
+            drawn = hashlib.sha256(f"0 {key} {attempt}".encode()).digest()
             share = int.from_bytes(drawn[:8], "big") / 2**64
             for name, rate in self.rates.items():
                 share -= rate
@@ -216,27 +200,23 @@ class FaultServer:
     def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
         """Status and JSON of one chat completion."""
         if fault is not None and fault.isdigit():
-            return int(fault), {"error": {"message": f"scripted {fault}", "type": "scripted", "code": None}}
+            return int(fault), error(f"scripted {fault}")
         for name in self.rejects:
             if name in body:
-                return 400, {"error": {"message": f"Unsupported parameter: '{name}'", "param": name}}
+                return 400, error(f"Unsupported parameter: '{name}'", param=name)
         held = body.get("response_format") if self.schema == "hold" else None
         if self.schema == "reject" and body.get("response_format"):
-            return 400, {
-                "error": {"message": "response_format json_schema is not supported", "param": "response_format"}
-            }
+            return 400, error("response_format json_schema is not supported", param="response_format")
         schema = ((held or {}).get("json_schema") or {}).get("schema")
         text = json.dumps(fitting(schema, text_of(body))) if schema else (self.answer or default_answer)(body)
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-        finish = "stop"
-        if fault == "refusal":
-            message |= {"content": None, "refusal": "I cannot help with that."}
-        elif fault == "filter":
-            message["content"], finish = "", "content_filter"
-        elif fault == "length":
-            message["content"], finish = text[: len(text) // 2], "length"
-        elif fault == "empty":
-            message["content"] = ""
+        content, finish = {
+            "refusal": (None, "stop"),
+            "filter": ("", "content_filter"),
+            "length": (text[: len(text) // 2], "length"),
+            "empty": ("", "stop"),
+        }.get(fault or "", (text, "stop"))
+        refusal = "I cannot help with that." if fault == "refusal" else None
+        message = {"role": "assistant", "content": content, "refusal": refusal}
         asked = sum(len(str(one.get("content", "")).split()) for one in body.get("messages", ()))
         said = len(text.split())
         return 200, {
@@ -252,27 +232,19 @@ class FaultServer:
         """Keep an uploaded file."""
         parts = _multipart(content_type, body)
         if len(parts.get("file", b"")) > self.max_upload_bytes:
-            return 413, {"error": {"message": "file too large", "type": "invalid_request_error"}}
+            return 413, error("file too large")
         if "file" not in parts or parts.get("purpose") != b"batch":
-            return 400, {"error": {"message": "file and purpose=batch are needed"}}
+            return 400, error("file and purpose=batch are needed")
         name = f"file-{len(self.files)}"
         self.files[name] = parts["file"]
-        return 200, {
-            "id": name,
-            "object": "file",
-            "bytes": len(parts["file"]),
-            "created_at": 0,
-            "filename": "batch.jsonl",
-            "purpose": "batch",
-            "status": "processed",
-        }
+        return 200, {"id": name, "object": "file", "bytes": len(parts["file"]), "created_at": 0, "purpose": "batch"}
 
     def create(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Start a batch over an uploaded file."""
         if body.get("endpoint") != "/v1/chat/completions" or body.get("completion_window") != "24h":
-            return 400, {"error": {"message": "endpoint and completion_window are wrong"}}
+            return 400, error("endpoint and completion_window are wrong")
         if body.get("input_file_id") not in self.files:
-            return 404, {"error": {"message": f"no file {body.get('input_file_id')}"}}
+            return 404, error(f"no file {body.get('input_file_id')}")
         plan = self.waiting_plans.popleft() if self.waiting_plans else BatchPlan()
         name = f"batch_{len(self.batches)}"
         content = {
@@ -284,10 +256,6 @@ class FaultServer:
             "input_file_id": body["input_file_id"],
             "metadata": body.get("metadata"),
             "status": "validating",
-            "output_file_id": None,
-            "error_file_id": None,
-            "errors": None,
-            "request_counts": {"total": 0, "completed": 0, "failed": 0},
         }
         self.batches[name] = _Batch(name, plan, content)
         return 200, content
@@ -296,7 +264,7 @@ class FaultServer:
         """One step of a batch's life."""
         batch = self.batches.get(name)
         if batch is None:
-            return 404, {"error": {"message": f"no batch {name}"}}
+            return 404, error(f"no batch {name}")
         batch.polls += 1
         content = batch.content
         if content["status"] in ("validating", "in_progress"):
@@ -307,33 +275,16 @@ class FaultServer:
                 content["status"] = "in_progress"
         return 200, content
 
-    def cancel(self, name: str) -> tuple[int, dict[str, Any]]:
-        """Stop a batch; what is answered so far can still be fetched."""
-        batch = self.batches.get(name)
-        if batch is None:
-            return 404, {"error": {"message": f"no batch {name}"}}
-        if batch.content["status"] in ("validating", "in_progress"):
-            batch.plan.end, batch.plan.running_polls = "cancelled", 0
-            batch.content["status"] = "cancelling"
-            self._end(batch)
-        return 200, batch.content
-
     def listed(self, query: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
         """Batches, newest first, by page."""
         if not self.listing:
-            return 405, {"error": {"message": "listing is not offered"}}
+            return 405, error("listing is not offered")
         newest = [batch.content for batch in reversed(self.batches.values())]
         after, limit = query.get("after", [""])[0], int(query.get("limit", ["20"])[0])
         if after:
             newest = newest[[one["id"] for one in newest].index(after) + 1 :]
         page = newest[:limit]
-        return 200, {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": len(newest) > limit,
-        }
+        return 200, {"object": "list", "data": page, "has_more": len(newest) > limit}
 
     def _end(self, batch: _Batch) -> None:
         """Write the result files and set the last status."""
@@ -354,20 +305,20 @@ class FaultServer:
             line = _result(row["custom_id"], status, answer)
             (good if status == 200 else bad).append(line)
         if plan.end == "expired" and not plan.quiet:
-            error = {"code": "batch_expired", "message": "not executed before the completion window expired"}
-            bad += [
-                {"id": "r", "custom_id": row["custom_id"], "response": None, "error": error}
-                for row in rows[len(done) :]
-            ]
+            missed = {
+                "id": "r",
+                "response": None,
+                "error": {"code": "batch_expired", "message": "not executed in time"},
+            }
+            bad += [missed | {"custom_id": row["custom_id"]} for row in rows[len(done) :]]
         if plan.shuffled:
-            random.Random(self.seed).shuffle(good)
+            random.Random(0).shuffle(good)
         for line in good[: plan.duplicates]:
             again = json.loads(json.dumps(line))
             again["response"]["body"]["choices"][0]["message"]["content"] = "another answer"
             good.append(again)
         good += [_result(f"unknown-{number}", 200, self.completion({"messages": []}, None)[1]) for number in range(plan.unknown)]  # fmt: skip
         lines = [json.dumps(line) for line in good] + ["{not json"] * plan.garbage
-        content["request_counts"] = {"total": len(rows), "completed": len(done) - len(bad), "failed": len(bad)}
         for name, written in (("output", lines), ("error", [json.dumps(line) for line in bad])):
             if written:
                 file = f"file-{len(self.files)}"
@@ -389,7 +340,6 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.server.seen.connections += 1
         self.server._open.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -436,7 +386,7 @@ class _Connection(asyncio.Protocol):
         server.seen.endpoints[endpoint] += 1
         if not headers["authorization"]:
             server.seen.without_key += 1
-            self._send(401, {"error": {"message": "no key", "code": "invalid_api_key"}})
+            self._send(401, error("no key"))
         elif endpoint == "chat":
             self._chat(json.loads(body))
         else:
@@ -458,8 +408,7 @@ class _Connection(asyncio.Protocol):
         if fault:
             seen.faults[fault] += 1
         if fault == "hang":
-            self.timer = asyncio.get_running_loop().call_later(server.hang_s, self.transport.abort)
-            return
+            return  # until the client leaves
         if fault == "drop":
             self.transport.abort()
             return
@@ -481,13 +430,12 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
             return
         if fault == "hang":
-            self.timer = asyncio.get_running_loop().call_later(server.hang_s, self.transport.abort)
-            return
+            return  # until the client leaves
         if fault is not None and fault.isdigit():
             server.seen.faults[fault] += 1
-            self._send(int(fault), {"error": {"message": f"scripted {fault}", "code": None}})
+            self._send(int(fault), error(f"scripted {fault}"))
             return
-        status, content = 404, {"error": {"message": f"no {'/'.join(pieces)}"}}
+        status, content = 404, error(f"no {'/'.join(pieces)}")
         raw: bytes | None = None
         if endpoint == "upload":
             status, content = server.upload(headers.get("content-type", ""), body)
@@ -499,8 +447,6 @@ class _Connection(asyncio.Protocol):
             status, content = server.listed(query)
         elif endpoint == "poll":
             status, content = server.poll(pieces[1])
-        elif endpoint == "cancel":
-            status, content = server.cancel(pieces[1])
         if endpoint == "content" and server.event is not None and raw is not None:
             # Half of the file goes out before the event, so that a kill there leaves half a file.
             self._write(200, "application/octet-stream", raw, stop=len(raw) // 2)
@@ -548,6 +494,10 @@ class _Connection(asyncio.Protocol):
         if self.busy == "chat" and self.server.seen.in_flight:
             self.server.seen.in_flight -= 1
         self.busy = None
+
+
+def error(message: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "scripted", "code": None, "param": param}}
 
 
 def echo(body: dict[str, Any]) -> str:
@@ -600,34 +550,17 @@ def digest(content: Any) -> str:
 def fitting(schema: Mapping[str, Any], text: str) -> Any:
     """A value that fits the schema, drawn from the text."""
     number = int(digest(text + json.dumps(schema, sort_keys=True))[:8], 16)
-    if "const" in schema:
-        return schema["const"]
     if "enum" in schema:
         return schema["enum"][number % len(schema["enum"])]
-    for choices in (schema.get("anyOf"), schema.get("oneOf")):
-        if choices:
-            return fitting(choices[0], text)
-    kind = schema.get("type", "object")
-    kind = kind[0] if isinstance(kind, list) else kind
-    if kind == "object":
+    if schema.get("type", "object") == "object":
         return {name: fitting(inner, text) for name, inner in schema.get("properties", {}).items()}
-    if kind == "array":
-        n_items = max(1, schema.get("minItems", 1))
-        return [fitting(schema.get("items", {"type": "string"}), f"{text} {row}") for row in range(n_items)]
-    if kind == "boolean":
-        return bool(number % 2)
-    if kind in ("integer", "number"):
-        low, high = schema.get("minimum", 0), schema.get("maximum", 10)
-        return low + number % max(int(high - low) + 1, 1)
-    return None if kind == "null" else f"answer {number:08x}"
+    return f"answer {number:08x}"
 
 
 def _told(body: dict[str, Any], attempt: int) -> str | None:
-    """The fault that the text asks for at this attempt (1, 2, ...); None where it does not say."""
+    """The fault that the text asks for at this attempt (1, 2, ...); None if it does not say."""
     found = SCRIPT.search(text_of(body))
-    if not found:
-        return None
-    faults = found[1].split()
+    faults = found[1].split() if found else []
     if not faults:
         return None
     if faults[-1].endswith("*"):
@@ -654,8 +587,6 @@ def _endpoint(method: str, pieces: list[str]) -> str:
             return "list"
         case ("GET", "batches", _):
             return "poll"
-        case ("POST", "batches", _, "cancel"):
-            return "cancel"
     return "unknown"
 
 

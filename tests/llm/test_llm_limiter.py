@@ -64,20 +64,18 @@ def busiest_minute(began: list[float], weight: float = 1.0) -> float:
     return max(weight * sum(start <= other < start + 60 for other in began) for start in began)
 
 
-def test_requests_a_minute_are_kept_and_used() -> None:
+@pytest.mark.parametrize(
+    ("options", "tokens", "per_request", "n"),
+    [({"requests_per_minute": 30}, 1, 1, 12), ({"tokens_per_minute": 6000}, 900, 900, 4)],
+    ids=["requests", "tokens, of requests larger than a second"],
+)
+def test_limits_a_minute_are_kept_and_used(options: dict[str, float], tokens: int, per_request: int, n: int) -> None:
     clock, began = Clock(), []
-    limit = limiter(clock, 10, requests_per_minute=30)
-    clock.run(*(asker(limit, clock, 12, began) for _ in range(10)))
-    assert busiest_minute(began) <= 31
-    assert clock.now == pytest.approx(120 / 30 * 60, abs=3)
-
-
-def test_tokens_a_minute_are_kept_even_where_one_request_is_larger_than_a_second() -> None:
-    clock, began = Clock(), []
-    limit = limiter(clock, 10, tokens_per_minute=6000)
-    clock.run(*(asker(limit, clock, 4, began, tokens=900) for _ in range(10)))
-    assert busiest_minute(began, 900) <= 6000 + 100 + 900
-    assert clock.now == pytest.approx(40 * 900 / 6000 * 60, rel=0.05)
+    limit = limiter(clock, 10, **options)
+    clock.run(*(asker(limit, clock, n, began, tokens) for _ in range(10)))
+    (most,) = options.values()
+    assert busiest_minute(began, per_request) <= most * (1 + 1 / 60) + per_request
+    assert clock.now == pytest.approx(10 * n * per_request / most * 60, rel=0.05)
 
 
 def test_tokens_that_were_not_used_are_given_back() -> None:
@@ -93,7 +91,7 @@ def test_tokens_that_were_not_used_are_given_back() -> None:
     assert clock.now < 20 * 300 / 6000 * 60 + 35
 
 
-def test_one_429_pauses_everybody_and_halves_once_for_all_calls_under_way() -> None:
+def test_a_429_pauses_everybody_halves_once_for_calls_under_way_and_successes_bring_it_back_one_by_one() -> None:
     clock, began = Clock(), []
     limit = limiter(clock, 16)
 
@@ -105,29 +103,20 @@ def test_one_429_pauses_everybody_and_halves_once_for_all_calls_under_way() -> N
             began.append(clock.now)
             await clock.sleep(1.0)
 
+    async def again() -> None:
+        async with limit.turn(1) as turn:
+            limit.throttled(turn, 1.0)
+
     clock.run(*(job(number) for number in range(16)))
     assert min(began) >= 20.1
     assert limit.allowed == 8
     assert max(sum(start <= other < start + 0.9 for other in began) for start in began) == 8
-
-
-def test_a_second_429_halves_again_and_successes_bring_it_back_one_by_one() -> None:
-    clock, began = Clock(), []
-    limit = limiter(clock, 8)
-
-    async def twice() -> None:
-        for _ in range(2):
-            async with limit.turn(1) as turn:
-                limit.throttled(turn, 1.0)
-            await clock.sleep(1.0)
-
-    clock.run(twice())
-    assert limit.allowed == 2
-    clock.run(asker(limit, clock, 2, began))
-    assert 2.8 < limit.allowed <= 3
-    clock.run(asker(limit, clock, 60, began))
-    assert limit.allowed == 8
-    assert limit.in_flight == 0
+    clock.run(again())
+    assert limit.allowed == 4
+    clock.run(asker(limit, clock, 4, began))
+    assert 4.8 < limit.allowed <= 5
+    clock.run(asker(limit, clock, 200, began))
+    assert limit.allowed == 16 and limit.in_flight == 0
 
 
 def test_pauses_grow_where_the_server_does_not_say_how_long() -> None:
@@ -163,6 +152,7 @@ def test_a_cancelled_turn_gives_its_place_back() -> None:
 
 
 NOW = 1_800_000_000.0
+RESETS = ("x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-ratelimit-remaining-requests")
 HEADERS: list[tuple[dict[str, str], float | None]] = [
     ({}, None),
     ({"retry-after": "7"}, 7.0),
@@ -173,14 +163,7 @@ HEADERS: list[tuple[dict[str, str], float | None]] = [
     ({"retry-after": "nan"}, None),
     ({"retry-after": "9", "retry-after-ms": "1250"}, 1.25),
     ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s"}, 360.0),
-    (
-        {
-            "x-ratelimit-reset-requests": "120ms",
-            "x-ratelimit-reset-tokens": "1h",
-            "x-ratelimit-remaining-requests": "0",
-        },
-        0.12,
-    ),
+    (dict(zip(RESETS, ("120ms", "1h", "0"), strict=True)), 0.12),
     ({"x-ratelimit-reset-tokens": "1m2.5s"}, 62.5),
     ({"x-ratelimit-reset-requests": str(int(NOW + 30))}, 30.0),
     ({"x-ratelimit-reset-requests": str(int(1000 * (NOW + 30)))}, 30.0),

@@ -1,4 +1,4 @@
-"""What calls cost: known prices, estimates, and a budget that is never exceeded."""
+"""Costs of calls: known prices, estimates, a budget that is never exceeded, counts, and the models that answered."""
 
 from __future__ import annotations
 
@@ -7,60 +7,51 @@ import json
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
+from speaking import Speak, status
+from stub_client import QUESTION, Stub, answers, asked
 
 from cda.errors import LLMError
-from cda.llm.money import Budgeted, CallCost, Price, Purse, estimate, request_tokens, tokens_of
+from cda.llm.asking import answered
+from cda.llm.cache import Cache
+from cda.llm.cached import CachedLLM
+from cda.llm.money import (
+    AnsweredBy,
+    Budgeted,
+    CallCost,
+    CountedLLM,
+    Price,
+    Purse,
+    Tally,
+    estimate,
+    is_version_of,
+    request_tokens,
+    tokens_of,
+)
+from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 
 PRICE = Price(input=1.25, output=5.0)
-TOKENS_PER_WORD = 1.3
-INSTRUCTION_TOKENS = 100
-
-
-@dataclass
-class Stub:
-    """Answers after some milliseconds and reports so many tokens."""
-
-    usage: tuple[int, int] = (100, 40)
-    concurrency: int = 8
-    takes_s: float = 0.005
-    name: str = "stub"
-    settings: Mapping[str, Any] = field(default_factory=lambda: {"max_tokens": 100})
-    spent_usd: None = None
-    under_way: int = 0
-    most_under_way: int = 0
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Callable[[Request], Awaitable[Completion]]]:
-        yield self.ask
-
-    async def ask(self, request: Request) -> Completion:
-        self.under_way += 1
-        self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(self.takes_s)
-        self.under_way -= 1
-        return Completion(request.user, None, *self.usage)
-
-
-def rewrites_of_imdb(words: float) -> CallCost:
-    """RATE on 25,000 IMDB reviews: a rewrite and a rewrite of it each; output as long as the review."""
-    review = TOKENS_PER_WORD * words
-    return estimate(2 * 25_000, review + INSTRUCTION_TOKENS, review, PRICE, 64, None, 3.0)
+DEAR = Price(input=10.0, output=100.0)
+LONGEST = (20, 100)
+"""Tokens of QUESTION with the longest answer allowed."""
+MOST = PRICE.of(len("s\n\nu") + 16, 100)
+"""What a call with QUESTION could cost at most: every byte a token, 16 tokens of frame, and the longest answer."""
+SECRET = "sk-secret-of-many-characters"
 
 
 def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
     """RATE paid about $60 at $1.25/$5, which is $0.0012 a rewrite: reviews of 130 words, at 1.3 tokens a word and 100
     tokens of instruction. Reviews of IMDB's mean of 230 words would cost $100 with answers of the same length.
     """
-    assert rewrites_of_imdb(130).dollars == pytest.approx(60, rel=0.03)
-    assert rewrites_of_imdb(230).dollars == pytest.approx(100, rel=0.01)
+    for words, dollars in ((130, 60), (230, 100)):
+        cost = estimate(2 * 25_000, 1.3 * words + 100, 1.3 * words, PRICE, 64, None, 3.0)
+        assert cost.dollars == pytest.approx(dollars, rel=0.03)
 
 
 def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
@@ -71,114 +62,78 @@ def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None
     assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == CallCost(0.0, 0.0)
 
 
-def test_four_characters_are_about_a_token() -> None:
+def test_four_characters_are_about_a_token_and_a_schema_is_paid_for_too() -> None:
     assert tokens_of("") == 0 and tokens_of("abc") == 1 and tokens_of("word " * 400) == 500
     assert tokens_of("\udc80") == 1
-    bare = request_tokens(Request("s" * 40, "u" * 40))
-    assert request_tokens(Request("s" * 40, "u" * 40, {"type": "object"}, "p" * 40)) > bare + 10
-
-
-def test_what_was_spent_is_what_the_server_counted() -> None:
-    llm = Budgeted(Stub(), PRICE)
-    complete(llm, [Request("s", str(number)) for number in range(50)], "asking")
-    assert llm.spent_usd == pytest.approx(50 * (100 * 1.25 + 40 * 5) / 1e6)
-    assert llm.n_calls == 50
-
-
-def test_a_server_that_counts_nothing_is_counted_by_estimate() -> None:
-    llm = Budgeted(Stub(usage=(0, 0)), PRICE)
-    complete(llm, [Request("s", "four" * 100)], "asking")
-    assert llm.spent_usd == pytest.approx(PRICE.of(request_tokens(Request("s", "four" * 100)), 100))
+    schema = MappingProxyType({"type": "object", "properties": MappingProxyType({"answer": {"type": "string"}})})
+    sent = json.dumps({"type": "object", "properties": {"answer": {"type": "string"}}})
+    bare, held = Request("s" * 40, "u" * 40), Request("s" * 40, "u" * 40, schema, "p" * 40)
+    assert request_tokens(held) - request_tokens(bare) == pytest.approx((len(sent) + 40) / 4, abs=1)
 
 
 @pytest.mark.parametrize("budget", [0.0005, 0.004, 0.01])
 def test_the_budget_is_never_exceeded_and_nearly_used(budget: float) -> None:
-    """Even where every answer is as long as it may be; calls under way are counted, and none is lost."""
-    stub = Stub(usage=(20, 100), concurrency=16)
-    llm = Budgeted(stub, PRICE, budget)
+    """Even if every answer is as long as it may be; calls under way are counted, and none is lost."""
+    llm = Budgeted(Stub(LONGEST, concurrency=16), PRICE, budget)
     found = []
     with pytest.raises(LLMError, match=re.escape(f"${budget:g} (llm.budget_usd)")):
-        for position, completion in llm.answers((Request("s", "u") for _ in range(1000)), "asking", 1000):
-            assert completion.text == "u"
+        for position, completion in answered(llm, enumerate(QUESTION for _ in range(1000))):
+            assert completion.text == "U"
             found.append(position)
-    assert llm.spent_usd <= budget
-    assert llm.spent_usd > budget - 2 * PRICE.of(20, 100)
-    assert len(found) == llm.n_calls
-    assert stub.most_under_way <= 16
+    assert budget - 2 * PRICE.of(*LONGEST) < llm.spent_usd <= budget
+    assert len(found) == llm.purse.n_calls and llm.spent_usd == pytest.approx(len(found) * PRICE.of(*LONGEST))
 
 
-def test_a_call_that_alone_could_exceed_the_budget_is_never_made() -> None:
-    llm = Budgeted(Stub(), PRICE, 0.0001)
+def test_a_server_that_counts_nothing_is_counted_by_estimate() -> None:
+    llm = Budgeted(Stub((0, 0)), PRICE)
+    answers(llm, asked("four" * 100))
+    assert llm.spent_usd == pytest.approx(PRICE.of(request_tokens(Request("s", "four" * 100)), 100))
+
+
+def test_a_budget_that_is_just_enough_is_enough() -> None:
+    assert answers(Budgeted(Stub(), PRICE, MOST), [QUESTION])[0].text == "U"
     with pytest.raises(LLMError, match=r"\$0\.0000 are spent on 0 calls"):
-        complete(llm, [Request("s", "u")], "asking")
+        answers(Budgeted(Stub(), PRICE, MOST * 0.999), [QUESTION])
 
 
-def test_the_bar_shows_the_running_dollars(capsys: pytest.CaptureFixture[str]) -> None:
-    llm = Budgeted(Stub(usage=(400_000, 0)), PRICE)
-    complete(llm, [Request("s", str(number)) for number in range(4)], "rewriting")
-    shown = capsys.readouterr().err
-    assert "rewriting" in shown and "$2.00" in shown and "4/4" in shown
-
-
-def most_of(request: Request, price: Price) -> float:
-    """What a call of the stub could cost at most: every byte a token, and its longest answer."""
-    return price.of(len(request.system) + len(request.user) + 2 + 16, 100)
-
-
-def test_askers_with_one_purse_share_what_is_spent() -> None:
+def test_what_is_spent_from_one_purse_is_gone_for_all_and_each_keeps_its_own_budget() -> None:
     purse = Purse()
-    cheap, dear = (
-        Budgeted(Stub(name=str(price)), price, None, purse) for price in (PRICE, Price(input=2.5, output=10.0))
-    )
-    alone = Budgeted(Stub(), PRICE)
-    complete(cheap, [Request("s", str(number)) for number in range(6)], "asking")
-    complete(dear, [Request("s", str(number)) for number in range(3)], "asking")
-    each = PRICE.of(100, 40)
-    assert cheap.spent_usd == dear.spent_usd == purse.spent == pytest.approx(6 * each + 3 * 2 * each)
-    assert cheap.n_calls == dear.n_calls == 9 and purse.set_aside == 0
-    assert (alone.spent_usd, alone.n_calls) == (0, 0)
-
-
-def test_what_one_spent_another_cannot() -> None:
-    purse, question = Purse(), Request("s", "u")
-    budget = 2.5 * most_of(question, PRICE)
-    first, second = (Budgeted(Stub(usage=(20, 100)), PRICE, budget, purse) for _ in range(2))
-    complete(first, [question, question], "asking")
+    cheap, dear = (Budgeted(Stub(LONGEST), price, 2.5 * MOST, purse) for price in (PRICE, DEAR))
+    answers(cheap, [QUESTION, QUESTION])
     with pytest.raises(LLMError, match=r"spent on 2 calls, and the next could cost"):
-        complete(second, [question], "asking")
-    assert purse.spent == first.spent_usd == pytest.approx(2 * PRICE.of(20, 100)) and purse.set_aside == 0
-    with pytest.raises(LLMError, match="used up"):
-        complete(first, [question], "asking")
+        answers(dear, [QUESTION])
+    assert cheap.spent_usd == dear.spent_usd == pytest.approx(2 * PRICE.of(*LONGEST)) and purse.set_aside == 0
+    answers(replace(dear, budget_usd=1.0), [QUESTION])
+    assert purse.spent == pytest.approx(2 * PRICE.of(*LONGEST) + DEAR.of(*LONGEST)) and purse.n_calls == 3
 
 
-@pytest.mark.parametrize("n_askers", [2, 4])
-def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together(n_askers: int) -> None:
+def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together() -> None:
     """Each in its own thread and event loop; calls of one are under way while another wants to begin."""
-    purse, question, budget = Purse(), Request("s", "u"), 0.01
-    stubs = [Stub(usage=(20, 100), concurrency=4) for _ in range(n_askers)]
-    askers = [Budgeted(stub, PRICE, budget, purse) for stub in stubs]
+    purse, budget = Purse(), 0.01
     failures: list[LLMError] = []
-    answered: list[int] = []
+    found: list[int] = []
 
-    def work(asker: Budgeted) -> None:
+    def work() -> None:
+        asker = Budgeted(Stub(LONGEST), PRICE, budget, purse)
         try:
-            for position, _ in asker.answers((question for _ in range(1000)), "asking", 1000):
-                answered.append(position)
+            found.extend(position for position, _ in answered(asker, enumerate(QUESTION for _ in range(1000))))
         except LLMError as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(asker,)) for asker in askers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    def each() -> Iterator[threading.Thread]:
+        for _ in range(4):
+            thread = threading.Thread(target=work)
+            thread.start()
+            yield thread
+
+    for thread in list(each()):
         thread.join(timeout=120)
-    assert len(failures) == n_askers
-    assert budget - most_of(question, PRICE) - PRICE.of(20, 100) < purse.spent <= budget
-    assert purse.n_calls == len(answered) and purse.set_aside == 0
-    assert purse.spent == pytest.approx(purse.n_calls * PRICE.of(20, 100))
+    assert len(failures) == 4
+    assert budget - MOST - PRICE.of(*LONGEST) < purse.spent <= budget
+    assert purse.set_aside == 0 and purse.spent == pytest.approx(purse.n_calls * PRICE.of(*LONGEST))
 
 
-def test_a_call_that_does_not_fit_beside_anothers_waits_for_it() -> None:
+def test_a_call_that_does_not_fit_next_to_anothers_waits_for_it() -> None:
     """What is set aside for a call under way is more than it will cost, so that the next fits once it has ended."""
     may_end = threading.Event()
 
@@ -188,15 +143,15 @@ def test_a_call_that_does_not_fit_beside_anothers_waits_for_it() -> None:
                 await asyncio.sleep(0.005)
             return await super().ask(request)
 
-    purse, question = Purse(), Request("s", "u")
-    budget = 1.5 * most_of(question, PRICE)
-    slow, other = (Budgeted(stub, PRICE, budget, purse) for stub in (Slow(usage=(1, 1)), Stub(usage=(1, 1))))
-    thread = threading.Thread(target=lambda: complete(slow, [question], "asking"))
+    purse = Purse()
+    slow, other = (Budgeted(stub, PRICE, 1.5 * MOST, purse) for stub in (Slow((1, 1)), Stub((1, 1))))
+    thread = threading.Thread(target=answers, args=(slow, [QUESTION]))
     thread.start()
-    while purse.set_aside == 0:
+    deadline = time.monotonic() + 30
+    while purse.set_aside == 0 and time.monotonic() < deadline:
         time.sleep(0.005)
     threading.Timer(0.2, may_end.set).start()
-    assert [one.text for one in complete(other, [question], "asking")] == ["u"]
+    assert answers(other, [QUESTION])[0].text == "U"
     assert may_end.is_set() and purse.n_calls == 2
     thread.join(timeout=60)
     assert purse.set_aside == 0
@@ -209,33 +164,110 @@ def test_a_call_that_breaks_off_gives_back_what_was_set_aside() -> None:
 
     purse = Purse()
     with pytest.raises(LLMError, match="no such model"):
-        complete(Budgeted(Broken(), PRICE, 1.0, purse), [Request("s", "u")], "asking")
+        answers(Budgeted(Broken(), PRICE, 1.0, purse), [QUESTION])
     assert (purse.spent, purse.set_aside) == (0, 0)
-    assert complete(Budgeted(Stub(), PRICE, 1.0, purse), [Request("s", "u")], "asking")[0].text == "u"
 
 
-def test_each_keeps_its_own_budget_of_the_same_purse() -> None:
-    purse = Purse(spent=0.5)
-    complete(Budgeted(Stub(), PRICE, 1.0, purse), [Request("s", "u")], "asking")
-    with pytest.raises(LLMError, match=re.escape("$0.4 (llm.budget_usd)")):
-        complete(Budgeted(Stub(), PRICE, 0.4, purse), [Request("s", "u")], "asking")
+def test_answers_are_counted_by_stage_and_closed_early() -> None:
+    closed = []
+
+    class Fixed:
+        name = "gpt-x"
+
+        def answers(self, *_: object) -> Iterator[tuple[int, Completion]]:
+            usage = {"input_tokens": 100, "output_tokens": 10}
+            kinds = (Completion("yes", **usage), Completion("yes", cached=True, **usage))
+            try:
+                yield from enumerate((*kinds, Completion(None, "refused", 50), Completion("no usage said")))
+            finally:
+                closed.append(True)
+
+    tally = Tally()
+    complete(CountedLLM(Fixed(), tally, DEAR), [QUESTION] * 4, "asking")
+    counts = {"asked": 3, "cached": 1, "unusable": 1, "uncounted": 1, "input_tokens": 150, "output_tokens": 10}
+    assert tally.since(Tally()) == counts | {"dollars": pytest.approx((150 * 10 + 10 * 100) / 1e6)}
+    earlier = replace(tally)
+    assert tally.since(earlier) == {}
+    found = CountedLLM(Fixed(), tally, DEAR).answers([QUESTION], "asking")
+    next(found)
+    found.close()
+    assert len(closed) == 2
+    assert tally.since(earlier)["dollars"] == pytest.approx(0.002) and tally.since(earlier)["asked"] == 1
+    tally = Tally()
+    complete(CountedLLM(Fixed(), tally), [QUESTION], "asking")
+    assert tally.since(Tally())["dollars"] is None
 
 
-def test_a_schema_is_paid_for_with_the_rest_of_the_question() -> None:
-    schema = MappingProxyType({"type": "object", "properties": MappingProxyType({"answer": {"type": "string"}})})
-    sent = json.dumps({"type": "object", "properties": {"answer": {"type": "string"}}})
-    bare = Request("s" * 40, "u" * 40)
-    with_it = Request("s" * 40, "u" * 40, schema=schema)
-    assert request_tokens(with_it) - request_tokens(bare) == pytest.approx(len(sent) / 4, abs=1)
-    longer = 1.25 * len(sent) / 1e6
-    budgeted = Budgeted(Stub(), PRICE)
-    assert budgeted._most(with_it) == pytest.approx(2 * (budgeted._most(bare) + longer))
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("j-2024", "j-2024"), (None, None), (7, None), ("", None), ("x" * 999, "x" * 200), (f"of {SECRET}", "of ***")],
+)
+def test_a_model_is_kept_with_its_answer_and_counted(
+    speak: Callable[[Speak], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, read: str | None
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    body = {"model": given, "choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}
+    client = OpenAIClient("judge", speak(lambda _: status(200, body)))
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        tally = Tally()
+        for cached in (False, True):
+            found = complete(CountedLLM(CachedLLM(client, cache), tally), asked(1, 2), "asking")
+            assert [(one.model, one.cached) for one in found] == [(read, cached)] * 2
+        assert tally.since(Tally()).get("models", {}) == ({read: 4} if read else {})
 
 
-def test_a_budget_that_is_just_enough_is_enough() -> None:
-    request = Request("s", "u")
-    # Every byte and 16 tokens of frame in, 100 tokens out; the stub then reports less.
-    most = PRICE.of(len("s\n\nu") + 16, 100)
-    assert [one.text for one in complete(Budgeted(Stub(), PRICE, budget_usd=most), [request], "asking")] == ["u"]
-    with pytest.raises(LLMError, match="is used up"):
-        complete(Budgeted(Stub(), PRICE, budget_usd=most * 0.999), [request], "asking")
+def test_models_are_noted_for_later_runs_by_name_and_address(tmp_path: Path) -> None:
+    here, there = ({"model": "judge", "base_url": url} for url in ("http://a/v1", "http://b/v1?key=hidden"))
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        assert cache.answering_models(here) == []
+        cache.note_models(here, ["b", "a"])
+        cache.note_models(here, ["a"])
+        cache.note_models(there, ["c"])
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        assert cache.answering_models(here) == ["a", "b"]
+        assert cache.answering_models(there) == ["c"]
+    assert b"hidden" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "same"),
+    [
+        ("gpt-4o-2024-08-06", "gpt-4o", True),
+        ("gpt-4-0613", "gpt-4", True),
+        ("gemini-1.5-pro-002", "gemini-1.5-pro", True),
+        ("claude-3-5-sonnet-20241022", "claude-3-5-sonnet-latest", True),
+        ("gpt-4o", "openai/gpt-4o", True),
+        ("/models/Llama-3/", "llama-3", True),
+        ("gpt-4o-mini", "gpt-4o", False),
+        ("gpt-4o", "gpt-4", False),
+        ("llama-3-70b", "llama-3", False),
+        ("gpt-4o", "gpt-4o-2024-08-06", False),
+    ],
+)
+def test_versions_of_a_model(name: str, wanted: str, same: bool) -> None:
+    assert is_version_of(name, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("now", "kept", "earlier", "said_of_it"),
+    [
+        ({"j-2024-05-13": 2}, {"j-2024-05-13": 1}, ["j-2024-05-13"], None),
+        ({}, {}, ["j-2024-05-13"], None),
+        ({"small": 2}, {}, [], "j was asked for, but the server says that small answered."),
+        ({"j-2": 2}, {"j-1": 3}, ["j-1"], "the model behind j since some were kept: 3 by j-1, 2 by j-2."),
+        ({"j-2": 2, "j-1": 1}, {}, [], "the model behind j: 2 by j-2, 1 by j-1."),
+        ({"j-2": 2}, {}, ["j-1", "j-2"], "answered earlier runs by j-1 and this one by j-2"),
+    ],
+)
+def test_notes_on_the_models(
+    now: dict[str, int], kept: dict[str, int], earlier: list[str], said_of_it: str | None
+) -> None:
+    counts = AnsweredBy()
+    for cached, models in ((False, now), (True, kept)):
+        for completion in [
+            Completion("yes", cached=cached, model=name) for name, n in models.items() for _ in range(n)
+        ]:
+            counts.add(completion)
+    counts.add(Completion("yes"))
+    notes = counts.notes("j", earlier)
+    assert len(notes) == (said_of_it is not None) and (said_of_it or "") in "".join(notes)

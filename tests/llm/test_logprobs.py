@@ -1,29 +1,25 @@
-"""Token probabilities through the client: what is sent, what is read, what is kept, and how a server without them is told."""
+"""Token probabilities through the client: what is sent, what is read, and how a server without them is told."""
 
 from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from test_transformers_serve import make_model, needs_serve, served
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
-from cda.llm.cache import Cache, key_of
+from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
 from cda.llm.money import Budgeted, Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, of_content
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
 
-SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
 ASKED = Request("s", "u", top_logprobs=20)
 LISTED = [{"token": "1", "logprob": -0.1}, {"token": "2", "logprob": -2.4}]
 READ = (("1", -0.1), ("2", -2.4))
@@ -33,14 +29,6 @@ Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 def data(listed: object, text: str = "1", finish: str = "length") -> dict[str, Any]:
     logprobs = {"content": [{"token": "1", "logprob": -0.1, "top_logprobs": listed}]}
     return {"choices": [{"finish_reason": finish, "message": {"content": text}, "logprobs": logprobs}]}
-
-
-def test_keys_of_before_are_still_valid() -> None:
-    held = Request("s", "u", {"type": "object"}, "plain", 3)
-    assert key_of(SETTINGS, Request("s", "u")) == "0d4c21467c647e985feae25f1b511855fecaefd57674e65aaabe1cf22e81e6dd"
-    assert key_of(SETTINGS, held) == "b178115fe74ee4fb05c776a0cfb88eabc0b208c4c9835cc1df1987c94e4d6290"
-    keys = {key_of(SETTINGS, Request("s", "u", top_logprobs=number)) for number in (0, 5, 20)}
-    assert len(keys) == 3
 
 
 @pytest.mark.parametrize(
@@ -66,28 +54,6 @@ def test_candidates_are_read_from_any_answer(answer: dict[str, Any], expected: C
 def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:
     assert of_content(json.dumps(data(LISTED)).encode()) == Completion(None, CUT_OFF)
     assert isinstance(of_content(b"[]", one_token=True), Again)
-
-
-def test_a_cache_keeps_candidates_and_opens_files_of_before(tmp_path: Path) -> None:
-    path = tmp_path / "answers.sqlite"
-    with closing(sqlite3.connect(path)) as old, old:
-        old.execute(
-            "CREATE TABLE answers (key TEXT PRIMARY KEY, text TEXT, reason TEXT, input_tokens INTEGER NOT NULL, "
-            "output_tokens INTEGER NOT NULL, at REAL NOT NULL)"
-        )
-        old.execute("INSERT INTO answers VALUES ('old', 'text', NULL, 3, 4, 0.0)")
-    with Cache(path) as cache:
-        cache.put("new", Completion("1", None, 5, 1, logprobs=READ))
-        cache.put("new", Completion("2", None, 5, 1, logprobs=READ[::-1]))  # the first answer stays, with its own
-        cache.put("plain", Completion("words"))
-    with Cache(path) as cache:
-        assert cache.get("old") == Completion("text", None, 3, 4, cached=True)
-        assert cache.get("new") == Completion("1", None, 5, 1, cached=True, logprobs=READ)
-        assert cache.get("plain") == Completion("words", cached=True)
-    # A program of before, which knows of one table with six columns, still writes and reads.
-    with closing(sqlite3.connect(path)) as old, old:
-        old.execute("INSERT INTO answers VALUES ('later', 'text', NULL, 3, 4, 0.0)")
-        assert old.execute("SELECT count(*) FROM answers").fetchone() == (4,)
 
 
 def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(serve: Callable[[Answer], str]) -> None:
@@ -125,19 +91,8 @@ def test_another_rejection_is_a_failure_of_one_request(serve: Callable[[Answer],
     assert [one.reason for one in complete(client, [ASKED], "asking")] == ["status 400: bad words"]
 
 
-def test_batches_do_without(tmp_path: Path) -> None:
-    with FaultServer() as server, Cache(tmp_path / "answers.sqlite") as cache:
-        llm = BatchLLM(OpenAIClient("m", base_url=server.url), cache)
-        with pytest.raises(LLMError, match=r"set llm\.mode=calls"):
-            complete(llm, [ASKED], "asking")
-        assert server.stats()["endpoints"] == {}
-
-
-@needs_serve
-def test_a_server_that_ignores_them_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    make_model(folder)
-    with served(folder) as url:
-        client = OpenAIClient(str(folder), base_url=url)
-        with pytest.raises(LLMError, match=r"gives no token probabilities .*ignores 'logprobs'"):
-            complete(client, [ASKED], "asking")
+def test_batches_do_without(start: Callable[..., FaultServer], tmp_path: Path) -> None:
+    server = start()
+    with Cache(tmp_path / "answers.sqlite") as cache, pytest.raises(LLMError, match=r"set llm\.mode=calls"):
+        complete(BatchLLM(OpenAIClient("m", base_url=server.url), cache), [ASKED], "asking")
+    assert server.stats()["endpoints"] == {}

@@ -1,9 +1,10 @@
-"""The LLM client against a server nobody here wrote: `transformers serve` over a tiny causal language model."""
+"""The client and `cda discover` against a server nobody here wrote: `transformers serve` over a tiny causal language model."""
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
+import json
 import os
 import socket
 import subprocess
@@ -16,37 +17,40 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cda.cli import app
+from cda.errors import LLMError
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request, complete
 
 WORDS = [
-    "<unk>",
-    "<s>",
-    "</s>",
-    "<|system|>",
-    "<|user|>",
-    "<|assistant|>",
-    "<|end|>",
-    "Label:",
-    "yes",
-    "no",
-    "Is",
-    "it?",
+    *["<unk>", "<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "Label:", "yes", "no", "Is", "it?"]
 ]
 SAYS = ["<|assistant|>", "Label:", "yes", "</s>"]
 READY_S = 180.0
 
-needs_serve = pytest.mark.skipif(
+REWARD = "def reward(prompts, responses):\n    return [len(text) for text in responses]\n"
+pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")),
     reason="transformers serve needs fastapi and uvicorn: pip install 'cda[test]'",
 )
 
 
-@needs_serve
-def test_a_server_that_ignores_the_schema_is_asked_in_plain_words(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "model"
     make_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(model: Path) -> Iterator[str]:
+    with served(model) as address:
+        yield address
+
+
+def test_a_server_that_ignores_the_schema_is_asked_in_plain_words(model: Path, url: str) -> None:
     schema = {
         "type": "object",
         "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
@@ -54,12 +58,34 @@ def test_a_server_that_ignores_the_schema_is_asked_in_plain_words(tmp_path: Path
         "additionalProperties": False,
     }
     plain = "End with one line: Label: yes or Label: no."
-    with served(folder) as url:
-        client = OpenAIClient(str(folder), base_url=url, max_tokens=8)
-        asked = [Request("Is it?", f"Is it? {number}", schema=schema, plain=plain) for number in range(4)]
-        found = complete(client, asked, "asking")
+    client = OpenAIClient(str(model), base_url=url, max_tokens=8)
+    asked = [Request("Is it?", f"Is it? {number}", schema=schema, plain=plain) for number in range(4)]
+    found = complete(client, asked, "asking")
     assert [one.text for one in found] == ["Label: yes"] * 4
     assert all(one.reason is None and one.output_tokens > 0 for one in found)
+
+
+def test_a_server_that_ignores_token_probabilities_is_told(model: Path, url: str) -> None:
+    with pytest.raises(LLMError, match=r"gives no token probabilities .*ignores 'logprobs'"):
+        complete(OpenAIClient(str(model), base_url=url), [Request("s", "u", top_logprobs=20)], "asking")
+
+
+def test_a_model_that_answers_nonsense_proposes_nothing_and_discover_ends_well(
+    model: Path, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "reward.py").write_text(REWARD, encoding="utf-8")
+    rows = [{"prompt": f"Is it {n}?", "responses": ["yes", f"no , it is {n + 1}"]} for n in range(8)]
+    responses = tmp_path / "responses.jsonl"
+    responses.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = [f"llm.base_url={url}", f"llm.model={model}", "llm.max_tokens=8", "llm.concurrency=2"]
+    words += [f"discover.rewriters=[{model},other]", "discover.populations=[5,2]", "discover.batches=[4]"]
+    words += ["--responses", str(responses), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["discover", f"{tmp_path / 'reward.py'}:reward", *words])
+    assert done.exit_code == 0, done.output
+    assert "no attribute was proposed" in done.output
+    result = json.loads((tmp_path / "run" / "discover.json").read_text(encoding="utf-8"))
+    assert result["generations"][0]["proposed"]["reasons"] == {"no answer in the asked form": 2}
+    assert result["tested"] == [] and not (tmp_path / "run" / "biases").exists()
 
 
 def make_model(folder: Path) -> None:
@@ -80,21 +106,10 @@ def make_model(folder: Path) -> None:
     )
     tokenizer.save_pretrained(str(folder))
     size = 64
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(WORDS),
-            hidden_size=size,
-            intermediate_size=size,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            max_position_embeddings=512,
-            bos_token_id=vocabulary["<s>"],
-            eos_token_id=vocabulary["</s>"],
-            pad_token_id=vocabulary["</s>"],
-            tie_word_embeddings=False,
-        )
-    )
+    marks = {f"{name}_token_id": vocabulary[mark] for name, mark in (("bos", "<s>"), ("eos", "</s>"), ("pad", "</s>"))}
+    sizes = dict.fromkeys(("num_attention_heads", "num_key_value_heads"), 4) | {"num_hidden_layers": 1}
+    sizes |= {"vocab_size": len(WORDS), "hidden_size": size, "intermediate_size": size, "max_position_embeddings": 512}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, **marks, tie_word_embeddings=False))
     with torch.no_grad():
         model.model.layers[0].self_attn.o_proj.weight.zero_()
         model.model.layers[0].mlp.down_proj.weight.zero_()
@@ -121,12 +136,8 @@ def served(folder: Path) -> Iterator[str]:
             wait_until_ready(f"http://127.0.0.1:{port}/health", process, log)
             yield f"http://127.0.0.1:{port}/v1"
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
 
 
 def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

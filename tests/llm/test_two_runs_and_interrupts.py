@@ -8,19 +8,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from speaking import Reply, Speak, said, speaking, user_text
+from speaking import Reply, Speak, said, user_text
+from stub_client import asked
 
 from cda.errors import LLMError, Terminated
 from cda.llm.cache import Cache, Claims
 from cda.llm.cached import CachedLLM
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.protocol import Completion, Request, complete
+from cda.llm.protocol import Completion, complete
 
 ROOT = Path(__file__).parent.parent.parent
 ASKING = """
@@ -37,12 +38,6 @@ with user_errors():
         assert one.text, one
         time.sleep(slow_s)
 """
-
-
-@pytest.fixture
-def speak() -> Iterator[Callable[[Speak], str]]:
-    with speaking() as start:
-        yield start
 
 
 def asking(url: str, path: Path, n: int, slow_s: float = 0.0) -> subprocess.Popen[str]:
@@ -81,7 +76,7 @@ def test_a_killed_run_holds_no_question(tmp_path: Path) -> None:
         server.latency_s = 0.0
         with Cache(path) as cache:
             llm = CachedLLM(OpenAIClient("m", server.url), cache)
-            assert all(one.text for one in complete(llm, [Request("s", f"question {n}") for n in range(8)], "asking"))
+            assert all(one.text for one in complete(llm, asked(*(f"question {n}" for n in range(8))), "asking"))
         assert server.stats()["calls"] == 16
     assert not list((tmp_path / "cache.sqlite.claims").iterdir())
 
@@ -93,7 +88,7 @@ def test_a_question_that_another_run_gave_up_is_asked(tmp_path: Path) -> None:
 
         def ask(cache: Cache) -> None:
             llm = CachedLLM(OpenAIClient("m", server.url, retries=0), cache)
-            found.extend(complete(llm, [Request("s", "u")], "asking"))
+            found.extend(complete(llm, asked("u"), "asking"))
 
         threads = [threading.Thread(target=ask, args=(cache,)) for cache in (one, other)]
         for thread in threads:
@@ -168,7 +163,7 @@ def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path
     url, path = speak(answer), tmp_path / "cache.sqlite"
     with Cache(path) as cache:
         llm = CachedLLM(OpenAIClient("m", url, concurrency=4, say=lambda _: None), cache)
-        found = llm.answers((Request("s", str(n)) for n in range(50)), "asking", 50)
+        found = llm.answers(asked(*range(50)), "asking", 50)
         thread = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
         thread.start()
         with pytest.raises(Terminated):
@@ -185,7 +180,7 @@ def test_closing_early_keeps_what_is_paid_for(speak: Callable[[Speak], str], tmp
 
     with Cache(tmp_path / "cache.sqlite") as cache:
         llm = CachedLLM(OpenAIClient("m", speak(answer), concurrency=4), cache)
-        found = llm.answers((Request("s", str(n)) for n in range(50)), "asking", 50)
+        found = llm.answers(asked(*range(50)), "asking", 50)
         next(found)
         time.sleep(0.1)
         found.close()

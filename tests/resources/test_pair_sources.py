@@ -37,7 +37,7 @@ def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> N
     rows = [{"prompt": "q", "response": "a", "has_attribute": word} for word in ("", "yes")]
     rows += [{"prompt": "q ", "response": [{"role": "assistant", "content": "a\r\n"}], "has_attribute": "yes"}]
     found, exclusions = read_responses(rows, "f.csv", audit)
-    assert [(one.response, has) for one, has in found] == [("a", True)]
+    assert [(one.response, one.has_attribute) for one in found] == [("a", True)]
     assert dict(exclusions.reasons) == {"duplicate": 2}
     with pytest.raises(
         DataError, match=r"f\.csv: rows 1, 2, 3, 4: the same response, and has_attribute says yes and no"

@@ -1,0 +1,50 @@
+"""A client that answers by itself, counts its calls, and may be wrapped by a budget and a cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cda.llm.asking import Asker, answered
+from cda.llm.protocol import Completion, Request
+
+SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
+QUESTION = Request("s", "u")
+
+
+@dataclass
+class Stub:
+    """Answers with the user's text in capitals after some time; `reasons`: failures by the user's text."""
+
+    usage: tuple[int, int] = (10, 2)
+    concurrency: int = 4
+    takes_s: float = 0.002
+    name: str = "stub"
+    settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
+    spent_usd: None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Callable[[Request], Awaitable[Completion]]]:
+        yield self.ask
+
+    async def ask(self, request: Request) -> Completion:
+        self.calls[request.user] += 1
+        await asyncio.sleep(self.takes_s)
+        if request.user in self.reasons:
+            return Completion(None, self.reasons[request.user], self.usage[0], 0)
+        return Completion(request.user.upper(), None, *self.usage)
+
+
+def asked(*users: object) -> list[Request]:
+    return [Request("s", str(user)) for user in users]
+
+
+def answers(asker: Asker, requests: Iterable[Request]) -> list[Completion]:
+    """Answers of a client or budget without a cache, as they come."""
+    return [completion for _, completion in answered(asker, enumerate(requests))]
