@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.features import (
-    FEATURE_NAMES,
-    OWN_FEATURES,
     TEXT_FEATURES,
     long_word_share,
     measure,
@@ -48,11 +46,6 @@ def test_every_feature_of_one_text() -> None:
     assert {name: measure(LISTED, name) for name in TEXT_FEATURES} == pytest.approx(expected)
 
 
-def test_feature_names_cover_text_features_and_markers() -> None:
-    assert set(FEATURE_NAMES) == {*TEXT_FEATURES, *OWN_FEATURES}
-    assert set(OWN_FEATURES) == {"markers_per_100_words", "pattern_count", "pattern_per_100_words"}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "count"),
     [
@@ -78,9 +71,6 @@ def test_a_pattern_is_counted_by_line_and_by_text() -> None:
     assert measure("", "pattern_per_100_words", pattern="^") == 0.0
     with pytest.raises(ValueError, match="pattern_count needs a pattern"):
         measure(text, "pattern_count")
-
-
-def test_unknown_feature_raises() -> None:
     with pytest.raises(KeyError):
         measure("a", "wrds")
 

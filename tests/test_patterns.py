@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cda.patterns
 from cda.biases import Bias, load_bias
 from cda.embedded.rules import RuleRewriter
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError
 from cda.features import measure, phrase_pattern
 from cda.patterns import SlowPatternError, compiled
 from cda.records import RewriteRequest, user_prompt
@@ -84,13 +84,6 @@ def test_the_file_is_no_part_of_the_bias(tmp_path: Path) -> None:
     file.write_text(BIAS, encoding="utf-8")
     bias = load_bias(str(file))
     assert "_file" not in bias.model_dump() and bias == Bias.model_validate(bias.model_dump())
-
-
-def test_a_pattern_with_two_readings_is_refused_in_a_bias_file(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(BIAS + "pattern: '[[:alpha:]]'\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match="put a backslash"):
-        load_bias(str(file))
 
 
 @pytest.fixture

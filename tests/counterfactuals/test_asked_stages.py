@@ -71,12 +71,3 @@ def test_an_llm_labels_and_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert made.gate is not None and made.gate.rejected_answers["unchanged"] == 4
     mix = list(read_training(tmp_path / synthesize.MIX))
     assert len(mix) == 12 and all(one.pair.rejected.startswith(PRAISE) for one in mix)
-
-
-def test_measured_labels_have_no_details(tmp_path: Path) -> None:
-    loaded = load_recipe(
-        "recipes/length.yaml", ["model.name_or_path=embedded", "data.pairs=embedded", "data.max_pairs=20"]
-    )
-    tally = label.run(loaded, tmp_path).labels["length"]
-    assert tally.by == "measured words" and tally.asked is None
-    assert all("details" not in row for row in read_jsonl(tmp_path / label.PAIRS))

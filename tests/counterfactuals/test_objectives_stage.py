@@ -46,23 +46,6 @@ def contrasts_file(folder: Path) -> Path:
     return path
 
 
-def test_each_counterfactual_is_taught_under_every_objective(tmp_path: Path) -> None:
-    found = synthesize(
-        tmp_path, "objectives=[pairs, {kind: paired, target: 0.8, margin: 0.5}, {kind: neutral, weight: 2}]"
-    )
-    assert found.exit_code == 0, found.output
-    rows = mix(tmp_path)
-    kinds = Counter(row["kind"] for row in rows)
-    assert kinds["counterfactual"] == kinds["paired"] == kinds["neutral"] > 10
-    taught = {row["kind"]: (row["target"], row["margin"], row["weight"]) for row in rows}
-    assert taught == {"counterfactual": (1.0, 0.0, 1.0), "paired": (0.8, 0.5, 1.0), "neutral": (0.5, 0.0, 2.0)}
-    by_source = {row["source_id"]: row for row in rows if row["kind"] == "counterfactual"}
-    for row in rows:
-        pair = by_source[row["source_id"]]
-        assert row["rejected"] == pair["rejected"] and row["split"] == pair["split"]
-        assert (row["chosen"] == pair["chosen"]) == (row["kind"] == "counterfactual")
-
-
 def test_contrasts_of_a_file_alone_with_the_audit_s_prompts_left_out(tmp_path: Path) -> None:
     found = synthesize(
         tmp_path, f"data.contrasts={contrasts_file(tmp_path)}", "synthesize.counterfactuals=0",

@@ -84,7 +84,6 @@ def test_white_space_alone_is_no_change() -> None:
         "I can't assist with rewriting this.",
         '"I cannot provide that."',
         "As an AI language model, I have no opinions.",
-        "I am an AI and do not tie knots.",
         "Sorry, I am not able to change the text.",
         "Unfortunately, I can't rewrite this response.",
         "I must decline this request.",
@@ -99,21 +98,17 @@ def test_a_refusal_is_found_at_the_beginning(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "original"),
     [
-        "I can't stress enough how clever this is.",
-        "Sorry to hear that; here is what helps.",
-        "Unfortunately, rope rots.",
-        "I won the race.",
-        "As an aid to memory, think of a rabbit.",
+        ("I can't stress enough how clever this is.", PLAIN),
+        ("Sorry to hear that; here is what helps.", PLAIN),
+        ("Unfortunately, rope rots.", PLAIN),
+        ("As an aid to memory, think of a rabbit.", PLAIN),
+        ("As an AI language model, I facilitate inquiries.", "I can help you with many questions."),
     ],
 )
-def test_what_only_sounds_like_a_refusal_is_none(text: str) -> None:
-    assert not is_refusal(text, PLAIN)
-
-
-def test_an_original_that_speaks_of_the_assistant_may_open_so_when_reworded() -> None:
-    assert not is_refusal("As an AI language model, I facilitate inquiries.", "I can help you with many questions.")
+def test_what_only_sounds_like_a_refusal_is_none(text: str, original: str) -> None:
+    assert not is_refusal(text, original)
 
 
 def test_a_question_that_became_an_answer_is_found() -> None:
@@ -228,24 +223,9 @@ def test_other_biases_that_came_along_are_reported() -> None:
     assert enforced(found) == {"list_lines": "list lines changed"}
 
 
-def test_a_user_s_bias_file_without_limits_or_treatment_is_checked_too() -> None:
-    own = changed("structure", name="own", treatment=[], limits={})
-    assert enforced(checks(own, PLAIN, LISTED)) == {"list_lines": "list lines changed"}
-
-
 def test_wide_spaces_alone_are_a_rewrite_where_they_are_the_bias() -> None:
     spaced = PLAIN.replace(" ", "   ")
     bias = changed("jargon", measure={"feature": "wide_spaces", "present_above": 0.5}, treatment=["wide_spaces"])
     assert checks("jargon", PLAIN, spaced) == {"identical": "unchanged"}
     assert "identical" not in checks(bias, PLAIN, spaced)
     assert checks(bias, PLAIN, PLAIN) == {"identical": "unchanged"}
-
-
-def test_another_bias_is_looked_after_by_its_own_pattern() -> None:
-    opener = changed(
-        "jargon", name="opener", pattern=r"\ASure", measure={"feature": "pattern_count", "present_above": 0.5}
-    )
-    found = checks(
-        changed("sycophancy", treatment=["pattern_count"], pattern="x"), PLAIN, f"Sure! {PLAIN}", others=[opener]
-    )
-    assert found["other_bias"] == "changed opener"

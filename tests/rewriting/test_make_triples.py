@@ -14,7 +14,6 @@ from cda.records import Prompt, Rewrite, RewriteRequest, Triple, user_prompt
 from cda.results.rate import Flips
 from cda.rewriting.rewriter import Gated
 from cda.rewriting.triples import (
-    Answered,
     Original,
     baseline_responses,
     checked_triples,
@@ -22,7 +21,6 @@ from cda.rewriting.triples import (
     generate_questions,
     make_triples,
     parse_questions,
-    question_request,
     triples_of_responses,
 )
 
@@ -49,18 +47,7 @@ def numbered(request: Request, count: int = 3) -> list[str]:
 )
 def test_questions_are_read_from_json_and_from_lines(text: str) -> None:
     assert parse_questions(text) == ["Is it so?", "Why is it so?"]
-
-
-def test_nothing_is_read_from_nothing() -> None:
     assert parse_questions(None) == parse_questions("") == parse_questions('{"questions": 3}') == []
-
-
-def test_each_kind_asks_for_its_own_sort_of_question() -> None:
-    opinion, technical = (question_request("tea", kind, 5) for kind in ("opinion", "technical"))
-    assert "their own view" in opinion.user and "definite answer" in technical.user
-    assert opinion.schema is not None and "Write 5 questions" in opinion.user
-    again = question_request("tea", "opinion", 5, sample=1)
-    assert again.schema is None and opinion.plain in again.system and again.sample == 1
 
 
 def test_so_many_questions_of_each_topic_in_the_order_of_the_topics() -> None:
@@ -104,13 +91,13 @@ def test_baseline_responses_are_in_order_and_failures_counted() -> None:
         )
 
     found, exclusions = baseline_responses(["a?", "refuse?", "b?", "think?"], ScriptedLLM(answer))
-    assert found == [Answered(user_prompt("a?"), "To a? yes."), Answered(user_prompt("b?"), "To b? yes.")]
+    assert found == [Original(user_prompt("a?"), "To a? yes."), Original(user_prompt("b?"), "To b? yes.")]
     assert exclusions.seen == 4
     assert dict(exclusions.reasons) == {"no baseline response: empty answer": 1, "no baseline response: refused": 1}
     assert baseline_responses([user_prompt("a?")], ScriptedLLM(answer))[0] == found[:1]
     marked = user_prompt("a <|im_end|>?")
     echoed, _ = baseline_responses([marked], ScriptedLLM(lambda request: request.user))
-    assert echoed == [Answered(marked, "a < |im_end|>?")]
+    assert echoed == [Original(marked, "a < |im_end|>?")]
 
 
 BIAS = load_bias("jargon")
@@ -151,12 +138,14 @@ def test_both_directions_and_each_failed_rewrite() -> None:
     assert dict(exclusions.reasons) == {"rewrite of the rewrite: refused": 1, "rewrite: refused": 1}
 
 
-def test_responses_are_labelled_first() -> None:
-    responses = [Answered(user_prompt(text), text) for text in ("We use it.", "We utilize it.", "unclear")]
-    triples, exclusions = triples_of_responses(responses, BIAS, label, Words())
-    assert [one.has_attribute for one in triples] == [False, True]
-    assert [one.prompt for one in triples] == [responses[0].prompt, responses[1].prompt]
-    assert (exclusions.seen, dict(exclusions.reasons)) == (3, {"its label could not be read": 1})
+def test_responses_are_labelled_if_they_are_not() -> None:
+    responses = [Original(user_prompt(text), text) for text in ("We use it.", "unclear", "We utilize it.")]
+    known = Original(user_prompt("k"), "We utilize it too.", False)
+    triples, exclusions = triples_of_responses([*responses, known], BIAS, label, Words())
+    assert [(one.prompt, one.has_attribute) for one in triples] == [
+        (known.prompt, False), (responses[0].prompt, False), (responses[2].prompt, True),
+    ]  # fmt: skip
+    assert (exclusions.seen, dict(exclusions.reasons)) == (4, {"its label could not be read": 1})
 
 
 def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
@@ -212,14 +201,7 @@ def test_a_gate_that_checks_flips_says_so_in_the_triple() -> None:
 def test_flips_are_counted_by_the_original_and_without_triples_that_are_left_out_later() -> None:
     kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
     found = flips_of([True, True, False], kept, "rules", "measured list lines", made=True)
-    expected = Flips(
-        by="rules",
-        checked_by="measured list lines",
-        tried_with=2,
-        flipped_with=1,
-        tried_without=1,
-        flipped_without=1,
-        made=True,
-    )
+    counts = {"tried_with": 2, "flipped_with": 1, "tried_without": 1, "flipped_without": 1}
+    expected = Flips(by="rules", checked_by="measured list lines", made=True, **counts)
     assert found == expected
     assert found.less(kept[1:]) == expected.model_copy(update={"tried_with": 1, "flipped_with": 0})

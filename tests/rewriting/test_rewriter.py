@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +15,7 @@ from cda.biases import Bias, builtin_names
 from cda.biases import load_bias as load
 from cda.discovery.attribute import attribute_bias
 from cda.llm.protocol import Completion, Request
-from cda.prompts import RewritePrompt, load_prompt
+from cda.prompts import RewritePrompt
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.rewriting.fidelity import same_text
 from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
@@ -28,48 +27,12 @@ def request(text: str = "We use it.", **changes: str) -> RewriteRequest:
     return RewriteRequest(user_prompt("Which tool?"), text, **({"direction": "add"} | changes))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", builtin_names())
-def test_each_direction_has_its_own_instruction_and_the_keep_list(name: str) -> None:
-    bias = load_bias(name)
-    for direction, instruction in (("add", bias.instructions.add), ("remove", bias.instructions.remove)):
-        asked = rewrite_request(request(direction=direction), bias)
-        assert f"Edit: {instruction.strip()}" in asked.user
-        assert all(kept in asked.user for kept in bias.keep)
-        assert "<<<USER MESSAGE>>>\nWhich tool?\n<<<END>>>" in asked.user
-        assert asked.schema is None
-    assert bias.instructions.add != bias.instructions.remove
-
-
-@pytest.mark.parametrize(
-    ("name", "adding", "removing"),
-    [
-        ("length", "at least half as long again", "as briefly as"),
-        ("structure", "as a bulleted or numbered list", "as running prose"),
-        ("jargon", "full of technical", "plain everyday language"),
-        ("sycophancy", "flatters the user", "without any flattery"),
-        ("vagueness", "vague and noncommittal", "specific and definite"),
-        ("complexity", "complex language", "simple language"),
-        ("sentiment", "clearly positive", "no longer positive"),
-        ("helpfulness", "more helpful", "less helpful"),
-    ],
-)
-def test_the_rewrite_back_asks_for_the_opposite(name: str, adding: str, removing: str) -> None:
-    instructions = load_bias(name).instructions
-    first = {"add": instructions.add.split(". ")[0], "remove": instructions.remove.split(". ")[0]}
-    assert adding in first["add"] and adding not in first["remove"]
-    assert removing in first["remove"] and removing not in first["add"]
-
-
-def test_the_rewriter_is_told_not_to_answer() -> None:
-    asked = rewrite_request(request("Which tool do you mean?"), load_bias("jargon"))
-    assert "itself a question" in asked.system and "never answer" in asked.system
-
-
-def test_the_prompt_can_be_left_out() -> None:
-    llm = ScriptedLLM(lambda asked: shown(asked)[0].replace("use", "utilize"))
-    (outcome,) = LLMRewriter(llm, show_prompt=False).rewrite([request()], load_bias("jargon"))
-    assert outcome.text == "We utilize it."
-    assert "Which tool?" not in llm.asked[0].user
+def test_each_direction_has_its_own_instruction_and_the_keep_list() -> None:
+    for bias in map(load_bias, builtin_names()):
+        for direction, instruction in (("add", bias.instructions.add), ("remove", bias.instructions.remove)):
+            asked = rewrite_request(request(direction=direction), bias)
+            assert f"Edit: {instruction.strip()}" in asked.user and all(kept in asked.user for kept in bias.keep)
+            assert "<<<USER MESSAGE>>>\nWhich tool?\n<<<END>>>" in asked.user and asked.schema is None
 
 
 def test_a_longer_response_is_told_its_words() -> None:
@@ -126,14 +89,9 @@ def test_another_sample_asks_the_same_question_under_another_number() -> None:
     llm = ScriptedLLM(lambda asked: shown(asked)[0] + "!")
     LLMRewriter(llm).rewrite([request()], load_bias("jargon"))
     LLMRewriter(llm, show_prompt=False).resampled(2).rewrite([request()], load_bias("jargon"))
+    assert LLMRewriter(llm).rewrite([], load_bias("jargon")) == []
     assert [one.sample for one in llm.asked] == [0, 2]
     assert "Which tool?" not in llm.asked[1].user
-
-
-def test_nothing_to_rewrite_asks_nothing() -> None:
-    llm = ScriptedLLM(lambda _: None)
-    assert LLMRewriter(llm).rewrite([], load_bias("jargon")) == [] and not llm.asked
-    assert LLMRewriter(llm).rewrite_mixed([], []) == [] and not llm.asked
 
 
 SPACED = "Wash the rice.\nCook it, then rest."
@@ -177,24 +135,7 @@ def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> Non
         ("We utilize it.", None), (None, "refused"), ("We utilize both.", None),
     ]  # fmt: skip
     assert llm.asked == [rewrite_request(one, bias) for one, bias in zip(requests, biases, strict=True)]
-    instructions = [biases[0].instructions.add, biases[1].instructions.remove, biases[2].instructions.add]
-    assert all(told.strip() in one.user for told, one in zip(instructions, llm.asked, strict=True))
     assert llm.labels == ["rewriting for 2 attributes"]
-
-
-def test_mixed_with_one_attribute_is_a_plain_rewrite() -> None:
-    one_by_one, mixed = (ScriptedLLM(lambda asked: shown(asked)[0] + "!") for _ in range(2))
-    requests, bias = [request("a b"), request("c d")], load_bias("jargon")
-    plain = LLMRewriter(one_by_one).rewrite(requests, bias)
-    assert LLMRewriter(mixed).resampled(0).rewrite_mixed(requests, [bias, bias]) == plain  # type: ignore[attr-defined]
-    assert mixed.asked == one_by_one.asked and mixed.labels == one_by_one.labels == ["rewriting for jargon"]
-
-
-def test_mixed_needs_a_bias_for_each_request() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        LLMRewriter(ScriptedLLM(lambda asked: shown(asked)[0] + "!")).rewrite_mixed(
-            [request("a"), request("b")], [load_bias("jargon")]
-        )
 
 
 def test_an_answer_that_never_came_is_a_failure_at_its_place() -> None:
@@ -224,16 +165,6 @@ def test_a_prompt_of_ones_own_is_filled_and_keeps_its_markers() -> None:
     assert asked.user.endswith(" words.")
     hidden = rewrite_request(request(), load_bias("jargon"), show_prompt=False, told=own).user
     assert "USER MESSAGE" not in hidden and hidden.endswith("<<<END>>>") and "\n\n\n" not in hidden
-
-
-def test_the_paper_s_construction_lists_nothing_to_be_kept() -> None:
-    bias = load_bias("vagueness-paper")
-    llm = ScriptedLLM(lambda _: "Broad.")
-    (outcome,) = LLMRewriter(llm, told=load_prompt("paper", RewritePrompt)).resampled(1).rewrite([request()], bias)
-    assert outcome.text == "Broad."
-    asked = llm.asked[0]
-    assert asked.user.startswith("Rewrite the response so that it is broad and shallow")
-    assert "Keep as they are" not in asked.user and asked.sample == 1
 
 
 TEXT = "Use a bowline when the loop must not slip. A figure eight holds as well and is easier to check."
@@ -275,21 +206,11 @@ def requests(n: int = 1, text: str = TEXT) -> list[RewriteRequest]:
     return [RewriteRequest(user_prompt(f"q{number}"), text, "add") for number in range(n)]
 
 
-def test_a_good_rewrite_passes_at_once() -> None:
-    rewriter = Scripted([LISTED])
-    gated = Gated(rewriter)
-    assert gated.rewrite(requests(3), load_bias("structure")) == [Rewrite(LISTED)] * 3
-    assert rewriter.calls == [(0, 3)]
-    assert gated.name == "scripted"
-    report = gated.report(load_bias("structure"))
-    assert (report.asked, report.accepted, report.failed, report.rejected_answers) == (3, 3, 0, {})
-
-
 def test_failures_are_asked_for_again_and_counted() -> None:
     rewriter = Scripted([TEXT, None, LISTED])
     gated = Gated(rewriter, n_repeats=2)
     assert gated.rewrite(requests(2), load_bias("structure")) == [Rewrite(LISTED)] * 2
-    assert rewriter.calls == [(0, 2), (1, 2), (2, 2)]
+    assert rewriter.calls == [(0, 2), (1, 2), (2, 2)] and gated.name == "scripted"
     report = gated.report(load_bias("structure"))
     assert report.rejected_answers == {"refused": 2, "unchanged": 2}
     assert (report.asked, report.accepted, report.failed) == (6, 2, 0)
@@ -378,17 +299,3 @@ def test_no_path_gives_the_unmodified_text_back(
     assert (found.text is None) != (found.reason is None)
     if found.text is not None:
         assert not same_text(found.text, TEXT)
-
-
-@pytest.mark.parametrize(("first", "second"), [*itertools.permutations([TEXT, LISTED, None], 2)])
-def test_requests_keep_their_order(first: str | None, second: str | None) -> None:
-    class Two:
-        name = "two"
-
-        def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
-            texts = {"q0": first, "q1": second}
-            found = [texts[request.prompt[0].content] for request in requests]
-            return [Rewrite(None, "refused") if text is None else Rewrite(text) for text in found]
-
-    found = Gated(Two()).rewrite(requests(2), load_bias("structure"))
-    assert [one.text for one in found] == [text if text == LISTED else None for text in (first, second)]
