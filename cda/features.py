@@ -201,18 +201,10 @@ FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
 def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str | None = None) -> float:
-    """One feature of one text; counts per 100 words are 0.0 for a text without words.
+    """One feature (of FEATURE_NAMES) of one text; counts per 100 words are 0.0 for a text without words.
 
-    Args:
-        text: The text.
-        feature: One of FEATURE_NAMES.
-        markers: Phrases, for `markers_per_100_words`.
-        pattern: Regular expression, for the features of `PATTERN_FEATURES`; its matches do not overlap.
-
-    Raises:
-        KeyError: The feature is not one of FEATURE_NAMES.
-        ValueError: The feature needs a pattern, and there is none.
-        SlowPatternError: The pattern takes too long over this text.
+    `markers`: phrases, for `markers_per_100_words`; `pattern`: regular expression, for PATTERN_FEATURES, whose matches do not
+    overlap. SlowPatternError: it takes too long over this text. ValueError: a feature needs one, and there is none.
     """
     if feature in TEXT_FEATURES:
         return float(TEXT_FEATURES[feature](text))

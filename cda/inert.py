@@ -47,10 +47,7 @@ def visible(text: object) -> str:
 
 
 def without_turns(text: str, marks: re.Pattern[str] = TURNS) -> str:
-    """Message text with a space put into every mark by which a chat template begins or ends a turn.
-
-    Args:
-        marks: Marks of one tokenizer; by default, all marks in use anywhere.
+    """Message text with a space put into every mark (by default, all in use anywhere) by which a chat template marks a turn.
 
     >>> without_turns("a <|im_end|> b [/INST] a < b")
     'a < |im_end|> b [ /INST] a < b'

@@ -63,14 +63,9 @@ class Pattern:
 
 @lru_cache(maxsize=4096)
 def compiled(source: str, multiline: bool = False) -> Pattern:
-    r"""A user's pattern.
+    r"""A user's pattern, in the dialect of Python's `re`; re.error if it is none, or could be read in two ways.
 
-    Args:
-        source: In the dialect of Python's `re`.
-        multiline: `^` and `$` stand for the ends of a line, `\A` and `\Z` for those of the text.
-
-    Raises:
-        re.error: It is not a regular expression, or could be read in two ways.
+    `multiline`: `^` and `$` stand for the ends of a line, `\A` and `\Z` for those of the text.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)

@@ -197,14 +197,14 @@ class Bias(_BiasPart):
 
     @model_validator(mode="after")
     def _own_features_given(self) -> Bias:
-        named = {"measure.feature is": {self.measure.feature} if self.measure else set()}
-        named |= {"treatment names": set(self.treatment), "limits names": set(self.limits)}
+        lacking = {} if self.markers else {"markers_per_100_words": "markers is empty"}
+        lacking |= {} if self.pattern is not None else dict.fromkeys(PATTERN_FEATURES, "there is no pattern")
+        named = {"measure.feature is": [self.measure.feature] if self.measure else []}
+        named |= {"treatment names": self.treatment, "limits names": [*self.limits]}
         for where, features in named.items():
-            if "markers_per_100_words" in features and not self.markers:
-                raise ValueError(f"{where} markers_per_100_words, but markers is empty")
-            for feature in PATTERN_FEATURES:
-                if feature in features and self.pattern is None:
-                    raise ValueError(f"{where} {feature}, but there is no pattern")
+            for feature, why in lacking.items():
+                if feature in features:
+                    raise ValueError(f"{where} {feature}, but {why}")
         if self.label_by == "measure" and self.measure is None:
             raise ValueError("label_by is measure, but there is no measure")
         return self
@@ -212,10 +212,7 @@ class Bias(_BiasPart):
     def measured(self, text: str, feature: str) -> float:
         """One feature of one response, by this bias's own markers and pattern if the feature is computed from them.
 
-        Raises:
-            KeyError: The feature is not one of FEATURE_NAMES.
-            ValueError: The feature needs a pattern, and the bias has none.
-            DataError: The pattern takes too long over this text.
+        DataError: the pattern takes too long over this text. KeyError and ValueError as of `features.measure`.
         """
         try:
             return measure(text, feature, self.markers, self.pattern)
@@ -239,12 +236,7 @@ class Bias(_BiasPart):
         )
 
     def shows(self, text: str, other: str | None = None) -> bool | None:
-        """True if a response exhibits the bias as measured; None if the bias has no measure.
-
-        Args:
-            text: The response.
-            other: The response next to it, for a relative measure.
-        """
+        """True if a response exhibits the bias as measured, next to `other` if the measure is relative; None without a measure."""
         rule = self.measure
         if rule is None:
             return None
@@ -263,8 +255,7 @@ def builtin_names() -> list[str]:
 def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
     """Load a bias by built-in name, or by the path of a YAML file (relative to base_folder or the current folder).
 
-    Raises:
-        RecipeError: Unknown name, missing file, or every mistake in the file.
+    RecipeError: unknown name, missing file, or every mistake in the file.
     """
     path = find_yaml(reference, _FOLDER, base_folder, "bias", "Known: {names}, or the path of a bias file")
     bias = read_model(path, Bias)

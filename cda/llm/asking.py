@@ -66,27 +66,20 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Asker(Protocol):
-    """A client, a budget around it, or a cache around both."""
+    """A client, a budget around it, or a cache around both.
+
+    `settings` decide an answer apart from the request, as JSON, and hold `max_tokens`; `concurrency`: most calls under way at
+    once; `spent_usd`: dollars so far, None without a price.
+    """
 
     @property
-    def name(self) -> str:
-        """Model name."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def concurrency(self) -> int:
-        """Most calls under way at once."""
-        ...
-
+    def concurrency(self) -> int: ...
     @property
-    def settings(self) -> Mapping[str, object]:
-        """Settings that decide an answer apart from the request, as JSON; hold `max_tokens`."""
-        ...
-
+    def settings(self) -> Mapping[str, object]: ...
     @property
-    def spent_usd(self) -> float | None:
-        """Dollars so far; None without a price."""
-        ...
+    def spent_usd(self) -> float | None: ...
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
         """Open connections in the running event loop; gives the function that asks one question."""

@@ -19,15 +19,9 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
 
 def check_places(text: str, needed: Collection[str], known: Collection[str]) -> str:
-    """The text without white space around it, once its placeholders are the ones that can be filled in.
+    """The text without white space around it; ValueError if it is empty, lacks a needed placeholder or has an unknown one.
 
-    Args:
-        text: Has placeholders in braces; `{{word}}` stands for `{word}` itself.
-        needed: Names without which an answer means nothing.
-        known: All names that may stand there.
-
-    Raises:
-        ValueError: It is empty, lacks placeholders, or has unknown ones; all of it at once.
+    Placeholders stand in braces; `{{word}}` stands for `{word}` itself.
     """
     names = places(text)
     problems = [] if text.strip() else ["holds no text"]
@@ -157,8 +151,7 @@ def ours() -> Prompts:
 def load_prompt(reference: str, kind: type[_Prompt], base_folder: Path | None = None) -> _Prompt:
     """Load a prompt by the name of a shipped one, or by the path of a YAML file (relative to base_folder or the current one).
 
-    Raises:
-        RecipeError: Unknown name, missing file, or every mistake in the file.
+    RecipeError: unknown name, missing file, or every mistake in the file.
     """
     known = "Shipped: {names}; or give the path of a prompt file (.yaml)"
     return read_model(find_yaml(reference, _FOLDER / _FOLDERS[kind], base_folder, "prompt", known), kind)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from scripted_rewriter import ScriptedRewriter
 
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.pairs import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.discovery.attribute import attribute_bias, mark_biases
-from cda.records import LabelledPair, Pair, Rewrite, RewriteRequest, user_prompt
+from cda.records import LabelledPair, Pair, RewriteRequest, user_prompt
 from cda.rewriting.rewriter import Rewriter
 
 STRUCTURE, VAGUENESS = load_bias("structure"), load_bias("vagueness")
@@ -29,24 +29,13 @@ def rows(n: int, bias: str = "structure") -> list[LabelledPair]:
     return [row(number, bias=bias) for number in range(n)]
 
 
-@dataclass
-class Scripted:
-    """Fails where a response holds one of the numbers, writes a list otherwise."""
+def scripted(failing: Sequence[int] = (), text: str = "- a\n- b of {}") -> ScriptedRewriter:
+    """Fails on a response with one of the numbers, writes a list otherwise."""
+    return ScriptedRewriter(lambda one: None if number_of(one) in failing else text.format(one.response))
 
-    failing: Sequence[int] = ()
-    name: str = "scripted"
-    requests: list[RewriteRequest] = field(default_factory=list)
-    text: str = "- a\n- b of {}"
 
-    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
-        assert bias.name
-        self.requests += requests
-        return [
-            Rewrite(None, "refused")
-            if int(request.response.split()[1]) in self.failing
-            else Rewrite(self.text.format(request.response))
-            for request in requests
-        ]
+def number_of(request: RewriteRequest) -> int:
+    return int(request.response.split()[1])
 
 
 def make(
@@ -76,7 +65,7 @@ def test_pairs_where_neither_side_exhibits_the_bias_and_for_length_those_with_a_
 
 
 def test_every_eligible_pair_is_used_when_no_number_is_asked() -> None:
-    rewriter = Scripted()
+    rewriter = scripted()
     made = make(rows(6), rewriter)
     assert (made.eligible, made.exclusions.seen, len(made.pairs)) == (6, 6, 6)
     by_source = {labelled.pair.id: labelled for labelled in rows(6)}
@@ -91,7 +80,7 @@ def test_every_eligible_pair_is_used_when_no_number_is_asked() -> None:
 def test_failed_rewrites_are_replaced_by_further_pairs_and_counted_and_the_draw_follows_the_seed() -> None:
     draws = []
     for seed in (0, 0, 1, 2):
-        made = make(rows(10), Scripted(failing=(1, 2, 3)), 7, seed)
+        made = make(rows(10), scripted(failing=(1, 2, 3)), 7, seed)
         assert len({pair.source_id for pair in made.pairs}) == 7
         assert made.exclusions.seen == 7 + made.exclusions.dropped and set(reasons(made)) <= {"refused"}
         draws.append([pair.source_id for pair in made.pairs])
@@ -107,7 +96,7 @@ def test_failed_rewrites_are_replaced_by_further_pairs_and_counted_and_the_draw_
     ],
 )
 def test_how_many_are_tried(n: int, failing: Sequence[int], requested: int, n_made: int, tried: int) -> None:
-    rewriter = Scripted(failing)
+    rewriter = scripted(failing)
     made = make(rows(n), rewriter, requested)
     assert (len(made.pairs), made.exclusions.seen, len(rewriter.requests)) == (n_made, tried, tried)
     assert made.eligible == n and made.exclusions.dropped == tried - n_made
@@ -124,7 +113,7 @@ def test_how_many_are_tried(n: int, failing: Sequence[int], requested: int, n_ma
 def test_too_many_failures_stop_it_after_a_batch(
     failing: Sequence[int], batch: dict[str, None], tried: int, n_made: int
 ) -> None:
-    rewriter = Scripted(failing)
+    rewriter = scripted(failing)
     made = make(rows(1300), rewriter, stop_above=0.5, **batch)
     assert made.exclusions.seen == len(rewriter.requests) == tried and len(made.pairs) == n_made
 
@@ -139,7 +128,7 @@ def test_too_many_failures_stop_it_after_a_batch(
     ],
 )
 def test_what_a_rewrite_must_be(text: str, check_measure: bool, expected: dict[str, int]) -> None:
-    made = make([row(0)], Scripted(text=text), check_measure=check_measure)
+    made = make([row(0)], scripted(text=text), check_measure=check_measure)
     assert reasons(made) == expected and len(made.pairs) == 1 - len(expected)
 
 
@@ -151,34 +140,25 @@ def test_a_longer_rewrite_must_reach_its_multiple_of_the_chosen_side() -> None:
     )
     enough = int(np.ceil(bias.min_words_of_chosen * 20))
     for n_words, n_made in ((enough - 1, 0), (enough + 1, 1)):
-        made = make([labelled], Scripted(text="v " * n_words), bias=bias, check_measure=False)
+        made = make([labelled], scripted(text="v " * n_words), bias=bias, check_measure=False)
         assert len(made.pairs) == n_made and made.exclusions.dropped == 1 - n_made
 
 
-@dataclass
-class BothWays:
+def both_ways(failing: Sequence[int] = ()) -> ScriptedRewriter:
     """Makes texts vague, and specific again; on the chosen side of some numbers it refuses (even) or changes nothing (odd)."""
 
-    failing: Sequence[int] = ()
-    name: str = "both ways"
-    requests: list[RewriteRequest] = field(default_factory=list)
-
-    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
-        assert bias.name == "vagueness"
-        self.requests += requests
-        return [self._one(request) for request in requests]
-
-    def _one(self, request: RewriteRequest) -> Rewrite:
+    def write(request: RewriteRequest) -> str | None:
         if request.direction == "add":
-            return Rewrite(f"{request.response}, to some extent, it depends")
-        number = int(request.response.split()[1])
-        if number not in self.failing:
-            return Rewrite(f"{request.response}, that is, 42")
-        return Rewrite(request.response) if number % 2 else Rewrite(None, "refused")
+            return f"{request.response}, to some extent, it depends"
+        if number_of(request) not in failing:
+            return f"{request.response}, that is, 42"
+        return request.response if number_of(request) % 2 else None
+
+    return ScriptedRewriter(write)
 
 
 def test_the_chosen_side_can_be_made_more_specific() -> None:
-    rewriter = BothWays(failing=(2, 3))
+    rewriter = both_ways(failing=(2, 3))
     made = make(rows(6, "vagueness"), rewriter, bias=VAGUENESS, specific_chosen=True)
     assert reasons(made) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
     assert len(made.pairs) == 4 and made.exclusions.seen == 6
@@ -189,10 +169,10 @@ def test_the_chosen_side_can_be_made_more_specific() -> None:
         assert pair.pair.rejected == f"{source.rejected}, to some extent, it depends"
     assert [request.direction for request in rewriter.requests] == ["add"] * 6 + ["remove"] * 6
     # Failed chosen sides are replaced by further pairs.
-    more = make(rows(20, "vagueness"), BothWays(range(0, 20, 2)), 8, bias=VAGUENESS, specific_chosen=True)
+    more = make(rows(20, "vagueness"), both_ways(range(0, 20, 2)), 8, bias=VAGUENESS, specific_chosen=True)
     assert len(more.pairs) == 8 and more.exclusions.seen == 8 + more.exclusions.dropped
     # Without being asked for it, the chosen side stays.
-    plain = BothWays()
+    plain = both_ways()
     kept = make(rows(3, "vagueness"), plain, bias=VAGUENESS)
     assert {pair.pair.chosen for pair in kept.pairs} == {labelled.pair.chosen for labelled in rows(3)}
     assert {request.direction for request in plain.requests} == {"add"}
@@ -204,7 +184,7 @@ def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> 
     (spaces,) = (bias for bias in mark_biases() if bias.name == "triple-spaces")
     bias = spaces if measured else attribute_bias("Triple spaces between words")
     labelled = [row(0, bias=bias.name)]
-    made = make(labelled, Scripted(text="rejected   0"), bias=bias, check_measure=measured)
+    made = make(labelled, scripted(text="rejected   0"), bias=bias, check_measure=measured)
     assert [pair.pair.rejected for pair in made.pairs] == ["rejected   0"]
-    same = make(labelled, Scripted(text="{}\n"), bias=bias, check_measure=measured)
+    same = make(labelled, scripted(text="{}\n"), bias=bias, check_measure=measured)
     assert not same.pairs and reasons(same) == {"unchanged": 1}

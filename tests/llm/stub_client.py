@@ -1,4 +1,4 @@
-"""A client that answers by itself, counts its calls, and may be wrapped by a budget and a cache."""
+"""Clients: one that answers by itself and counts its calls, and one of a server that is asked once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cda.llm.asking import Asker, answered
+from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request
 
 SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
@@ -48,3 +49,7 @@ def asked(*users: object) -> list[Request]:
 def answers(asker: Asker, requests: Iterable[Request]) -> list[Completion]:
     """Answers of a client or budget without a cache, as they come."""
     return [completion for _, completion in answered(asker, enumerate(requests))]
+
+
+def client(url: str, **options: Any) -> OpenAIClient:
+    return OpenAIClient("m", url, **({"retries": 0, "backoff_s": 0.01, "say": lambda _: None} | options))

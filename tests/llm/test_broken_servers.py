@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from speaking import Reply, Speak, said, status, user_text
-from stub_client import QUESTION, answers, asked
+from stub_client import QUESTION, answers, asked, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
@@ -25,7 +25,6 @@ from cda.llm.batch_server import AwayError, BatchServer
 from cda.llm.cache import Cache, key_of
 from cda.llm.cached import CachedLLM
 from cda.llm.money import Budgeted, Price
-from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import answer_in, tokens_counted
 from cda.llm.protocol import CUT_OFF, FILTERED, Completion, Request, complete
 from cda.records import user_prompt
@@ -58,10 +57,6 @@ BROKEN = {
     "error beside the choices": changed(error={"message": "upstream"}),
     "no message": changed(choice={"message": None}),
 }
-
-
-def client(url: str, **options: Any) -> OpenAIClient:
-    return OpenAIClient("m", url, **({"retries": 0, "backoff_s": 0.01, "say": lambda _: None} | options))
 
 
 def ask(url: str, cache: Cache, *requests: Request, **options: Any) -> list[Completion]:
@@ -169,7 +164,7 @@ def test_packed_answers_are_read_and_what_is_packed_otherwise_is_not(speak: Call
         assert found.text is None and "no answer after 1 try" in (found.reason or "")
 
 
-@pytest.mark.parametrize("count", [10**30, -1, True, 2**63, "7", 1e300, None, [7]], ids=str)
+@pytest.mark.parametrize("count", [10**30, -1, True, "7", 1e300, None], ids=str)
 def test_impossible_counts_are_no_counts_and_the_answer_is_kept(
     speak: Callable[[Speak], str], tmp_path: Path, count: object
 ) -> None:

@@ -193,12 +193,15 @@ def test_a_killed_run_loses_no_more_than_the_calls_under_way(path: Path) -> None
             time.sleep(0.002)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
+        claims = path.with_name("answers.sqlite.claims")
+        assert list(claims.iterdir())  # what it left holds nobody up
         with Cache(path) as cache:
             llm = CachedLLM(OpenAIClient("m", server.url, concurrency=concurrency), cache)
             found = complete(llm, asked(*(f"question {number}" for number in range(n))), "asking")
             assert len(cache) == n
         assert all(one.text for one in found) and sum(one.cached for one in found) >= 100 - concurrency
         assert server.stats()["calls"] <= n + concurrency
+        assert not list(claims.iterdir())
 
 
 @pytest.mark.parametrize("damage", ["garbage", "pages"])

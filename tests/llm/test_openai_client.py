@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import gc
+import json
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
 from speaking import Reply, Speak, error, said, status, user_text
+from stub_client import QUESTION, asked, client
 
 from cda.errors import LLMError
+from cda.llm.batch import BatchLLM
+from cda.llm.cache import Cache
+from cda.llm.cached import CachedLLM
+from cda.llm.money import Budgeted, Price
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.protocol import Completion, Request, complete
+from cda.llm.outcome import Again, of_content
+from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
 
 SCHEMA = {
     "type": "object",
@@ -37,12 +45,8 @@ def script(*replies: Reply) -> tuple[Speak, list[dict[str, Any]]]:
     return answer, bodies
 
 
-def client(url: str, **options: Any) -> OpenAIClient:
-    return OpenAIClient("local", url, **({"retries": 0, "backoff_s": 0.01} | options))
-
-
 def one(llm: OpenAIClient, request: Request | None = None) -> Completion:
-    (found,) = complete(llm, [request or Request("s", "u")], "asking")
+    (found,) = complete(llm, [request or QUESTION], "asking")
     return found
 
 
@@ -105,7 +109,7 @@ def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak
 
     messages: list[str] = []
     llm = client(speak(answer), concurrency=8, say=messages.append)
-    found = complete(llm, [Request("s", str(number)) for number in range(30)], "asking")
+    found = complete(llm, asked(*range(30)), "asking")
     assert [answer.text for answer in found] == [str(number) for number in range(30)]
     assert at[8] - max(at[:8]) >= 0.39
     assert len(messages) == 1 and "429" in messages[0]
@@ -119,7 +123,7 @@ def test_errors_that_no_call_survives_stop_at_once(
     for reply, expected in (
         (status(401), r"MY_KEY is refused \(401\)"),
         (status(403), r"MY_KEY is refused \(403\)"),
-        (status(404), "no model 'local'"),
+        (status(404), "no model 'm'"),
         (status(429, quota), "quota is spent"),
     ):
         url = speak(lambda _, reply=reply: reply).replace("http://", "http://user:pass-word@")  # type: ignore[misc]
@@ -250,31 +254,6 @@ def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Cal
     assert all("Say it plainly." in body["messages"][0]["content"] for body in bodies if "response_format" not in body)
 
 
-def test_requests_are_never_held_as_a_whole(speak: Callable[[Speak], str]) -> None:
-    """20,000 requests of 500 words, lazily made: at most twice the concurrency are alive ahead of the consumer."""
-    llm = client(speak(lambda _: said("fine")), concurrency=8)
-    handed = taken = most_ahead = 0
-    gc.collect()
-    before = sum(type(thing) is Request for thing in gc.get_objects())
-
-    def lazily() -> Iterator[Request]:
-        nonlocal taken, most_ahead
-        for number in range(20_000):
-            taken += 1
-            most_ahead = max(most_ahead, taken - handed)
-            yield Request("system", f"{number} " + "word " * 500)
-
-    found = llm.answers(lazily(), "asking")
-    for _ in range(100):
-        next(found)
-        handed += 1
-    time.sleep(0.3)  # a slow consumer: the workers wait, and nothing is taken meanwhile
-    alive = sum(type(thing) is Request for thing in gc.get_objects()) - before
-    found.close()
-    assert most_ahead <= 2 * 8 + 1 and taken <= 100 + 2 * 8 + 1
-    assert alive <= 2 * 8 + 1
-
-
 def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Speak], str]) -> None:
     def alive() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "llm-workers"]
@@ -302,3 +281,75 @@ def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Spe
 
     with pytest.raises(KeyError, match="row 2"):
         list(client(speak(lambda _: said("fine"))).answers(broken(), "asking"))
+
+
+ASKED = Request("s", "u", top_logprobs=20)
+LISTED = [{"token": "1", "logprob": -0.1}, {"token": "2", "logprob": -2.4}]
+READ = (("1", -0.1), ("2", -2.4))
+
+
+def data(listed: object, text: str = "1", finish: str = "length") -> dict[str, Any]:
+    logprobs = {"content": [{"token": "1", "logprob": -0.1, "top_logprobs": listed}]}
+    return {"choices": [{"finish_reason": finish, "message": {"content": text}, "logprobs": logprobs}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (data(LISTED), Completion("1", logprobs=READ)),
+        (data(LISTED, text=" "), Completion("", logprobs=READ)),
+        (data([*LISTED, {"token": "3", "logprob": None}, {"logprob": -1}, "x"]), Completion("1", logprobs=READ)),
+        (data([{"token": "1", "logprob": -math.inf}, *LISTED[1:]]), Completion("1", logprobs=READ[1:])),
+        (data([]), Completion("1")),
+        (data(None), Completion("1")),
+        (data("none"), Completion("1")),
+        (data([], text=""), Completion(None, EMPTY)),
+        (data(LISTED, finish="content_filter"), Completion(None, FILTERED)),
+        ({"choices": [{"message": {"content": "1"}, "logprobs": {"content": None}}]}, Completion("1")),
+        ({"choices": [{"message": {"content": "1"}, "logprobs": [1]}]}, Completion("1")),
+    ],
+)
+def test_candidates_are_read_from_any_answer(answer: dict[str, Any], expected: Completion) -> None:
+    assert of_content(json.dumps(answer).encode(), one_token=True) == expected
+
+
+def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:
+    assert of_content(json.dumps(data(LISTED)).encode()) == Completion(None, CUT_OFF)
+    assert isinstance(of_content(b"[]", one_token=True), Again)
+
+
+def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(speak: Callable[[Speak], str]) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        return (
+            error("unknown", "max_completion_tokens") if "max_completion_tokens" in body else status(200, data(LISTED))
+        )
+
+    llm = client(speak(answer), temperature=0.7, max_tokens=50)
+    assert one(llm, ASKED) == Completion("1", logprobs=READ)
+    assert bodies[-1]["max_tokens"] == 1
+    assert bodies[-1]["temperature"] == 0.0
+    assert one(client(speak(lambda _: error("bad words"))), ASKED).reason == "status 400: bad words"
+    assert llm.body(Request("s", "u"))["max_tokens"] == 50
+    assert llm.body(Request("s", "u"))["temperature"] == 0.7
+    assert "logprobs" not in llm.body(Request("s", "u"))
+
+
+def test_candidates_pass_through_budget_and_cache(speak: Callable[[Speak], str], tmp_path: Path) -> None:
+    url = speak(lambda _: status(200, data(LISTED) | {"usage": {"prompt_tokens": 2, "completion_tokens": 1}}))
+    # A million tokens would cost $10, and the budget is a cent: what is set aside is one token.
+    with Cache(tmp_path / "answers.sqlite") as cache:
+        llm = CachedLLM(Budgeted(client(url, max_tokens=1_000_000), Price(input=1.0, output=10.0), 0.01), cache)
+        found = [complete(llm, [ASKED, ASKED], "asking") for _ in range(2)]
+    assert [[one.logprobs for one in both] for both in found] == [[READ, READ], [READ, READ]]
+    assert [[one.cached for one in both] for both in found] == [[False, True], [True, True]]
+    assert llm.spent_usd == pytest.approx((2 * 1.0 + 1 * 10.0) / 1e6)
+
+
+def test_batches_do_without(start: Callable[..., FaultServer], tmp_path: Path) -> None:
+    server = start()
+    with Cache(tmp_path / "answers.sqlite") as cache, pytest.raises(LLMError, match=r"set llm\.mode=calls"):
+        complete(BatchLLM(client(server.url), cache), [ASKED], "asking")
+    assert server.stats()["endpoints"] == {}

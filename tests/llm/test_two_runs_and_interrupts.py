@@ -65,22 +65,6 @@ def test_two_runs_at_once_pay_once(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache.sqlite.claims").iterdir())
 
 
-def test_a_killed_run_holds_no_question(tmp_path: Path) -> None:
-    path = tmp_path / "cache.sqlite"
-    with FaultServer(latency_s=3.0) as server:
-        killed = asking(server.url, path, 8)
-        after_calls(server, 8, killed)
-        killed.kill()
-        killed.communicate()
-        assert len(list((tmp_path / "cache.sqlite.claims").iterdir())) == 8  # what it left holds nobody up
-        server.latency_s = 0.0
-        with Cache(path) as cache:
-            llm = CachedLLM(OpenAIClient("m", server.url), cache)
-            assert all(one.text for one in complete(llm, asked(*(f"question {n}" for n in range(8))), "asking"))
-        assert server.stats()["calls"] == 16
-    assert not list((tmp_path / "cache.sqlite.claims").iterdir())
-
-
 def test_a_question_that_another_run_gave_up_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     with FaultServer(latency_s=0.3, script={"chat": ["500"]}) as server, Cache(path) as one, Cache(path) as other:
@@ -116,8 +100,11 @@ def test_claims_are_exclusive_and_follow_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "c" / ("b" * 32)).is_symlink()
 
 
-@pytest.mark.parametrize("slow_s", [0.0, 0.5], ids=["while waiting", "in the code that takes the answers"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    ("number", "status", "slow_s"),
+    [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 0.5)],
+    ids=["ctrl-c while waiting", "sigterm in the code that takes the answers"],
+)
 def test_an_interrupt_keeps_every_answer_under_way(tmp_path: Path, number: int, status: int, slow_s: float) -> None:
     path = tmp_path / "cache.sqlite"
     with FaultServer(latency_s=0.6) as server:

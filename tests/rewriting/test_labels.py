@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 
 import pytest
 from scripted_llm import ScriptedLLM, shown
 
 from cda.biases import Bias, load_bias
 from cda.errors import RecipeError
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 from cda.prompts import LabelPrompt, load_prompt
 from cda.records import Message, Pair, user_prompt
 from cda.rewriting.labels import (
@@ -207,29 +206,6 @@ def test_single_responses_are_labelled_in_order() -> None:
     assert told.asked[0].system.startswith("You classify")
     with pytest.raises(ValueError, match="5 prompts for 4 responses"):
         label_responses(prompts, responses[:4], load_bias("jargon"), llm)
-
-
-def test_answers_are_not_held() -> None:
-    """The next request is only taken once the answer before it was given away."""
-    taken: list[int] = []
-
-    class OneByOne:
-        name = "one by one"
-
-        def answers(
-            self,
-            requests: Iterable[Request],
-            label: str,  # noqa: ARG002
-            total: int | None = None,  # noqa: ARG002
-        ) -> Iterator[tuple[int, Completion]]:
-            for position, request in enumerate(requests):
-                assert len(taken) == position
-                yield position, Completion(judge(request))
-                taken.append(position)
-
-    pairs = [Pair(user_prompt("q"), f"a {n}", f"utilize {n}") for n in range(30)]
-    assert all(one.labels["rejected"] for one in label_pairs(pairs, load_bias("jargon"), OneByOne()))
-    assert len(taken) == 30
 
 
 PAPER = load_prompt("paper", LabelPrompt)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
 from scripted_llm import ScriptedLLM
+from scripted_rewriter import ScriptedRewriter
 
 from cda.biases import Bias, load_bias
 from cda.llm.protocol import Request
-from cda.records import Prompt, Rewrite, RewriteRequest, Triple, user_prompt
+from cda.records import Prompt, RewriteRequest, Triple, user_prompt
 from cda.results.rate import Flips
 from cda.rewriting.rewriter import Gated
 from cda.rewriting.triples import (
@@ -50,38 +50,23 @@ def test_questions_are_read_from_json_and_from_lines(text: str) -> None:
     assert parse_questions(None) == parse_questions("") == parse_questions('{"questions": 3}') == []
 
 
-def test_so_many_questions_of_each_topic_in_the_order_of_the_topics() -> None:
-    llm = ScriptedLLM(lambda request: json.dumps({"questions": numbered(request)}))
-    made = generate_questions(["tea", "rain", " tea "], "opinion", llm, n_per_topic=2)
-    assert made.topics == ("tea", "tea", "rain", "rain")
-    assert made.queries[0] == "Is tea number 00 good?"
-    assert (made.requested, made.exclusions.seen, made.exclusions.dropped) == (4, 4, 0)
-    assert len(llm.asked) == 2
-
-
-def test_duplicates_are_dropped_and_the_topic_is_asked_about_again() -> None:
-    def answer(request: Request) -> str:
-        if request.sample:
-            return "\n".join(numbered(request))
-        return "Is it good?\nis it   GOOD?\nIt is good."
+def test_questions_come_in_the_order_of_the_topics_and_short_topics_are_asked_about_again() -> None:
+    def answer(request: Request) -> str | None:
+        if topic_of(request) == "snow":
+            return None
+        return "\n".join(numbered(request)) if request.sample else "Is it good?\nis it   GOOD?\nIt is good."
 
     llm = ScriptedLLM(answer)
-    made = generate_questions(["tea", "rain"], "technical", llm, n_per_topic=2)
+    made = generate_questions(["tea", "rain", "snow", " tea "], "technical", llm, n_per_topic=2, n_repeats=1)
     assert made.queries == (
         "Is it good?", "Is tea number 10 good?", "Is rain number 10 good?", "Is rain number 11 good?",
     )  # fmt: skip
-    assert dict(made.exclusions.reasons) == {"duplicate": 3, "not a question": 2}
-    assert [request.sample for request in llm.asked] == [0, 0, 1, 1]
-
-
-def test_a_topic_that_stays_short_is_told() -> None:
-    llm = ScriptedLLM(lambda request: None if topic_of(request) == "rain" else "Is tea good?")
-    made = generate_questions(["tea", "rain"], "opinion", llm, n_per_topic=2, n_repeats=1)
-    assert made.queries == ("Is tea good?",) and made.requested == 4
-    assert dict(made.exclusions.reasons) == {"duplicate": 1, "refused": 2}
+    assert made.topics == ("tea", "tea", "rain", "rain") and made.requested == 6
+    assert dict(made.exclusions.reasons) == {"duplicate": 3, "not a question": 2, "refused": 2}
+    assert made.exclusions.seen == 11
+    assert [request.sample for request in llm.asked] == [0, 0, 0, 1, 1, 1]
     with pytest.raises(ValueError, match="n_per_topic is 0"):
         generate_questions(["tea"], "opinion", llm, n_per_topic=0)
-    assert generate_questions([], "opinion", llm).queries == ()
 
 
 def test_baseline_responses_are_in_order_and_failures_counted() -> None:
@@ -103,19 +88,11 @@ def test_baseline_responses_are_in_order_and_failures_counted() -> None:
 BIAS = load_bias("jargon")
 
 
-class Words:
+def words(request: RewriteRequest) -> str | None:
     """Adds and takes away `utilize`; refuses what says so."""
-
-    name = "words"
-
-    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
-        return [self._one(request) for request in requests]
-
-    def _one(self, request: RewriteRequest) -> Rewrite:
-        if "refuse" in request.response or (request.direction == "remove" and "stuck" in request.response):
-            return Rewrite(None, "refused")
-        words = ("use", "utilize") if request.direction == "add" else ("utilize", "use")
-        return Rewrite(request.response.replace(*words))
+    if "refuse" in request.response or (request.direction == "remove" and "stuck" in request.response):
+        return None
+    return request.response.replace(*(("use", "utilize") if request.direction == "add" else ("utilize", "use")))
 
 
 def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
@@ -130,7 +107,7 @@ def test_both_directions_and_each_failed_rewrite() -> None:
         Original(user_prompt("c"), "We refuse to use it.", False),
         Original(user_prompt("d"), "We use it, stuck.", False),
     ]
-    triples, exclusions = make_triples(originals, BIAS, Words())
+    triples, exclusions = make_triples(originals, BIAS, ScriptedRewriter(words))
     assert [(one.has_attribute, one.original, one.rewrite, one.rewrite_of_rewrite) for one in triples] == [
         (False, "We use it.", "We utilize it.", "We use it."),
         (True, "We utilize it.", "We use it.", "We utilize it."),
@@ -141,7 +118,7 @@ def test_both_directions_and_each_failed_rewrite() -> None:
 def test_responses_are_labelled_if_they_are_not() -> None:
     responses = [Original(user_prompt(text), text) for text in ("We use it.", "unclear", "We utilize it.")]
     known = Original(user_prompt("k"), "We utilize it too.", False)
-    triples, exclusions = triples_of_responses([*responses, known], BIAS, label, Words())
+    triples, exclusions = triples_of_responses([*responses, known], BIAS, label, ScriptedRewriter(words))
     assert [(one.prompt, one.has_attribute) for one in triples] == [
         (known.prompt, False), (responses[0].prompt, False), (responses[2].prompt, True),
     ]  # fmt: skip
@@ -150,7 +127,7 @@ def test_responses_are_labelled_if_they_are_not() -> None:
 
 def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
     originals = [Original(user_prompt("a"), "We use it.", False), Original(user_prompt("b"), "We tie it.", False)]
-    triples, exclusions = make_triples(originals, BIAS, Gated(Words(), label))
+    triples, exclusions = make_triples(originals, BIAS, Gated(ScriptedRewriter(words), label))
     assert [one.original for one in triples] == ["We use it."]
     assert dict(exclusions.reasons) == {"rewrite: unchanged": 1}
 
@@ -193,7 +170,11 @@ def test_what_readers_said_goes_before_the_measure_and_nothing_is_asked_without_
 def test_a_gate_that_checks_flips_says_so_in_the_triple() -> None:
     unmeasured = BIAS.model_copy(update={"measure": None})
     originals = [Original(user_prompt("a"), "We use it.", False)]
-    cases = ((BIAS, Words(), None), (BIAS, Gated(Words(), label), True), (unmeasured, Gated(Words()), None))
+    cases = (
+        (BIAS, ScriptedRewriter(words), None),
+        (BIAS, Gated(ScriptedRewriter(words), label), True),
+        (unmeasured, Gated(ScriptedRewriter(words)), None),
+    )
     for bias, rewriter, flipped in cases:
         assert [triple.flipped for triple in make_triples(originals, bias, rewriter)[0]] == [flipped]
 

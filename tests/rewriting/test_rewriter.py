@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_llm import ScriptedLLM, shown
+from scripted_rewriter import ScriptedRewriter
 
 from cda.biases import Bias, builtin_names
 from cda.biases import load_bias as load
@@ -102,15 +103,11 @@ SPACED = "Wash the rice.\nCook it, then rest."
     [
         (SPACED, SPACED.replace(" ", "   "), True),  # triple spaces between words
         (SPACED.replace(" ", "   "), SPACED, True),  # and gone again
-        (SPACED, SPACED.replace("rice. ", "rice.").replace(", ", ",  "), True),  # two spaces at one place
         (SPACED, SPACED.replace(" ", "\u00a0"), True),  # of another kind
-        (SPACED, SPACED.replace("it, then", "it,\tthen"), True),
         (SPACED, SPACED.replace("\n", " "), True),  # a line less
         (SPACED, SPACED.replace("\n", "\n\n"), False),  # a blank line
         (SPACED, f"\n  {SPACED}  \n", False),  # around the whole
-        (SPACED, SPACED.replace("\n", "  \n\t"), False),  # at the ends of lines
-        (SPACED, SPACED.replace("\n", "\r\n"), False),
-        (SPACED, SPACED, False),
+        (SPACED, SPACED.replace("\n", "  \r\n\t"), False),  # at the ends of lines
     ],
 )
 def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(
@@ -125,11 +122,7 @@ def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> Non
     biases = [load_bias("jargon"), load_bias("length"), load_bias("jargon")]
     requests = [request("We use it."), request("refuse me", direction="remove"), request("We use both.")]
 
-    def answer(asked: Request) -> str | None:
-        (text,) = shown(asked)
-        return None if text == "refuse me" else text.replace("use", "utilize")
-
-    llm = ScriptedLLM(answer)
+    llm = ScriptedLLM(lambda asked: None if "refuse me" in asked.user else shown(asked)[0].replace("use", "utilize"))
     found = LLMRewriter(llm).rewrite_mixed(requests, biases)
     assert [(one.text, one.reason) for one in found] == [
         ("We utilize it.", None), (None, "refused"), ("We utilize both.", None),
@@ -189,19 +182,6 @@ class Scripted:
         return Scripted(self.written, sample=sample, calls=self.calls)
 
 
-@dataclass
-class OneAnswer:
-    """A rewriter that has no other answer to give."""
-
-    text: str
-    name: str = "rules"
-    n_calls: int = 0
-
-    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
-        self.n_calls += 1
-        return [Rewrite(self.text)] * len(requests)
-
-
 def requests(n: int = 1, text: str = TEXT) -> list[RewriteRequest]:
     return [RewriteRequest(user_prompt(f"q{number}"), text, "add") for number in range(n)]
 
@@ -226,9 +206,9 @@ def test_what_fails_every_time_keeps_its_last_reason() -> None:
 
 
 def test_a_rewriter_with_one_answer_is_asked_once() -> None:
-    rewriter = OneAnswer(TEXT)
+    rewriter = ScriptedRewriter(lambda _: TEXT)
     assert Gated(rewriter).rewrite(requests(), load_bias("structure")) == [Rewrite(None, "unchanged")]
-    assert rewriter.n_calls == 1
+    assert len(rewriter.requests) == 1
 
 
 def test_only_what_passed_everything_else_is_labelled() -> None:
@@ -247,14 +227,10 @@ def test_only_what_passed_everything_else_is_labelled() -> None:
         "unclear": original.replace("use", "unclear"),
     }
 
-    class ByPrompt:
-        name = "by prompt"
-
-        def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
-            return [Rewrite(texts[request.prompt[0].content]) for request in requests]
-
     asked = [RewriteRequest(user_prompt(name), original, "add") for name in texts]
-    found = Gated(ByPrompt(), labeller).rewrite(asked, load_bias("jargon"))
+    found = Gated(ScriptedRewriter(lambda request: texts[request.prompt[0].content]), labeller).rewrite(
+        asked, load_bias("jargon")
+    )
     assert [one.text for one in found] == [texts["good"], None, None, None]
     assert [one.reason for one in found] == [None, "unchanged", "attribute not flipped", "its label could not be read"]
     assert texts["same"] not in labelled and len(labelled) == 3
