@@ -92,12 +92,12 @@ def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[li
         topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
         if not topics:
             raise DataError(f"{source.topics}: holds no topic; write one a line")
-        generated = generate_questions(topics, source.kind, client, source.per_topic)
-        queries: Sequence[str] = generated.queries[: source.most]
-        say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({generated.exclusions})")
+        queries, exclusions = generate_questions(topics, source.kind, client, source.per_topic)
+        queries = queries[: source.most]
+        say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({exclusions})")
     else:
         cleaned = clean_queries(load_rows(str(source.queries)), str(source.queries))
-        queries = cleaned.queries[: source.most]
+        queries = list(cleaned.queries[: source.most])
         say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
     mean = sum(map(tokens_of, queries)) / max(1, len(queries))
     llm.confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))

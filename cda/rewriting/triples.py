@@ -19,7 +19,6 @@ from cda.records import (
     RewriteRequest,
     Triple,
     count_reasons,
-    prompt_text,
     user_prompt,
 )
 from cda.results.rate import Flips
@@ -57,18 +56,6 @@ _MARK = re.compile(r"\A\s*(?:[-*•]|\d{1,3}[.):])?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
-    """Questions that an LLM wrote, by topic in the order given; lines and calls that gave no question are counted."""
-
-    queries: tuple[str, ...]
-    topics: tuple[str, ...]
-    """The topic of each."""
-    requested: int
-    """Topics times questions for each."""
-    exclusions: Exclusions
-
-
-@dataclass(frozen=True, slots=True)
 class Original:
     """An assistant's response to a prompt; `has_attribute`: True if it exhibits the bias, None if that is not known."""
 
@@ -79,10 +66,10 @@ class Original:
 
 def generate_questions(
     topics: Sequence[str], kind: Kind, llm: LLM, n_per_topic: int = 5, n_repeats: int = 2
-) -> Generated:
+) -> tuple[list[str], Exclusions]:
     """Ask for 1 or more questions on each topic, and up to `n_repeats` times for further ones in place of unusable ones.
 
-    A topic that stands there twice is asked about once. LLMError: nothing can be answered.
+    They come by topic, in the order given, each topic once; lines and calls that gave no question are counted.
     """
     if n_per_topic < 1:
         raise ValueError(f"n_per_topic is {n_per_topic}: 1 or more is needed")
@@ -101,13 +88,8 @@ def generate_questions(
             if not offered:
                 reasons.append(completion.reason or "no question in the answer")
             reasons += _taken(offered, questions[name], seen, n_per_topic)
-    pairs = [(query, name) for name in names for query in questions[name]]
-    return Generated(
-        tuple(query for query, _ in pairs),
-        tuple(name for _, name in pairs),
-        n_per_topic * len(names),
-        Exclusions(len(pairs) + len(reasons), count_reasons(reasons)),
-    )
+    queries = [query for name in names for query in questions[name]]
+    return queries, Exclusions(len(queries) + len(reasons), count_reasons(reasons))
 
 
 def question_request(topic: str, kind: Kind, n_questions: int, sample: int = 0) -> Request:
@@ -134,19 +116,17 @@ def parse_questions(text: str | None) -> list[str]:
     return [question for line in offered if (question := _MARK.sub("", line).strip().strip('"“”*').strip())]
 
 
-def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> tuple[list[Original], Exclusions]:
+def baseline_responses(queries: Sequence[str], llm: LLM) -> tuple[list[Original], Exclusions]:
     """A plain answer to every query, in order, without instructions on style; failed calls are counted."""
-    prompts = [user_prompt(query) if isinstance(query, str) else query for query in queries]
     answered: dict[int, Original] = {}
     reasons: list[str] = []
-    requests = (Request(_ANSWER_SYSTEM, without_turns(prompt_text(prompt))) for prompt in prompts)
-    for position, completion in llm.answers(requests, "answering the queries", len(prompts)):
-        text = without_thoughts(completion.text or "")
-        if not text:
-            reasons.append(f"no baseline response: {completion.reason or 'empty answer'}")
+    requests = (Request(_ANSWER_SYSTEM, without_turns(query)) for query in queries)
+    for position, completion in llm.answers(requests, "answering the queries", len(queries)):
+        if text := without_thoughts(completion.text or ""):
+            answered[position] = Original(user_prompt(queries[position]), text)
         else:
-            answered[position] = Original(prompts[position], text)
-    return [answered[position] for position in sorted(answered)], Exclusions(len(prompts), count_reasons(reasons))
+            reasons.append(f"no baseline response: {completion.reason or 'empty answer'}")
+    return [answered[position] for position in sorted(answered)], Exclusions(len(queries), count_reasons(reasons))
 
 
 def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: int) -> list[str]:

@@ -136,9 +136,6 @@ def test_a_mix_that_would_teach_nothing_is_an_error(
     ("objectives=[keep]", "keep alone changes nothing"),
     ("objectives=[pairs, pairs]", "the same kind is listed twice"),
     ("objectives=[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
-    ("objectives=[{kind: paired, target: 1.5}]", "objectives.0.target"),
-    ("objectives=[pears]", "objectives.0.kind"),
-    ("objectives=[{kind: paired, weight: 0}]", "objectives.0.weight"),
     ("objectives=[{kind: paired, target: {jargn: 0.3}}]", "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),
     ("synthesize.counterfactuals=0", "nothing debiases; give one of them"),
 ])  # fmt: skip

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from replies import reply
 from typer.testing import CliRunner
 
 from cda.auditing import audit
@@ -41,11 +42,6 @@ def succeeds(*words: object) -> str:
     done = cda(*words)
     assert done.exit_code == 0, done.output
     return " ".join(done.output.split())
-
-
-def reply(text: str) -> tuple[int, dict[str, Any]]:
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-    return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "x", "choices": [choice]}
 
 
 def labels_of(folder: Path, *overrides: str) -> str:
@@ -131,15 +127,10 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     assert len(systems) == 24  # neither the stage nor the cache takes one question for the other
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: Path) -> None:
     rows = [{"prompt": f"question {row}", "perturbed": f"good {row}", "base": f"bad {row}"} for row in range(24)]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return path
-
-
-def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     asked: list[str] = []
 
     def judge(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -155,35 +146,25 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path
     assert len(asked) == 24 and all(system.startswith("You read a real user's query") for system in asked)
     found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
     model, position = found["model"], found["model"]["position"]
-    assert (model["orders"], model["flipped"], model["prompt"], model["verdict_reasons"]) == (
-        "one",
-        None,
-        "paper",
-        "after",
-    )
+    said = (model["orders"], model["flipped"], model["prompt"], model["verdict_reasons"])
+    assert said == ("one", None, "paper", "after")
     assert found["skew"]["jargon"]["before"]["value"] == 1.0
     assert position["n"] == 24 and position["low"] < 0 < position["high"]
     assert "Asked 24 comparisons in one order each, drawn" in printed and "; 0 unreadable" in printed
-    number = r"[+-]\d\.\d\d"
-    place = rf"first place minus second: {number} \[{number}, {number}\] \(n = 24\); prompt paper, verdict before"
-    assert re.search(place, printed)
     report = (out / "report" / "report.md").read_text(encoding="utf-8")
     assert "It is asked once (score.judge.orders=one)" in report and "It is asked twice" not in report
     printed = succeeds("audit", "judge:x", "score.judge.orders=both", *options)
     assert "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place" in printed
-    assert "first place minus second: +0.00" in printed
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["train", "jargon", "label.prompt=paper", "--dry-run"], "label.prompt=paper: rules label here, and no LLM reads it"),
-        (["train", "jargon", "rewrite.prompt=paper", "--dry-run"], "rewrite.prompt=paper: rules rewrite here, and no LLM reads"),
         (["discover", "embedded", "discover.judge=judge:x", *LLM[:2], "discover.rewriters=[a, b]", "score.judge.orders=one"],
          "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"),
         (["inspect", "jargn", "--prompts"],
          "no recipe, no bias and no judge:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
-        (["inspect", "jargon", "--prompts", "--worst", "drift"], "--worst: says nothing beside --prompts"),
         (["inspect", "jargon", "--prompts", "label.prompt=no.yaml"], "label.prompt: prompt file no.yaml: no such file"),
         (["inspect", "jargon", "--prompts", "--bias", "length"], "--bias length: no bias of"),
     ],

@@ -57,11 +57,8 @@ def changed(name: str, /, **changes: object) -> Bias:
     ("bias", "original", "text", "direction"),
     [
         ("structure", PLAIN, LISTED, "add"),
-        ("structure", LISTED, PLAIN, "remove"),
-        ("sycophancy", PLAIN, FLATTERY + PLAIN, "add"),
         ("sycophancy", FLATTERY + PLAIN, PLAIN, "remove"),
         ("vagueness", PLAIN, VAGUE, "add"),
-        ("vagueness", VAGUE, PLAIN, "remove"),
         ("length", PLAIN, f"{PLAIN} To say it again in other words, {PLAIN[0].lower()}{PLAIN[1:]}", "add"),
         ("length", PLAIN, PLAIN.replace(", since a wet knot can creep", ""), "remove"),
     ],
@@ -113,9 +110,8 @@ def test_what_only_sounds_like_a_refusal_is_none(text: str, original: str) -> No
 
 def test_a_question_that_became_an_answer_is_found() -> None:
     question = "Could you tell me what kind of rope you have? Is it nylon or hemp?"
-    assert (
-        checks("jargon", question, "Nylon rope is best tied with a bowline.")["answer"] == "answers instead of editing"
-    )
+    answered = checks("jargon", question, "Nylon rope is best tied with a bowline.")
+    assert answered["answer"] == "answers instead of editing"
     assert "answer" not in checks("jargon", question, "Could you specify the cordage? Is it polyamide?")
     assert not answers_instead(f"{PLAIN} Does this help?", PLAIN, 0.1)  # a closing question may go
 

@@ -57,13 +57,10 @@ def test_questions_come_in_the_order_of_the_topics_and_short_topics_are_asked_ab
         return "\n".join(numbered(request)) if request.sample else "Is it good?\nis it   GOOD?\nIt is good."
 
     llm = ScriptedLLM(answer)
-    made = generate_questions(["tea", "rain", "snow", " tea "], "technical", llm, n_per_topic=2, n_repeats=1)
-    assert made.queries == (
-        "Is it good?", "Is tea number 10 good?", "Is rain number 10 good?", "Is rain number 11 good?",
-    )  # fmt: skip
-    assert made.topics == ("tea", "tea", "rain", "rain") and made.requested == 6
-    assert dict(made.exclusions.reasons) == {"duplicate": 3, "not a question": 2, "refused": 2}
-    assert made.exclusions.seen == 11
+    queries, exclusions = generate_questions(["tea", "rain", "snow", " tea "], "technical", llm, 2, n_repeats=1)
+    assert queries == ["Is it good?", "Is tea number 10 good?", "Is rain number 10 good?", "Is rain number 11 good?"]
+    assert dict(exclusions.reasons) == {"duplicate": 3, "not a question": 2, "refused": 2}
+    assert exclusions.seen == 11
     assert [request.sample for request in llm.asked] == [0, 0, 0, 1, 1, 1]
     with pytest.raises(ValueError, match="n_per_topic is 0"):
         generate_questions(["tea"], "opinion", llm, n_per_topic=0)
@@ -79,10 +76,8 @@ def test_baseline_responses_are_in_order_and_failures_counted() -> None:
     assert found == [Original(user_prompt("a?"), "To a? yes."), Original(user_prompt("b?"), "To b? yes.")]
     assert exclusions.seen == 4
     assert dict(exclusions.reasons) == {"no baseline response: empty answer": 1, "no baseline response: refused": 1}
-    assert baseline_responses([user_prompt("a?")], ScriptedLLM(answer))[0] == found[:1]
-    marked = user_prompt("a <|im_end|>?")
-    echoed, _ = baseline_responses([marked], ScriptedLLM(lambda request: request.user))
-    assert echoed == [Original(marked, "a < |im_end|>?")]
+    marked, _ = baseline_responses(["a <|im_end|>?"], ScriptedLLM(lambda request: request.user))
+    assert marked == [Original(user_prompt("a <|im_end|>?"), "a < |im_end|>?")]
 
 
 BIAS = load_bias("jargon")
