@@ -200,7 +200,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
 
     def labels(other: Bias) -> Estimate:
         with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
-        return label_drift(with_label, without, ids)[0]
+        return label_drift(with_label, without, ids)
 
     return BiasDrift(
         n=len(group),
@@ -242,7 +242,7 @@ def _direct(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects
     perturbed, base = map(measured, group.sides)
     ids, unit = group.prompt_ids, group.unit
     direct: Effect | SameMargin | Missing = estimated(
-        partial(direct_contrast, margins, np.zeros(len(group)), ids, Resampling(rng(seed)), unit)
+        partial(direct_contrast, margins, ids, Resampling(rng(seed)), unit)
     )
     if isinstance(direct, Missing):
         direct = same_in_all(margins, ids, direct.reason) or direct

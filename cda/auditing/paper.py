@@ -24,11 +24,10 @@ from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, sha
 from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Estimate, Measure, Missing
 from cda.results.benchmarks import AccuracyGroup
 from cda.results.effects import Contingency
 from cda.stats.people import against_people, mean_against_people, people_change
-from cda.stats.preference import Change
 from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority
 
@@ -125,7 +124,7 @@ def _model(
         return PaperModel(of=(size,), without_score=without, skew=none, miscalibration=none)
     if len(scored) == 2:
         change = people_change(scored[0], scored[1], rows, ids, rng(seed))
-        skew, missed = map(_changed, (change.skew, change.miscalibration))
+        skew, missed = map(_changed, (change.skew_on_voted, change.miscalibration))
     else:
         measured = against_people(scored[0], rows, ids)
         skew, missed = (
@@ -137,10 +136,9 @@ def _model(
     return PaperModel(of=(size,), without_score=without, skew=skew, miscalibration=missed)
 
 
-def _changed(change: Change) -> PaperShare:
-    test = Test(p_value=change.p_value, method=change.p_method)
+def _changed(share: Measure) -> PaperShare:
     return PaperShare(
-        before=change.before, after=change.after, change=change.change, unpaired=change.unpaired, test=test
+        before=share.before, after=share.after, change=share.change, unpaired=share.unpaired, test=share.test
     )
 
 

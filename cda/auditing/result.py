@@ -35,7 +35,7 @@ from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
 from cda.scorers.compared import Rewards
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.preference import Change, ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.preference import ModelTies, beyond_noise, positive_share, positive_share_change
 
 _CHANGES = ("change", "unpaired", "shift")
 """Fields of a result that hold a change from before to after."""
@@ -278,19 +278,7 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()
-        return measured_change(positive_share_change(before, after, prompt_ids))
+        return positive_share_change(before, after, prompt_ids)
     (values,) = margins.values()
     share = positive_share(values, prompt_ids, ties)
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
-def measured_change(change: Change) -> Measure:
-    """A share before and after as a measure."""
-    return Measure(
-        before=change.before,
-        after=change.after,
-        change=change.change,
-        unpaired=change.unpaired,
-        test=Test(p_value=change.p_value, method=change.p_method),
-        ties=PerScoring[int](before=change.n_ties[0], after=change.n_ties[1]),
-    )

@@ -23,18 +23,15 @@ from cda.auditing.groups import (
     rng,
     sides_of,
 )
-from cda.auditing.result import measured_change
 from cda.records import TieRule
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
 from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Preferences
-from cda.stats.people import against_people, mean_against_people, people_change
+from cda.stats.people import ONE_SIDED, against_people, human_skew, mean_against_people, people_change
 from cda.stats.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.stats.preference import positive_share, preference_table
 from cda.stats.proportions import exact_change_test, wilson_share
 from cda.stats.votes import Majority, agreement, noise_ceiling
-
-_ONE_SIDED = Missing(reason="all majorities are for one side")
 
 
 def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotedBias]:
@@ -44,7 +41,7 @@ def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotedB
 
 def votes_moved(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotesMoved]:
     """The part of `votes` that a training changes; of two scorings."""
-    return {group.bias.name: _moved(group, people, seed)[1] for group, people in _with_people(groups, rule)}
+    return {group.bias.name: _moved(group, people, seed) for group, people in _with_people(groups, rule)}
 
 
 def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
@@ -65,11 +62,11 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
 def _voted(group: Group, people: People, seed: int) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
     trained, words = len(group.margins) == 2, sides_of(group, people)
-    human_skew, moved = _moved(group, people, seed) if trained else _votes_alone(group, people)
+    moved = _moved(group, people, seed) if trained else _votes_alone(group, people)
     tables = {label: preference_table(values, words, ids, group.ties) for label, values in group.margins.items()}
     return VotedBias(
         **dict(moved),
-        human_skew=human_skew,
+        human_skew=human_skew(majority, ids),
         gap_test=None if trained else _gap_test(group, majority),
         by_majority=per_scoring(tables),
         rule=majority.rule,
@@ -80,32 +77,21 @@ def _voted(group: Group, people: People, seed: int) -> VotedBias:
     )
 
 
-def _moved(group: Group, people: People, seed: int) -> tuple[Estimate, VotesMoved]:
-    """Human skew, and the changes that training made to the model against people."""
-    margins_before, margins_after = group.margins.values()
-    ids = list(group.prompt_ids)
-    change = people_change(margins_before, margins_after, people.majority, ids, rng(seed))
-    before, after = change.before, change.after
-    return before.human_skew, VotesMoved(
-        skew_on_voted=measured_change(change.skew),
-        miscalibration=measured_change(change.miscalibration),
-        gap=BeforeAfter(before=before.gap, after=after.gap, change=change.gap),
-        auc=_ONE_SIDED
-        if before.auc is None or after.auc is None or change.auc is None
-        else BeforeAfter(before=before.auc, after=after.auc, change=change.auc),
-        signed_gap=PerScoring[Estimate](before=before.signed_gap, after=after.signed_gap),
-    )
+def _moved(group: Group, people: People, seed: int) -> VotesMoved:
+    """The changes that training made to the model against people."""
+    before, after = group.margins.values()
+    return people_change(before, after, people.majority, group.prompt_ids, rng(seed))
 
 
-def _votes_alone(group: Group, people: People) -> tuple[Estimate, VotesMoved]:
-    """Human skew, and one model against people."""
+def _votes_alone(group: Group, people: People) -> VotesMoved:
+    """One model against people."""
     (values,) = group.margins.values()
     measured = against_people(values, people.majority, list(group.prompt_ids), group.ties)
-    return measured.human_skew, VotesMoved(
+    return VotesMoved(
         skew_on_voted=Measure(before=measured.skew),
         miscalibration=Measure(before=measured.miscalibration),
         gap=BeforeAfter(before=measured.gap),
-        auc=_ONE_SIDED if measured.auc is None else BeforeAfter(before=measured.auc),
+        auc=ONE_SIDED if measured.auc is None else BeforeAfter(before=measured.auc),
         signed_gap=PerScoring[Estimate](before=measured.signed_gap),
     )
 
@@ -115,8 +101,7 @@ def _gap_test(group: Group, people: Majority) -> Test:
     (margins,) = group.margins.values()
     rows = people.used
     hits = np.where((margins == 0) & (group.ties == "half"), 0.5, margins > 0)
-    test = exact_change_test(people.target[rows], hits[rows], list(compress(group.prompt_ids, rows)))
-    return Test(p_value=test.p_value, method=test.method)
+    return exact_change_test(people.target[rows], hits[rows], list(compress(group.prompt_ids, rows)))
 
 
 def _powered(group: Group) -> PoweredVotes | Missing:

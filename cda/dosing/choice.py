@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
@@ -21,6 +22,7 @@ Codes = NDArray[np.int64]
 DOSES = tuple(step / 4 for step in range(11))
 """0 (the base model) to 2.5 in quarters; 1 is plain CDA."""
 MAX_QUALITY_LOSS = 0.01
+"""Accuracy on quality pairs that a dose may lose against dose 0, as a share."""
 REPEATS = 50
 MIN_PROMPTS = 20
 """Prompts that a choice needs, with a majority and with quality pairs: of two halves, each must tell a gap of 30 points
@@ -30,13 +32,15 @@ DECIMALS = 9  # doses that differ by rounding alone are tied
 
 @dataclass(frozen=True, slots=True)
 class DoseCurve:
-    """Margins of the same rows at every dose.
+    """Margins of the same rows at every dose, with people's majorities.
 
     Attributes:
         doses: λ, ascending, with 0 (base model) and 1 (plain CDA) among them. Length k.
         margins: score(perturbed) − score(base) at each dose, reward units. Shape (k, n).
+        people: Majorities of the n contrasts.
+        prompt_ids: Cluster of each contrast. Length n.
         quality_margins: score(chosen) − score(rejected) of quality pairs at each dose. Shape (k, m); None without any.
-        quality_prompt_ids: Cluster of each quality pair. Length m.
+        quality_prompt_ids: Cluster of each quality pair, in the same names. Length m.
         biases: Bias of each contrast. Several biases weigh the same in the choice of a dose, and gaps of opposite sign do not
             cancel. Empty: all are of one. Length n.
 
@@ -46,8 +50,10 @@ class DoseCurve:
 
     doses: tuple[float, ...]
     margins: FloatArray
+    people: Majority
+    prompt_ids: Sequence[str]
     quality_margins: FloatArray | None = None
-    quality_prompt_ids: tuple[str, ...] = ()
+    quality_prompt_ids: Sequence[str] = ()
     biases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -63,9 +69,10 @@ class DoseCurve:
         n_quality = 0 if self.quality_margins is None else self.quality_margins.shape[1]
         if n_quality != len(self.quality_prompt_ids):
             raise DataError(f"{n_quality} quality pairs, {len(self.quality_prompt_ids)} prompts of them: one each")
-        if self.biases and len(self.biases) != self.margins.shape[1]:
+        n, n_people, n_ids = self.margins.shape[1], len(self.people.target), len(self.prompt_ids)
+        if not n == n_people == n_ids or (self.biases and len(self.biases) != n):
             raise DataError(
-                f"{self.margins.shape[1]} margins a dose, {len(self.biases)} biases: one each, or none at all"
+                f"{n} margins a dose, {n_people} majorities, {n_ids} prompts, {len(self.biases)} biases: one each"
             )
 
     def rows_of(self, bias: str | None) -> Rows:
@@ -78,9 +85,33 @@ class DoseCurve:
         """The contrasts of each bias, in alphabetical order; of one bias, all of them."""
         return [self.rows_of(bias) for bias in sorted(set(self.biases))] or [self.rows_of(None)]
 
+    def of(self, bias: str | None) -> DoseCurve:
+        """The contrasts of one bias; all of them, as those of one, if it is None."""
+        rows, people = self.rows_of(bias), self.people
+        return replace(
+            self,
+            margins=self.margins[:, rows],
+            people=replace(people, target=people.target[rows], used=people.used[rows]),
+            prompt_ids=list(compress(self.prompt_ids, rows)),
+            biases=(),
+        )
+
     def margins_at(self, dose: float) -> FloatArray:
         """Margins of the contrasts at one of the doses. Shape (n,)."""
         return np.asarray(self.margins[self.doses.index(dose)], dtype=np.float64)
+
+    def mixed(self, doses: Sequence[float]) -> DoseCurve:
+        """Curve from the scores at 0 and 1 alone: margin(λ) = (1 − λ) · margin(0) + λ · margin(1).
+
+        Scaling the adapter's weights by λ gives another curve wherever scores are not linear in them.
+        """
+        at, base, plain = np.asarray(doses, dtype=np.float64), self.doses.index(0.0), self.doses.index(1.0)
+
+        def mix(margins: FloatArray) -> FloatArray:
+            return np.asarray((1 - at)[:, None] * margins[base] + at[:, None] * margins[plain])
+
+        quality = None if self.quality_margins is None else mix(self.quality_margins)
+        return replace(self, doses=tuple(at.tolist()), margins=mix(self.margins), quality_margins=quality)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,41 +122,11 @@ class Choice:
     barred: tuple[float, ...]
 
 
-def mixed_curve(
-    before: ArrayLike,
-    after: ArrayLike,
-    doses: Sequence[float] = DOSES,
-    quality_before: ArrayLike | None = None,
-    quality_after: ArrayLike | None = None,
-    quality_prompt_ids: Sequence[str] = (),
-) -> DoseCurve:
-    """Curve from two scorings alone: margin(λ) = (1 − λ)·before + λ·after.
-
-    It mixes scores. Scaling the adapter's weights by λ gives another curve wherever scores are not linear in them.
-
-    Args:
-        before: Margins of the base model, shape (n,).
-        after: Margins after plain CDA on the same rows, shape (n,).
-        doses: λ, ascending, with 0 and 1.
-        quality_before: score(chosen) − score(rejected) of the base model, shape (m,).
-        quality_after: The same after plain CDA.
-        quality_prompt_ids: Cluster of each quality pair. Length m.
-
-    Raises:
-        DataError: Shapes that differ, and as in `DoseCurve`.
-    """
-    at = np.asarray(doses, dtype=np.float64)
-    quality = None
-    if quality_before is not None and quality_after is not None:
-        quality = _mixed(quality_before, quality_after, at)
-    return DoseCurve(tuple(at.tolist()), _mixed(before, after, at), quality, tuple(quality_prompt_ids))
-
-
-def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[DosePoint, ...]:
+def dose_response(curve: DoseCurve) -> tuple[DosePoint, ...]:
     """Every dose against people, and its change of quality.
 
     Raises:
-        DataError: Lengths that differ, or no row with a majority.
+        DataError: No row with a majority.
     """
     points = []
     for at, dose in enumerate(curve.doses):
@@ -134,14 +135,13 @@ def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str])
             base, here, ids = curve.quality_margins[0], curve.quality_margins[at], curve.quality_prompt_ids
             quality = positive_share(here, ids)
             change = paired_change(base > 0, here > 0, ids) if at else None
-        measured = against_people(curve.margins[at], people, prompt_ids)
+        measured = against_people(curve.margins[at], curve.people, curve.prompt_ids)
         points.append(DosePoint(dose=dose, people=measured, quality=quality, quality_change=change))
     return tuple(points)
 
 
 def choose_dose(
     curve: DoseCurve,
-    people: Majority,
     rows: Rows | None = None,
     quality_rows: Rows | None = None,
     max_quality_loss: float = MAX_QUALITY_LOSS,
@@ -149,27 +149,17 @@ def choose_dose(
     """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
 
     With several biases, the mean over biases of miscalibration + gap is minimized. Dose 0 is always allowed. If two doses
-    are equally near to 1, the smaller one is taken.
-
-    Args:
-        curve: Margins at every dose.
-        people: Majorities of the n contrasts.
-        rows: Contrasts to choose on; by default all. Shape (n,).
-        quality_rows: Quality pairs to choose on; by default all. Shape (m,).
-        max_quality_loss: Accuracy that may be lost against dose 0, as a share.
+    are equally near to 1, the smaller one is taken. `rows` (n,) and `quality_rows` (m,) limit what the choice rests on.
 
     Raises:
-        DataError: No row with a majority, no quality pair although the curve has them, lengths that differ, or a negative
-            limit.
+        DataError: No row with a majority, no quality pair although the curve has them, or a negative limit.
     """
-    if curve.margins.shape[1] != len(people.target):
-        raise DataError(f"{curve.margins.shape[1]} margins a dose, {len(people.target)} majorities: one each")
     if not max_quality_loss >= 0:
         raise DataError(f"a quality loss of at most {max_quality_loss:g}: give a share of 0 or more, such as 0.01")
-    used = people.used if rows is None else people.used & rows
+    used = curve.people.used if rows is None else curve.people.used & rows
     if not used.any():
         raise DataError("no row to choose a dose on has a majority of people")
-    excess = (curve.margins > 0) - people.target
+    excess = (curve.margins > 0) - curve.people.target
     per_bias = [excess[:, used & own] for own in curve.bias_rows() if (used & own).any()]
     losses = [np.abs(own).mean(axis=1) + np.abs(own.mean(axis=1)) for own in per_bias]
     objective = np.round(np.mean(losses, axis=0), DECIMALS)
@@ -186,28 +176,18 @@ def choose_dose(
     return Choice(curve.doses[best], tuple(np.array(curve.doses)[~allowed].tolist()))
 
 
-def preference_order(doses: Sequence[float]) -> NDArray[np.int64]:
+def preference_order(doses: Sequence[float]) -> Codes:
     """Indices of the doses from the one nearest to 1 outwards; of two as near, the smaller first."""
     from_plain = np.round(np.abs(np.array(doses) - 1), DECIMALS)
     return np.lexsort((np.array(doses), from_plain))
 
 
-def _mixed(before: ArrayLike, after: ArrayLike, doses: FloatArray) -> FloatArray:
-    first, second = margins_finite(before), margins_finite(after)
-    if first.shape != second.shape or first.ndim != 1:
-        raise DataError(f"margins of shape {first.shape} before and {second.shape} after: the same rows are needed")
-    return np.asarray((1 - doses)[:, None] * first + doses[:, None] * second)
-
-
 @dataclass(frozen=True, slots=True)
 class OutOfFold:
-    """Margins at doses that were chosen without the row, once a repeat.
+    """Margins at doses that were chosen without the row, once a repeat; reward units.
 
-    Attributes:
-        margins: Shape (repeats, n), reward units.
-        quality_margins: Shape (repeats, m); None without quality pairs.
-        first_half: True for contrasts of the first half. Shape (repeats, n).
-        chosen: λ chosen on the first half and on the second. Shape (repeats, 2).
+    `margins` has shape (repeats, n), `quality_margins` (repeats, m) or None without quality pairs. `first_half` is True for
+    contrasts of the first half, shape (repeats, n); `chosen` holds λ as chosen on either half, shape (repeats, 2).
     """
 
     margins: FloatArray
@@ -217,12 +197,7 @@ class OutOfFold:
 
 
 def out_of_fold(
-    curve: DoseCurve,
-    people: Majority,
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    repeats: int = REPEATS,
-    max_quality_loss: float = MAX_QUALITY_LOSS,
+    curve: DoseCurve, rng: np.random.Generator, repeats: int = REPEATS, max_quality_loss: float = MAX_QUALITY_LOSS
 ) -> OutOfFold:
     """Split the prompts in two, choose a dose on each half, apply it to the other; `repeats` times.
 
@@ -233,13 +208,9 @@ def out_of_fold(
         DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, if there are any), no repeats, and
             as in `choose_dose`.
     """
-    if not len(prompt_ids) == curve.margins.shape[1] == len(people.target):
-        raise DataError(
-            f"{curve.margins.shape[1]} margins a dose, {len(people.target)} majorities, {len(prompt_ids)} prompts: one each"
-        )
     if repeats < 1:
         raise DataError(f"{repeats} repeats of cross-validation: at least 1 is needed")
-    of_contrast, of_quality, strata = prompt_codes(curve, people, prompt_ids)
+    of_contrast, of_quality, strata = prompt_codes(curve)
     _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
     if curve.quality_margins is not None:
         _enough(int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of")
@@ -250,7 +221,7 @@ def out_of_fold(
         first = _half(strata, rng)
         halves[repeat] = first[of_contrast]
         for side, here in enumerate((first, ~first)):
-            dose = choose_dose(curve, people, here[of_contrast], here[of_quality], max_quality_loss).dose
+            dose = choose_dose(curve, here[of_contrast], here[of_quality], max_quality_loss).dose
             at, other, other_quality = curve.doses.index(dose), ~here[of_contrast], ~here[of_quality]
             chosen[repeat, side] = dose
             margins[repeat, other] = curve.margins[at, other]
@@ -282,11 +253,11 @@ def mean_size(gaps: FloatArray) -> FloatArray:
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
 
 
-def prompt_codes(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[Codes, Codes, Codes]:
+def prompt_codes(curve: DoseCurve) -> tuple[Codes, Codes, Codes]:
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
-    names, of_row = np.unique([*map(str, prompt_ids), *map(str, curve.quality_prompt_ids)], return_inverse=True)
-    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(prompt_ids)])
-    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[people.used], of_quality))
+    names, of_row = np.unique([*curve.prompt_ids, *curve.quality_prompt_ids], return_inverse=True)
+    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(curve.prompt_ids)])
+    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[curve.people.used], of_quality))
     return of_contrast, of_quality, (2 * voted + checked).astype(np.int64)
 
 

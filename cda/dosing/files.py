@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cda.arrays import FloatArray
 from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
-from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, dose_response, mixed_curve
+from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, dose_response
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.records import TieRule
@@ -65,18 +66,17 @@ def dose_from_files(
     """
     first, second, notes = _paired(before, after, ("perturbed_score", "base_score"))
     people, left_out = _people(first, second, votes, ties, before)
-    prompts, quality_prompts = [score.prompt for score in first.values()], []
     notes += left_out
-    quality_before = quality_after = None
+    quality_margins: FloatArray | None = None
+    quality_prompts: list[str] = []
     if quality is not None:
         earlier, later, left_out = _paired(*quality, ("chosen_score", "rejected_score"))
-        quality_before, quality_after = _margins(earlier), _margins(later)
-        quality_prompts = [score.prompt for score in earlier.values()]
+        quality_margins, quality_prompts = _margins(earlier, later), _prompts(earlier)
         notes += left_out
-    curve = mixed_curve(_margins(first), _margins(second), doses, quality_before, quality_after, quality_prompts)
-    rng = np.random.default_rng(seed)
-    response = dose_response(curve, people, prompts)
-    held = cross_validated_dose(curve, people, prompts, rng, repeats, max_quality_loss)
+    scored = DoseCurve((0.0, 1.0), _margins(first, second), people, _prompts(first), quality_margins, quality_prompts)
+    curve = scored.mixed(doses)
+    response = dose_response(curve)
+    held = cross_validated_dose(curve, np.random.default_rng(seed), repeats, max_quality_loss)
     files = {
         "before": str(before),
         "after": str(after),
@@ -101,8 +101,12 @@ def dose_files_text(result: DoseFilesResult) -> str:
     return "\n".join([*notes, _table(result.response), "", *_sentences(result.held_out), "", NOTE])
 
 
-def _margins(scores: Scores) -> list[float]:
-    return [score.margin for score in scores.values()]
+def _margins(*scorings: Scores) -> FloatArray:
+    return np.array([[score.margin for score in scores.values()] for scores in scorings], dtype=np.float64)
+
+
+def _prompts(scores: Scores) -> list[str]:
+    return [score.prompt for score in scores.values()]
 
 
 def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, Scores, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Literal
 
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import Group, pair_comparisons, people_of, read_margins
-from cda.dosing.choice import DoseCurve, dose_response, mixed_curve
+from cda.dosing.choice import DoseCurve, dose_response
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
@@ -24,7 +23,6 @@ from cda.results.dose import (
     DoseMethod,
     DoseResult,
     HeldOutBias,
-    HeldOutDose,
     HeldOutPeople,
     MixingDiffers,
     PlainChange,
@@ -39,24 +37,6 @@ MIXING = "mixing"
 UNREAD = "a text too long, or both sides the same after cutting"
 METHODS = ("dose", MIXING, "direction", "features")
 """The adapter at a dose; scores before and after mixed; a direction of the hidden states, or measured features, taken off."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """Margins of all biases side by side at every dose, with people's majorities and the clusters."""
-
-    curve: DoseCurve
-    people: Majority
-    ids: list[str]
-
-    def of(self, bias: str) -> _Measured:
-        """The contrasts of one bias."""
-        rows, curve, people = self.curve.rows_of(bias), self.curve, self.people
-        return _Measured(
-            replace(curve, margins=curve.margins[:, rows], biases=()),
-            replace(people, target=people.target[rows], used=people.used[rows]),
-            list(compress(self.ids, rows)),
-        )
 
 
 def dose_result(
@@ -91,11 +71,8 @@ def dose_result(
         DataError: Too few prompts to choose a dose, or no readable quality pair.
     """
     measured = {name: _measured(curves[name], groups[name], pairs, ties, aim) for name in curves}
-    own = measured["dose"].curve
-    base, plain = (own.doses.index(dose) for dose in (0.0, 1.0))
-    before, after = (None, None) if own.quality_margins is None else own.quality_margins[[base, plain]]
-    mixed = mixed_curve(own.margins[base], own.margins[plain], own.doses, before, after, own.quality_prompt_ids)
-    measured[MIXING] = replace(measured["dose"], curve=replace(mixed, biases=own.biases))
+    own = measured["dose"]
+    measured[MIXING] = mixed = own.mixed(own.doses)
     methods = {name: _method(measured[name], settings, seed) for name in METHODS if name in measured}
     n_unread = len(pairs) - len(own.quality_prompt_ids)
     return DoseResult(
@@ -110,7 +87,7 @@ def dose_result(
         best=best(methods, aim),
         quality_pairs=len(own.quality_prompt_ids),
         left_out={
-            "contrasts": dict(measured["dose"].people.exclusions.reasons),
+            "contrasts": dict(own.people.exclusions.reasons),
             "quality pairs": {UNREAD: n_unread} if n_unread else {},
         },
         seed=seed,
@@ -141,15 +118,14 @@ def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim
     return float(np.mean(losses))
 
 
-def _method(measured: _Measured, settings: DoseSection, seed: int) -> DoseMethod:
-    curve, people, ids, limit = measured.curve, measured.people, measured.ids, settings.max_quality_loss
-    held: dict[str, HeldOutDose] = {
-        bias: cross_validated_dose(curve, people, ids, generator(seed, Stream.INTERVALS), settings.repeats, limit, bias)
-        for bias in sorted(set(curve.biases))
+def _method(curve: DoseCurve, settings: DoseSection, seed: int) -> DoseMethod:
+    limit, own = settings.max_quality_loss, {bias: curve.of(bias) for bias in sorted(set(curve.biases))}
+    held = {
+        bias: cross_validated_dose(curve, generator(seed, Stream.INTERVALS), settings.repeats, limit, bias)
+        for bias in own
     }
     first = next(iter(held.values()))
-    own = {bias: measured.of(bias) for bias in held}
-    response = {bias: dose_response(part.curve, part.people, part.ids) for bias, part in own.items()}
+    response = {bias: dose_response(of_bias) for bias, of_bias in own.items()}
     plain = next(point for point in next(iter(response.values())) if point.dose == 1.0).quality_change
     return DoseMethod(
         chosen=first.dose,
@@ -173,18 +149,18 @@ def _method(measured: _Measured, settings: DoseSection, seed: int) -> DoseMethod
     )
 
 
-def _plain_change(measured: _Measured) -> PlainChange:
+def _plain_change(curve: DoseCurve) -> PlainChange:
     """Change from dose 0 to dose 1: nothing is chosen, so it is measured on all rows of a bias."""
-    used, target = measured.people.used, measured.people.target[measured.people.used]
-    before, after = (measured.curve.margins_at(dose)[used] > 0 for dose in (0.0, 1.0))
-    ids = list(compress(measured.ids, used))
+    used, target = curve.people.used, curve.people.target[curve.people.used]
+    before, after = (curve.margins_at(dose)[used] > 0 for dose in (0.0, 1.0))
+    ids = list(compress(curve.prompt_ids, used))
     return PlainChange(
         skew=paired_change(before * 1.0, after * 1.0, ids),
         miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
     )
 
 
-def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> _Measured:
+def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> DoseCurve:
     """Margins and majorities of all biases; the majorities' exclusions count the contrasts left out."""
     majorities = [_majority(group, ties, aim) for group in groups]
     reasons = Counter({UNREAD: sum(group.n_unread for group in groups)})
@@ -194,11 +170,16 @@ def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties
     target = np.concatenate([majority.target for majority in majorities])
     exclusions = Exclusions(len(used), {reason: n for reason, n in sorted(reasons.items()) if n})
     margins = [np.array([group.margins[f"{dose:g}"] for dose in curve]) for group in groups]
-    quality, names = _quality(pairs, curve)
-    biases = tuple(group.bias.name for group in groups for _ in range(len(group)))
-    ids = [name for group in groups for name in group.prompt_ids]
-    whole = DoseCurve(tuple(curve), np.concatenate(margins, axis=1), quality, names, biases)
-    return _Measured(whole, Majority(target, used, ties, exclusions), ids)
+    quality, quality_ids = _quality(pairs, curve)
+    return DoseCurve(
+        tuple(curve),
+        np.concatenate(margins, axis=1),
+        Majority(target, used, ties, exclusions),
+        [name for group in groups for name in group.prompt_ids],
+        quality,
+        quality_ids,
+        tuple(group.bias.name for group in groups for _ in range(len(group))),
+    )
 
 
 def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:

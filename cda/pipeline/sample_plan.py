@@ -42,7 +42,7 @@ def sample_plan(
     if per_prompt < 1 or not 0 <= within_prompt <= 1:
         raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
     design = 1 + (per_prompt - 1) * within_prompt
-    one, change = triples_for_share(half_width, share, design), triples_for_change(half_width, flipped, 0.0, design)
+    one, change = triples_for_share(half_width, share, design), triples_for_change(half_width, flipped, design)
     votes = votes_for_majority(tolerated_error, vote_correlation)
     error = majority_error(votes, vote_correlation)
     lines = [

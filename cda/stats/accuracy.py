@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Test
 from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums, cluster_sums
 from cda.stats.multiplicity import holm
@@ -45,15 +45,11 @@ _FLIPS = 9_999
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Margins that a scorer gave one item.
+    """Margins that a scorer gave one item, of a section of a subset of a benchmark.
 
-    Attributes:
-        prompt_id: Its cluster.
-        subset: Subset of the benchmark.
-        section: Group of the subset; empty under the rule `styles`, under which the style is the section.
-        over: Margin of each chosen response over each rejected one. Shape (chosen, rejected), none of them NaN.
-        spread: Best minus worst chosen response; used in Ties alone.
-        tied: In Ties: `ref` or `tied`, and the number that the two share.
+    `over`: margin of each chosen response over each rejected one, shape (chosen, rejected), none of them NaN. `section` is empty
+    under the rule `styles`, under which the style is the section. In Ties alone: `spread`, best minus worst chosen response,
+    and `tied`, `ref` or `tied` with the number that the two share.
     """
 
     prompt_id: str
@@ -65,24 +61,21 @@ class Ranked:
 
 
 class _Row(NamedTuple):
-    """The value of one item, one style comparison or one number of Ties."""
+    """One item, one style comparison or one number of Ties: its value, 0 to 1 (of Ties −0.01 to 1.01), and margins of 0.
+
+    `place`: prompt_id, subset, section and cell (of the style matrix; empty under other rules).
+    """
 
     place: tuple[str, str, str, str]
-    """prompt_id, subset, section and cell (of the style matrix; empty under other rules)."""
     value: float
-    """0 to 1; of Ties −0.01 to 1.01."""
     n_ties: int
-    """Margins of exactly 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Design:
     """Weights and clusters of rows, alike for every scoring.
 
-    Attributes:
-        weights: Weight of each row. Shape (n,).
-        strata: Subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
-        seed: Seed of bootstraps and random sign flips.
+    `strata`: subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
     """
 
     weights: FloatArray
@@ -153,7 +146,6 @@ def measure_accuracy(
 
     Args:
         scorings: Label to its items; the second label is compared with the first. Same items in the same order.
-        rule: Rule that scores items.
         weights: Weight of each subset within its section; sections then weigh alike overall. None: items weigh alike.
         seed: Seed of bootstraps and random sign flips.
         half_ties: A pair's margin of 0 counts half (judges), not nothing (rewards).
@@ -217,12 +209,12 @@ def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int
     if len(values) == 1:
         return AccuracyGroup(name=name, scores=scores, shift=None)
     before, after = values.values()
-    estimate, (p_value, method) = _change(before, after, design), _change_test(before, after, design)
+    estimate, test = _change(before, after, design), _change_test(before, after, design)
     shift = AccuracyShift(
         estimate=estimate,
         standard_error=design.standard_error(after - before),
-        p_value=p_value,
-        p_method=method,
+        p_value=test.p_value,
+        p_method=test.method,
         p_holm=None,
         fell=estimate.value < -FALL - ROUNDING,
         excludes_0=estimate.high < 0,
@@ -235,12 +227,10 @@ def _level(values: FloatArray, design: _Design) -> Estimate:
     """Weighted mean with a 95% interval: of a plain share Wilson's, else of residuals."""
     if design.is_plain(values):
         return wilson_share(values, design.prompt_ids)
-    drawn = _drawn(values, design, "share")
+    inside = np.clip(values, 0, 1)
+    drawn = _drawn(values, design, "share", lambda rows, ids: wilson_share(inside[rows], ids))
     if drawn is not None:
         return drawn
-    if np.ptp(values) > 0:
-        inside = np.clip(values, 0, 1)
-        return _of_strata(lambda rows, ids: wilson_share(inside[rows], ids), values, design)
     mean, n = design.mean(values), len(set(design.prompt_ids))
     low, high = wilson(min(max(mean, 0.0), 1.0) * n, n)
     low, high, method = min(low, mean), max(high, mean), "Wilson 95% over prompts"
@@ -251,54 +241,50 @@ def _change(before: FloatArray, after: FloatArray, design: _Design) -> Estimate:
     """Weighted mean of after − before with a 95% interval, paired; see `_level`."""
     if design.is_plain(before, after):
         return paired_change(before, after, design.prompt_ids)
-    moved = after - before
-    drawn = _drawn(moved, design, "share difference")
+    moved, first, second = after - before, np.clip(before, 0, 1), np.clip(after, 0, 1)
+    drawn = _drawn(moved, design, "share difference", lambda rows, ids: paired_change(first[rows], second[rows], ids))
     if drawn is not None:
         return drawn
-    clipped = np.clip(before, 0, 1), np.clip(after, 0, 1)
-    if np.ptp(moved) > 0:
-        return _of_strata(lambda rows, ids: paired_change(clipped[0][rows], clipped[1][rows], ids), moved, design)
     # Every row moved alike: the width that as many plain shares would have.
-    plain = paired_change(*clipped, design.prompt_ids)
-    mean = design.mean(moved)
-    return plain.model_copy(
-        update={"value": mean, "low": mean - (plain.value - plain.low), "high": mean + (plain.high - plain.value)}
-    )
+    plain, mean = paired_change(first, second, design.prompt_ids), design.mean(moved)
+    low, high = mean - (plain.value - plain.low), mean + (plain.high - plain.value)
+    return plain.model_copy(update={"value": mean, "low": low, "high": high})
 
 
-def _change_test(before: FloatArray, after: FloatArray, design: _Design) -> tuple[float, str]:
-    """P-value of no change, and how it was made: exact for a plain share of 0, 0.5 and 1, else signs of prompts flipped."""
+def _change_test(before: FloatArray, after: FloatArray, design: _Design) -> Test:
+    """Test of no change: exact for a plain share of 0, 0.5 and 1, else signs of prompts flipped."""
     if design.is_plain(before, after) and np.isin([before, after], (0, 0.5, 1)).all():
-        exact = exact_change_test(before, after, design.prompt_ids)
-        return exact.p_value, exact.method
+        return exact_change_test(before, after, design.prompt_ids)
     sums = cluster_sums((design.weights * (after - before))[:, None], design.prompt_ids)[:, 0]
     sums = sums[np.abs(sums) > ROUNDING * design.weights.max()]
     rng = design.rng()
     observed = abs(float(sums.sum())) * (1 - 1e-9)
     reached = sum(abs(float(rng.choice((-1.0, 1.0), len(sums)) @ sums)) >= observed for _ in range(_FLIPS))
-    return (1 + reached) / (1 + _FLIPS), f"sign-flip over prompts, {_FLIPS} random draws"
+    method = f"sign-flip over prompts, {_FLIPS} random draws"
+    return Test(p_value=(1 + reached) / (1 + _FLIPS), method=method)
 
 
-def _drawn(values: FloatArray, design: _Design, unit: str) -> Estimate | None:
-    """Bootstrap of the prompts' residuals; None if there is no spread to draw from, in all or in one subset."""
-    residuals = design.residuals(values)
-    if min(design.sizes(design.strata).values()) < 2 or np.abs(residuals).max() < ROUNDING:
+def _drawn(
+    values: FloatArray, design: _Design, unit: str, plain: Callable[[BoolArray, list[str]], Estimate]
+) -> Estimate | None:
+    """Bootstrap of the prompts' residuals; without a spread in all or in one subset, `plain` intervals of subsets by themselves.
+
+    None if all values are the same.
+    """
+    residuals, mean = design.residuals(values), design.mean(values)
+    if min(design.sizes(design.strata).values()) > 1 and np.abs(residuals).max() >= ROUNDING:
+        drawn = bootstrap_sums(residuals[:, None], design.prompt_ids, lambda sums: mean + sums[:, 0], design.rng())
+        if drawn.low < drawn.high:
+            # No share, and no change of one, lies further out than its rows.
+            low, high = max(drawn.low, min(values.min(), mean)), min(drawn.high, max(values.max(), mean))
+            method = "prompt-clustered bootstrap 95% within subsets"
+            return drawn.estimate(unit).model_copy(update={"low": float(low), "high": float(high), "method": method})
+    if np.ptp(values) == 0:
         return None
-    mean = design.mean(values)
-    drawn = bootstrap_sums(residuals[:, None], design.prompt_ids, lambda sums: mean + sums[:, 0], design.rng())
-    if drawn.low == drawn.high:
-        return None
-    # No share, and no change of one, lies further out than its rows.
-    low, high = max(drawn.low, min(values.min(), mean)), min(drawn.high, max(values.max(), mean))
-    method = "prompt-clustered bootstrap 95% within subsets"
-    return drawn.estimate(unit).model_copy(update={"low": float(low), "high": float(high), "method": method})
-
-
-def _of_strata(estimate: Callable[[BoolArray, list[str]], Estimate], values: FloatArray, design: _Design) -> Estimate:
-    """Own intervals of subsets without a spread within, or of a single prompt, added by the squares of their widths."""
-    mean, ids = design.mean(values), np.asarray(design.prompt_ids)
+    # Their widths are added as squares.
+    ids = np.asarray(design.prompt_ids)
     strata = [design.strata == name for name in np.unique(design.strata)]
-    estimates = [estimate(rows, ids[rows].tolist()) for rows in strata]
+    estimates = [plain(rows, ids[rows].tolist()) for rows in strata]
     weights = np.array([design.weights[rows].sum() for rows in strata]) / design.weights.sum()
     down = weights * np.array([own.value - own.low for own in estimates])
     up = weights * np.array([own.high - own.value for own in estimates])
@@ -308,7 +294,7 @@ def _of_strata(estimate: Callable[[BoolArray, list[str]], Estimate], values: Flo
         high=mean + float(np.sqrt((up**2).sum())),
         n=len(values),
         n_prompts=len(set(design.prompt_ids)),
-        unit=estimates[0].unit,
+        unit=unit,
         method=f"{estimates[0].method} within subsets",
     )
 
@@ -318,22 +304,16 @@ def _rule_rows(items: Sequence[Ranked], rule: Rule, half_ties: bool) -> list[_Ro
     for item in items:
         if not (np.isfinite(item.over).all() and np.isfinite(item.spread)):
             raise DataError(f"an item of {item.subset or 'the set'} has a margin that is NaN or infinite")
-    if rule == "styles":
-        return [
-            _Row(
-                (item.prompt_id, item.subset, _STYLE_SECTIONS[int(np.sign(j - i)) + 1], f"{i + 1} over {j + 1}"),
-                float(margin > 0),
-                int(margin == 0),
-            )
-            for item in items
-            for (i, j), margin in np.ndenumerate(item.over)
-        ]
+    rows = []
+    for item in items:
+        if rule == "styles":
+            for (i, j), margin in np.ndenumerate(item.over):
+                section = _STYLE_SECTIONS[int(np.sign(j - i)) + 1]
+                place = item.prompt_id, item.subset, section, f"{i + 1} over {j + 1}"
+                rows.append(_Row(place, float(margin > 0), int(margin == 0)))
+        elif not item.tied:
+            rows.append(_Row(_place(item), _value(item.over, rule, half_ties), int((item.over == 0).sum())))
     tied = {item.tied: item for item in items if item.tied}
-    rows = [
-        _Row(_place(item), _value(item.over, rule, half_ties), int((item.over == 0).sum()))
-        for item in items
-        if not item.tied
-    ]
     for (kind, number), item in tied.items():
         if kind == "tied":
             reference = tied["ref", number]

@@ -31,16 +31,9 @@ _PRIOR_PROMPTS = 4
 class Bootstrapped:
     """A statistic with a 95% interval from resampled clusters.
 
-    Attributes:
-        value: The statistic of all rows.
-        low: Lower end of the interval. Equal to `high` if no draw differs: then there is no spread to resample,
-            and the caller should use an interval that keeps its width (Wilson's, Newcombe's).
-        high: Upper end of the interval.
-        standard_error: Standard deviation over the draws, in the unit of `value`.
-        n: Rows.
-        n_clusters: Clusters that were resampled.
-        n_undefined: Draws left out because the statistic is undefined there (a ratio whose denominators are all 0).
-        method: `percentile` or `bca`.
+    `low` equals `high` if no draw differs: then there is no spread to resample, and the caller should use an interval that
+    keeps its width (Wilson's, Newcombe's). `standard_error` is the standard deviation over the draws. `n_undefined` draws
+    are left out because the statistic is undefined there (a ratio whose denominators are all 0).
     """
 
     value: float
@@ -53,17 +46,9 @@ class Bootstrapped:
     method: Method
 
     def estimate(self, unit: str) -> Estimate:
-        """The same as an `Estimate` of the given unit."""
         method = f"prompt-clustered {'BCa ' if self.method == 'bca' else ''}bootstrap 95%"
-        return Estimate(
-            value=self.value,
-            low=self.low,
-            high=self.high,
-            n=self.n,
-            n_prompts=self.n_clusters,
-            unit=unit,
-            method=method,
-        )
+        value, n, n_prompts = self.value, self.n, self.n_clusters
+        return Estimate(value=value, low=self.low, high=self.high, n=n, n_prompts=n_prompts, unit=unit, method=method)
 
 
 def bootstrap_mean(
@@ -97,9 +82,7 @@ def bootstrap_sums(
     Args:
         columns: Shape (n, k); the statistic sees their sums only.
         clusters: Cluster of each row, such as its prompt. Length n.
-        statistic: Sums of shape (m, k) to values of shape (m,). It should not change when all sums are scaled alike.
-        n_draws: Draws.
-        method: `percentile`, or `bca` (bias-corrected and accelerated).
+        statistic: It should not change when all sums are scaled alike.
 
     Raises:
         DataError: No rows, not finite, one cluster, or a statistic undefined for all rows or for over 1% of the draws.
@@ -112,7 +95,8 @@ def bootstrap_sums(
     sums = cluster_sums(rows, clusters)
     if len(sums) < 2:
         raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
-    value = float(statistic(sums.sum(axis=0, keepdims=True))[0])
+    total = sums.sum(axis=0)
+    value = float(statistic(total[None])[0])
     if not np.isfinite(value):
         raise DataError(f"the statistic is undefined on these {len(rows)} rows")
     draws = statistic(_drawn_sums(sums, n_draws, rng))
@@ -123,7 +107,7 @@ def bootstrap_sums(
             f"the statistic is undefined in {n_undefined} of {n_draws} bootstrap draws: too few of the "
             f"{len(sums)} prompts carry it for an interval"
         )
-    tails = _bca_tails(value, defined, statistic(sums.sum(axis=0) - sums)) if method == "bca" else (0.025, 0.975)
+    tails = _bca_tails(value, defined, statistic(total - sums)) if method == "bca" else (0.025, 0.975)
     low, high = np.quantile(defined, tails)
     error = float(defined.std(ddof=1))
     return Bootstrapped(value, float(low), float(high), error, len(rows), len(sums), n_undefined, method)
@@ -161,11 +145,7 @@ def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
     Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484–503). Between few prompts that variance is by chance often much too
     small. So the design effect is averaged with that of rows which are all alike within their prompt, n / K, for K = n² / Σ mᵍ²
     prompts of mᵍ rows; the former counts K, the latter `_PRIOR_PROMPTS`. If no row differs from another, every prompt
-    counts as one row. If each prompt occurs once, it is n, and a first prompt that repeats changes little; copies of all rows
-    within their prompts change nothing.
-
-    Args:
-        values: Shape (n,), any unit, finite.
+    counts as one row; if each prompt occurs once, it is n; copies of all rows within their prompts change nothing.
     """
     rows = np.asarray(values, dtype=np.float64)
     n, deviations = len(rows), rows - rows.mean()

@@ -19,8 +19,6 @@ from cda.stats.proportions import Z_95
 
 _FEWEST_FOR_BCA = 5
 _NORMAL = "prompt-clustered normal 95%"
-Scale = float | Missing
-"""Divisor of a standardised effect, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,12 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An estimand with its estimator, unit and scale."""
+    """An estimand with its estimator and unit; `scale` divides a standardised effect, or says why there is none."""
 
     estimand: str
     estimator: str
     unit: str
-    scale: Scale
+    scale: float | Missing
 
     def cannot(self, reason: str) -> DataError:
         """The error that says that this cannot be estimated, and why."""
@@ -50,12 +48,7 @@ def same_in_all(
 ) -> SameMargin | None:
     """The margin that all pairs share, with an exact test of its sign, as there is no spread to take an error from.
 
-    Args:
-        margins: score(perturbed) − score(base), shape (n,).
-        reason: Why there is no estimate.
-
-    Returns:
-        None if margins differ, or come from one prompt, which shows nothing of others.
+    None if margins differ, or come from one prompt, which shows nothing of others. `reason`: why there is no estimate.
     """
     values, n_prompts = np.asarray(margins, dtype=np.float64), len(set(prompt_ids))
     # A difference of rewards leaves a trace of rounding.
@@ -123,7 +116,7 @@ def slope_effect(
     return _effect(slope, influence, columns, prompt_ids, _slope, size, target, resampling)
 
 
-def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> Scale:
+def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> float | Missing:
     """√((SS₁ + SS₀) / (n − 2)): the spread of the originals' rewards around the mean of their own group."""
     groups = values[treated], values[~treated]
     if not all(len(group) for group in groups):
@@ -138,38 +131,23 @@ def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> Scale:
 
 
 def direct_contrast(
-    perturbed: ArrayLike,
-    base: ArrayLike,
-    prompt_ids: Sequence[str],
-    resampling: Resampling | None = None,
-    unit: str = "reward",
+    margins: ArrayLike, prompt_ids: Sequence[str], resampling: Resampling | None = None, unit: str = "reward"
 ) -> Effect:
-    """Mean reward of the biased side minus that of the unbiased side of each pair; all else that differs is part of it.
-
-    Args:
-        perturbed: Reward of the side with the bias, shape (n,).
-        base: Reward of the side without it, shape (n,). All 0 if `perturbed` already holds margins.
+    """Mean margin, biased minus unbiased side of each pair, shape (n,); all else that differs is part of it.
 
     Raises:
-        DataError: Lengths that differ, a side that is missing, NaN or infinite, one prompt, or nothing varies.
+        DataError: Lengths that differ, a margin that is NaN or infinite, no or one prompt, or nothing varies.
     """
-    first, second = np.asarray(perturbed, dtype=np.float64), np.asarray(base, dtype=np.float64)
-    if first.shape != second.shape or first.shape != (len(prompt_ids),):
-        raise DataError(f"{first.shape} and {second.shape} rewards for {len(prompt_ids)} pairs: one each is needed")
-    if not len(first):
+    values = finite(margins, "margins")
+    if values.shape != (len(prompt_ids),):
+        raise DataError(f"{values.shape} margins for {len(prompt_ids)} pairs: one each is needed")
+    if not len(values):
         raise DataError("no pairs: nothing can be estimated")
-    bad = ~(np.isfinite(first) & np.isfinite(second))
-    if bad.any():
-        raise DataError(
-            f"{int(bad.sum())} of {len(bad)} pairs lack a side or hold NaN or infinity (first: row {int(np.argmax(bad))})"
-        )
     scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
-    return mean_effect(first - second, prompt_ids, Target("mean margin", "direct contrast", unit, scale), resampling)
+    return mean_effect(values, prompt_ids, Target("mean margin", "direct contrast", unit, scale), resampling)
 
 
-def observational_effect(
-    rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward"
-) -> Effect:
+def observational_effect(rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str]) -> Effect:
     """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts.
 
     Comparing within prompts removes the effect of prompts; everything correlated with the attribute stays in. It is a
@@ -193,18 +171,16 @@ def observational_effect(
         )
     finite(values, "rewards")
     names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
-    n_with, n_without = (np.bincount(codes, weights=side, minlength=len(names)) for side in (treated, ~treated))
-    both = (n_with > 0) & (n_without > 0)
-    target = Target("within prompts", "observational", unit, pooled_within_group_sd(values, treated))
+    sides = treated.astype(np.float64), (~treated).astype(np.float64)
+    counts, sums = ([np.bincount(codes, side * each, len(names)) for side in sides] for each in (1.0, values))
+    both = (counts[0] > 0) & (counts[1] > 0)
+    target = Target("within prompts", "observational", "reward", pooled_within_group_sd(values, treated))
     if int(both.sum()) < 2:
         raise target.cannot(
             f"{int(both.sum())} prompts have answers both with and without the attribute, two at least are needed"
         )
-    sum_with, sum_without = (
-        np.bincount(codes, weights=values * side, minlength=len(names)) for side in (treated, ~treated)
-    )
-    differences = sum_with[both] / n_with[both] - sum_without[both] / n_without[both]
-    return mean_effect(differences, names[both].tolist(), target, None)
+    having, lacking = (total[both] / n[both] for total, n in zip(sums, counts, strict=True))
+    return mean_effect(having - lacking, names[both].tolist(), target, None)
 
 
 def _effect(
@@ -217,43 +193,31 @@ def _effect(
     target: Target,
     resampling: Resampling | None,
 ) -> Effect:
-    n_prompts, error = len(set(prompt_ids)), clustered_error(influence, prompt_ids)
-    # Rounding leaves a trace of an error if there is none.
+    """The statistic of the columns' sums is the value; below rounding of `size` its error is taken for none."""
+    n, n_prompts, error = len(influence), len(set(prompt_ids)), clustered_error(influence, prompt_ids)
     if error <= ROUNDING * max(size, float(np.abs(influence).sum()), abs(value)):
         raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
-    estimate = Estimate.symmetric(
-        value, Z_95 * error, n=len(influence), n_prompts=n_prompts, unit=target.unit, method=_NORMAL
-    )
-    unit, method = "pooled within-group SD of the originals' rewards", _NORMAL + ", SD as known"
-    scale = target.scale
+    bca: Estimate | Missing = Missing(reason="not asked for")
+    if resampling and n_prompts < _FEWEST_FOR_BCA:
+        bca = Missing(reason=f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})")
+    elif resampling:
+        rng, n_draws = resampling.rng, resampling.n_draws
+        try:
+            drawn = bootstrap_sums(columns, prompt_ids, statistic, rng, n_draws=n_draws, method="bca")
+            bca = drawn.estimate(target.unit)
+        except DataError as problem:
+            bca = Missing(reason=str(problem))
+    estimate = Estimate.symmetric(value, Z_95 * error, n=n, n_prompts=n_prompts, unit=target.unit, method=_NORMAL)
+    unit, scale = "pooled within-group SD of the originals' rewards", target.scale
     return Effect(
         estimand=target.estimand,
         estimator=target.estimator,
         estimate=estimate,
-        bca=_bca(columns, prompt_ids, statistic, n_prompts, target.unit, resampling),
+        bca=bca,
         standard_error=error,
         p_value=float(2 * stats.norm.sf(abs(value) / error)),
-        standardised=scale if isinstance(scale, Missing) else estimate.over(scale, unit, method),
+        standardised=scale if isinstance(scale, Missing) else estimate.over(scale, unit, _NORMAL + ", SD as known"),
     )
-
-
-def _bca(
-    columns: FloatArray,
-    prompt_ids: Sequence[str],
-    statistic: Statistic,
-    n_prompts: int,
-    unit: str,
-    resampling: Resampling | None,
-) -> Estimate | Missing:
-    if resampling is None:
-        return Missing(reason="not asked for")
-    if n_prompts < _FEWEST_FOR_BCA:
-        return Missing(reason=f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})")
-    try:
-        drawn = bootstrap_sums(columns, prompt_ids, statistic, resampling.rng, n_draws=resampling.n_draws, method="bca")
-    except DataError as error:
-        return Missing(reason=str(error))
-    return drawn.estimate(unit)
 
 
 def _size(values: FloatArray) -> float:

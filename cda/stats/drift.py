@@ -1,4 +1,8 @@
-"""Drift: other changes between the two sides of a pair, feature by feature."""
+"""Drift: other changes between the two sides of a pair, feature by feature.
+
+Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each. The same
+names on both; else, and for values that are not finite, DataError. `treatment`: features that are the bias itself.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,7 @@ from cda.results.effects import FeatureDrift, Limit
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import paired_change, wilson_share
 
-Encoder = Callable[[Sequence[str]], FloatArray]
-"""Texts to embeddings, shape (n, dimensions); need not be normalised."""
-
+Features = Mapping[str, ArrayLike]
 
 # Limits for the features that bias files tell a rewriter to keep. Features without a limit follow from these (characters
 # and sentences from words, long words and type-token ratio from readability); they are reported, and do not exclude.
@@ -50,28 +52,21 @@ def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATUR
 
 
 def feature_drift(
-    perturbed: Mapping[str, ArrayLike],
-    base: Mapping[str, ArrayLike],
+    perturbed: Features,
+    base: Features,
     prompt_ids: Sequence[str],
     rng: np.random.Generator,
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
 ) -> list[FeatureDrift]:
-    """Drift of every measured feature, in the order given; the treatment's too, marked as such.
-
-    Args:
-        perturbed: Feature to its values on the biased sides, shape (n,) each.
-        base: The same features on the unbiased sides.
-        limits: Which differences are small, by feature.
-        treatment: Features that are the bias itself.
+    """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small.
 
     Raises:
-        DataError: No pairs, one prompt, sides that differ in features or length, or values that are not finite.
+        DataError: No pairs, or one prompt.
     """
-    sides = paired_features(perturbed, base, len(prompt_ids))
     drifts = []
-    for name, (first, second) in sides.items():
+    for name, (first, second) in paired_features(perturbed, base, len(prompt_ids)).items():
         drawn = bootstrap_mean(first - second, prompt_ids, rng).estimate(name)
         spread = float(np.sqrt((first.var() + second.var()) / 2))
         both = (first > 0) & (second > 0)
@@ -92,17 +87,10 @@ def feature_drift(
     return drifts
 
 
-def label_drift(
-    perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]
-) -> tuple[Estimate, int]:
-    """Drift in another bias: mean of label(perturbed) − label(base), and the number of pairs left out as unparsed.
+def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:
+    """Drift in another bias: mean of label(perturbed) − label(base), of the pairs whose labels could both be parsed (not None).
 
-    Args:
-        perturbed: True if the biased side exhibits the other bias; None if the label could not be parsed. Length n.
-        base: The same for the unbiased side.
-
-    Returns:
-        A share difference, positive if the other bias was added as well, and the number of pairs left out.
+    Positive if the other bias was added as well.
 
     Raises:
         DataError: Lengths differ, or no pair has both labels.
@@ -110,27 +98,29 @@ def label_drift(
     if not len(perturbed) == len(base) == len(prompt_ids):
         raise DataError(f"{len(perturbed)} and {len(base)} labels for {len(prompt_ids)} pairs: one each is needed")
     rows = [
-        (float(first), float(second), prompt)
+        (first, second, prompt)
         for first, second, prompt in zip(perturbed, base, prompt_ids, strict=True)
         if first is not None and second is not None
     ]
     if not rows:
         raise DataError(f"none of {len(prompt_ids)} pairs has a parsed label on both sides")
-    first_labels, second_labels, kept = zip(*rows, strict=True)
-    return paired_change(second_labels, first_labels, kept), len(prompt_ids) - len(rows)
+    having, lacking, kept = zip(*rows, strict=True)
+    return paired_change(lacking, having, kept)
 
 
 def embedding_similarity(
-    perturbed: Sequence[str], base: Sequence[str], encode: Encoder, prompt_ids: Sequence[str], rng: np.random.Generator
+    perturbed: Sequence[str],
+    base: Sequence[str],
+    encode: Callable[[Sequence[str]], FloatArray],
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
 ) -> Estimate:
-    """Mean cosine similarity of the two sides (1: same direction), with a prompt-clustered interval.
+    """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any length.
 
     Raises:
-        DataError: Lengths differ, or the encoder gave a wrong shape, a value that is not finite, or a zero vector.
+        DataError: The encoder gave a wrong shape, a value that is not finite, or a zero vector.
     """
     n = len(prompt_ids)
-    if not len(perturbed) == len(base) == n:
-        raise DataError(f"{len(perturbed)} and {len(base)} texts for {n} pairs: one each is needed")
     vectors = np.asarray(encode([*perturbed, *base]), dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != 2 * n:
         raise DataError(f"the encoder gave shape {vectors.shape} for {2 * n} texts: (texts, dimensions) is needed")
@@ -141,9 +131,7 @@ def embedding_similarity(
     return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng).estimate("cosine")
 
 
-def paired_features(
-    perturbed: Mapping[str, ArrayLike], base: Mapping[str, ArrayLike], n: int
-) -> dict[str, tuple[FloatArray, FloatArray]]:
+def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
     """Both sides of each feature as arrays of shape (n,).
 
     Raises:
@@ -153,13 +141,13 @@ def paired_features(
         raise DataError("no pairs: drift of nothing cannot be measured")
     if missing := set(perturbed) ^ set(base):
         raise DataError(f"measured on one side only: {', '.join(sorted(missing))}; drift needs both sides")
-    sides = {}
-    for name in perturbed:
-        pair = np.asarray(perturbed[name], dtype=np.float64), np.asarray(base[name], dtype=np.float64)
-        for side in pair:
-            if side.shape != (n,):
-                raise DataError(f"{name}: shape {side.shape} for {n} pairs: one value a pair and side is needed")
-            if bad := int((~np.isfinite(side)).sum()):
-                raise DataError(f"{name}: {bad} of {n} values are NaN or infinite")
-        sides[name] = pair
-    return sides
+
+    def side(name: str, values: ArrayLike) -> FloatArray:
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != (n,):
+            raise DataError(f"{name}: shape {array.shape} for {n} pairs: one value a pair and side is needed")
+        if bad := int((~np.isfinite(array)).sum()):
+            raise DataError(f"{name}: {bad} of {n} values are NaN or infinite")
+        return array
+
+    return {name: (side(name, values), side(name, base[name])) for name, values in perturbed.items()}

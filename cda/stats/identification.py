@@ -1,48 +1,36 @@
-"""Identification of an effect from pairs that also drift: pairs without drift, and margins adjusted for drift."""
+"""Identification of an effect from pairs that also drift: pairs without drift, and margins adjusted for drift.
+
+Features are given as in `cda.stats.drift`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, compress
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import BoolArray, FloatArray
+from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Adjusted, Form, Identified, Limit, NotIdentified, Overlap, PairsEffect, SameMargin
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
-from cda.stats.drift import DEFAULT_LIMITS, paired_features
-from cda.stats.preference import margins_finite
+from cda.stats.drift import DEFAULT_LIMITS, Features, paired_features
 from cda.stats.proportions import wilson_share
 
-DEFAULT_FORMS: tuple[Form, ...] = ("linear", "log_ratio")
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapRule:
-    """When the overlapping pairs are enough to speak.
-
-    Attributes:
-        min_prompts: Prompts among them. 30: below it a 95% interval from between-prompt spread covers visibly less.
-        min_share: Share of all pairs. 0.2: below one in five, the pairs that happen to be alike are a selection that
-            says little about the others, and any adjustment for the rest is extrapolated from far away.
-    """
-
-    min_prompts: int = 30
-    min_share: float = 0.2
-
-
-DEFAULT_RULE = OverlapRule()
+MIN_PROMPTS = 30
+"""Prompts that the overlapping pairs need: below it a 95% interval from between-prompt spread covers visibly less."""
+MIN_SHARE = 0.2
+"""Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
+others, and any adjustment for the rest is extrapolated from far away."""
 
 
 def overlap_of(
-    perturbed: Mapping[str, ArrayLike],
-    base: Mapping[str, ArrayLike],
+    perturbed: Features,
+    base: Features,
     prompt_ids: Sequence[str],
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
@@ -50,14 +38,8 @@ def overlap_of(
 ) -> tuple[Overlap, BoolArray]:
     """The overlap, and which pairs are in it, shape (n,): those with every limited feature's drift within limits.
 
-    Args:
-        perturbed: Feature to its values on the biased sides, shape (n,) each.
-        base: The same features on the unbiased sides.
-        limits: By feature; every one outside the treatment must have been measured.
-        treatment: Features that are the bias itself, and exempt.
-
     Raises:
-        DataError: A limited feature was not measured, and as in `paired_features`.
+        DataError: No pairs, or a limited feature outside the treatment was not measured.
     """
     n = len(prompt_ids)
     sides = paired_features(perturbed, base, n)
@@ -105,16 +87,9 @@ def overlap_effect(
     inside: ArrayLike,
     prompt_ids: Sequence[str],
     rng: np.random.Generator,
-    *,
-    rule: OverlapRule = DEFAULT_RULE,
     unit: str = "reward",
 ) -> PairsEffect | SameMargin | Missing:
-    """The effect among the pairs within limits, or why they cannot say.
-
-    Args:
-        margins: Margins of all pairs. Shape (n,).
-        inside: Which pairs are within limits. Shape (n,).
-        rule: Number of prompts and share of the pairs that must overlap.
+    """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say.
 
     Raises:
         DataError: Shapes that differ, or margins that are not finite.
@@ -124,7 +99,7 @@ def overlap_effect(
     if rows.shape != values.shape:
         raise DataError(f"{rows.shape} overlap flags for {len(values)} pairs: one each is needed")
     kept = list(compress(prompt_ids, rows))
-    if reason := _too_small(len(kept), len(set(kept)), len(values), rule):
+    if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
     try:
         return pairs_effect(values[rows], kept, rng, unit)
@@ -134,8 +109,8 @@ def overlap_effect(
 
 def adjusted_effect(
     margins: ArrayLike,
-    perturbed: Mapping[str, ArrayLike],
-    base: Mapping[str, ArrayLike],
+    perturbed: Features,
+    base: Features,
     prompt_ids: Sequence[str],
     form: Form = "linear",
     unit: str = "reward",
@@ -150,18 +125,10 @@ def adjusted_effect(
     HC1 if each prompt occurs once, and unchanged by rows that are repeated within their prompt. Intervals are t's with
     G − k degrees of freedom.
 
-    Args:
-        perturbed: Feature to its values on the biased sides, shape (n,) each; no treatment feature among them.
-        base: The same features on the unbiased sides.
-        form: Form in which a difference enters.
-
     Returns:
         The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
         pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
         explains in full, so that its error is unknown.
-
-    Raises:
-        DataError: Shapes that differ, or values that are not finite.
     """
     values = _checked_margins(margins, len(prompt_ids))
     sides = paired_features(perturbed, base, len(values))
@@ -172,16 +139,14 @@ def adjusted_effect(
     design /= np.sqrt((design**2).mean(axis=0))
     left, singular, right = np.linalg.svd(design, full_matrices=False)
     rank = int((singular > singular[0] * 1e-10 * max(design.shape)).sum())
-    if rank < len(right) and float((right[:rank, 0] ** 2).sum()) < 1 - 1e-8:
-        return Missing(
-            reason=f"{form}: a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
-        )
     clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
     n_prompts = int(clusters.max()) + 1
+    if rank < len(right) and float((right[:rank, 0] ** 2).sum()) < 1 - 1e-8:
+        reason = f"a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
+        return Missing(reason=f"{form}: {reason}")
     if n_prompts <= rank:
-        return Missing(
-            reason=f"{form}: {n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
-        )
+        reason = f"{n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
+        return Missing(reason=f"{form}: {reason}")
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
     coefficients = inverse @ values
     residuals = values - design @ coefficients
@@ -205,36 +170,26 @@ def adjusted_effect(
 
 def identify(
     margins: ArrayLike,
-    perturbed: Mapping[str, ArrayLike],
-    base: Mapping[str, ArrayLike],
+    perturbed: Features,
+    base: Features,
     prompt_ids: Sequence[str],
     rng: np.random.Generator,
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
-    forms: Sequence[Form] = DEFAULT_FORMS,
-    rule: OverlapRule = DEFAULT_RULE,
+    forms: Sequence[Form] = ("linear", "log_ratio"),
     unit: str = "reward",
 ) -> Identified | NotIdentified:
     """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
-    Not identified from these pairs, if any of these holds:
-        the overlap is too small (see `OverlapRule`);
+    Adjusted for are the limited features outside the treatment. Not identified from these pairs, if any of these holds:
+        the overlap is too small (see `MIN_PROMPTS`, `MIN_SHARE`);
         a form cannot be estimated;
         two forms differ in sign. Two of which each lies in the other's interval, and neither excludes 0, do not: they both
         say that no effect is shown.
 
-    Args:
-        perturbed: Feature to its values on the biased sides, shape (n,) each.
-        base: The same features on the unbiased sides.
-        limits: Drift that is small; these features, less the treatment, are adjusted for.
-        treatment: Features that are the bias itself (a bias file's `treatment`).
-        forms: Two or more functional forms.
-        rule: When the overlap is enough.
-
     Raises:
-        DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not
-            measured, shapes that differ, values not finite.
+        DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not measured.
     """
     if len(set(forms)) < 2:
         raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")
@@ -242,14 +197,12 @@ def identify(
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
     adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
-    small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total, rule)
+    small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
     against = [*([small] if small else []), *_disagreements(adjusted)]
-    among = overlap_effect(margins, inside, prompt_ids, rng, rule=rule, unit=unit)
+    among = overlap_effect(margins, inside, prompt_ids, rng, unit)
     reason = "; ".join(against) + "."
     if not against:
-        fitted = ", ".join(
-            f"{fit.form} {_number(fit.effect)}" for fit in adjusted.values() if isinstance(fit, Adjusted)
-        )
+        fitted = ", ".join(f"{fit.form} {_number(fit.effect)}" for fit in _fitted(adjusted))
         here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
         reason = (
             f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
@@ -265,15 +218,15 @@ def identify(
     )
 
 
-def _too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:
+def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     """Reason why an overlap is too small to speak, in words; empty if it is enough."""
     pairs = f"{n} of {n_total} pairs have drift within limits"
     if n == 0:
         return f"no overlap: none of {n_total} pairs has drift within limits"
-    if n_prompts < max(2, rule.min_prompts):
-        return f"overlap too small: {pairs}, from {n_prompts} prompts; {max(2, rule.min_prompts)} prompts are needed"
-    if n < rule.min_share * n_total:
-        return f"overlap too small: {pairs} ({n / n_total:.0%}); {rule.min_share:.0%} are needed"
+    if n_prompts < MIN_PROMPTS:
+        return f"overlap too small: {pairs}, from {n_prompts} prompts; {MIN_PROMPTS} prompts are needed"
+    if n < MIN_SHARE * n_total:
+        return f"overlap too small: {pairs} ({n / n_total:.0%}); {MIN_SHARE:.0%} are needed"
     return ""
 
 
@@ -281,7 +234,7 @@ def _checked_margins(margins: ArrayLike, n: int) -> FloatArray:
     values = np.asarray(margins, dtype=np.float64)
     if values.shape != (n,):
         raise DataError(f"{values.shape} margins for {n} pairs: one each is needed")
-    return margins_finite(values)
+    return finite(values, "margins")
 
 
 def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
@@ -315,17 +268,21 @@ def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_pr
 def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
     reasons = [form.reason for form in adjusted.values() if isinstance(form, Missing)]
-    fitted = [form for form in adjusted.values() if isinstance(form, Adjusted)]
-    for first, second in combinations(fitted, 2):
-        opposite = first.effect.value * second.effect.value < 0
-        if opposite and not (_no_effect_shown(first.effect, second) and _no_effect_shown(second.effect, first)):
-            shown = ", ".join(f"{form.form} {_number(form.effect)}" for form in (first, second))
-            reasons.append(f"adjusted effects differ in sign: {shown}")
+    for pair in combinations(_fitted(adjusted), 2):
+        first, second = (form.effect for form in pair)
+        shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
+        if first.value * second.value < 0 and shown:
+            both = ", ".join(f"{form.form} {_number(form.effect)}" for form in pair)
+            reasons.append(f"adjusted effects differ in sign: {both}")
     return reasons
 
 
-def _no_effect_shown(value: Estimate, by: Adjusted) -> bool:
-    return by.effect.low <= min(0.0, value.value) and by.effect.high >= max(0.0, value.value)
+def _fitted(adjusted: Mapping[Form, Adjusted | Missing]) -> list[Adjusted]:
+    return [form for form in adjusted.values() if isinstance(form, Adjusted)]
+
+
+def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:
+    return by.low <= min(0.0, effect.value) and by.high >= max(0.0, effect.value)
 
 
 def _number(estimate: Estimate) -> str:

@@ -22,7 +22,6 @@ from cda.results.evidence import TrimmedMean
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean, cluster_sums
 from cda.stats.proportions import Z_95, paired_change, wilson
 
-Alternative = Literal["greater", "less"]
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 N_BINS = 20
 _QUANTILES = (np.arange(2000) + 0.5) / 2000
@@ -37,9 +36,9 @@ def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
         return NoSpread(
             value=mean, reason=f"the same in each of {count} prompts, so that nothing is known of how far others differ"
         )
-    half = float(stats.t.ppf(0.975, count - 1)) * error
     bound = 1.0 if unit == "share difference" else math.inf
-    return Estimate.symmetric(mean, half, n=n, n_prompts=count, unit=unit, method="t over prompts 95%", bound=bound)
+    half, method = _t(count) * error, "t over prompts 95%"
+    return Estimate.symmetric(mean, half, n=n, n_prompts=count, unit=unit, method=method, bound=bound)
 
 
 def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
@@ -50,16 +49,13 @@ def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
     334–364). If all prompts have 0 or all have 1, it is the number of prompts.
     """
     count, p = len(values), min(max(float(values.mean()), 0.0), 1.0)
-    variance = float(values.var(ddof=1)) / count
-    if p * (1 - p) <= ROUNDING:
-        effective = float(count)
-    else:
+    variance, effective = float(values.var(ddof=1)) / count, float(count)
+    if p * (1 - p) > ROUNDING:
         independent = n if variance * n <= p * (1 - p) else p * (1 - p) / variance
-        effective = independent * (Z_95 / float(stats.t.ppf(0.975, count - 1))) ** 2
+        effective = independent * (Z_95 / _t(count)) ** 2
     low, high = wilson(p * effective, effective)
-    return Estimate(
-        value=p, low=low, high=high, n=n, n_prompts=count, unit=unit, method="Wilson 95%, effective n over prompts"
-    )
+    method = "Wilson 95%, effective n over prompts"
+    return Estimate(value=p, low=low, high=high, n=n, n_prompts=count, unit=unit, method=method)
 
 
 def no_change_test(differences: FloatArray) -> tuple[float, str]:
@@ -88,7 +84,7 @@ class MeanTest:
 def clustered_t_test(
     values: ArrayLike,
     prompt_ids: Sequence[str],
-    alternative: Alternative = "greater",
+    alternative: Literal["greater", "less"] = "greater",
     null: float = 0.0,
     unit: str = "reward",
 ) -> MeanTest:
@@ -96,17 +92,11 @@ def clustered_t_test(
 
     With eᵍ the sum over the rows of prompt g of (value − mean), n rows and G prompts, the squared error is
     G/(G−1) · Σ eᵍ² / n² (the sandwich of Liang and Zeger 1986, with CR1's factor), and the mean over its error is held
-    against Student's t with G − 1 degrees of freedom. If each prompt occurs once this is the ordinary one-sample test.
+    against Student's t with G − 1 degrees of freedom: the ordinary one-sample test if each prompt occurs once.
     With few prompts of very unequal size it rejects somewhat too often.
 
-    If prompts have no spread at all, t is undefined. On the right side of the null, p is then 2⁻ᴳ, what the exact
-    test by flipped signs gives for G prompts that all point one way: never 0 on a handful of them. On the null itself
-    p is 0.5, on the wrong side 1. The interval has no width there.
-
-    Args:
-        values: Shape (n,), in `unit`.
-        alternative: The side on which the mean is expected.
-        null: Mean under the hypothesis, in `unit`.
+    If prompts have no spread at all, t is undefined and the interval has no width. On the right side of the null, p is then
+    2⁻ᴳ, as the exact test by flipped signs has it for G prompts that all point one way; on the null 0.5, on the wrong side 1.
 
     Raises:
         DataError: Values that are not finite, lengths that differ, or fewer than two prompts.
@@ -125,15 +115,12 @@ def clustered_t_test(
     residuals = sums[:, 0] - mean * sums[:, 1]
     error = float(np.sqrt(n_prompts / (n_prompts - 1) * (residuals**2).sum())) / n
     rounding = ROUNDING * max(float(np.abs(rows).max()), abs(null))
-    if error <= rounding:
-        error = 0.0
     beyond = mean - null if alternative == "greater" else null - mean
-    if error:
+    if error > rounding:
         p_value = float(stats.t.sf(beyond / error, n_prompts - 1))
     else:
-        p_value = 0.5 if abs(beyond) <= rounding else 0.5**n_prompts if beyond > 0 else 1.0
-    half = float(stats.t.ppf(0.975, n_prompts - 1)) * error
-    method = "prompt-clustered t 95%"
+        error, p_value = 0.0, 0.5 if abs(beyond) <= rounding else 0.5**n_prompts if beyond > 0 else 1.0
+    half, method = _t(n_prompts) * error, "prompt-clustered t 95%"
     estimate = Estimate.symmetric(mean, half, n=n, n_prompts=n_prompts, unit=unit, method=method)
     return MeanTest(estimate, error, p_value)
 
@@ -156,14 +143,8 @@ def smallest_detectable(
     as independent: d solves P(at least r reject) = power, with each test's chance from `t_power(d / error)`.
 
     Args:
-        standard_errors: Standard error of each test's mean, any one unit. Length k.
+        standard_errors: Standard error of each test's mean, in the unit of the distance. Length k.
         n_prompts: Behind each test. Length k.
-        alpha: Level of each single test.
-        power: Wanted chance, between 0 and 1.
-        r: Number of tests that have to reject.
-
-    Returns:
-        The distance, in the unit of the errors.
 
     Raises:
         DataError: Fewer than r tests, an error that is not positive, fewer than two prompts, or a level or power
@@ -181,8 +162,11 @@ def smallest_detectable(
         raise DataError(f"a level of {alpha} and a power of {power}: both lie between 0 and 1, both excluded")
 
     def shortfall(distance: float) -> float:
-        chances = [t_power(distance / error, n, alpha) for error, n in zip(standard_errors, n_prompts, strict=True)]
-        return _at_least(r, chances) - power
+        n_rejecting = np.ones(1)  # chance of each number of tests that reject
+        for error, n in zip(standard_errors, n_prompts, strict=True):
+            chance = t_power(distance / error, n, alpha)
+            n_rejecting = np.convolve(n_rejecting, [1 - chance, chance])
+        return float(n_rejecting[r:].sum()) - power
 
     # By chance alone the tests may already reject as often as wanted: at a lax level, or if one of many is enough.
     if shortfall(0.0) >= 0:
@@ -194,14 +178,7 @@ def smallest_detectable(
 
 
 def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> TrimmedMean:
-    """Mean of the rows within [Q1 − 1.5·IQR, Q3 + 1.5·IQR], clustered by prompt.
-
-    Args:
-        values: Shape (n,), in `unit`.
-
-    Raises:
-        DataError: As `clustered_t_test`, for the rows inside the fences.
-    """
+    """Mean of the rows within [Q1 − 1.5·IQR, Q3 + 1.5·IQR], clustered by prompt as in `clustered_t_test`."""
     rows = np.asarray(values, dtype=np.float64)
     kept = inside_fences(rows)
     test = clustered_t_test(rows[kept], list(compress(prompt_ids, kept)), unit=unit)
@@ -226,15 +203,10 @@ def inside_fences(values: ArrayLike) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds and rows, with its margin of error.
+    """A mean over seeds and rows ± `half`, its 95% margin of error.
 
-    Attributes:
-        value: The mean.
-        by_seed: Mean of each seed's rows, in the order given.
-        sd: Standard deviation of these, all on the same rows: the spread between trainings.
-        half: Half of the width of its 95% interval.
-        n: Rows.
-        n_prompts: Prompts.
+    `by_seed` holds the mean of each seed's rows, in the order given; `sd` is their standard deviation: the spread between
+    trainings, measured on the same rows.
     """
 
     value: float
@@ -246,14 +218,14 @@ class SeedMean:
 
     def estimate(self, unit: str, bound: float = math.inf) -> Estimate:
         """The mean ± its margin of error, within ±`bound`."""
-        method = "t over seeds and prompts 95%"
+        n, n_prompts, method = self.n, self.n_prompts, "t over seeds and prompts 95%"
         return Estimate.symmetric(
-            self.value, self.half, n=self.n, n_prompts=self.n_prompts, unit=unit, method=method, bound=bound
+            self.value, self.half, n=n, n_prompts=n_prompts, unit=unit, method=method, bound=bound
         )
 
 
 def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
-    """Mean over k seeds and n rows, with seeds and G prompts as crossed random factors.
+    """Mean over k seeds and n rows, shape (k, n), with seeds and G prompts as crossed random factors.
 
     The variance is split as for readers and cases in studies of several readers (Obuchowski and Rockette 1995, Commun. Stat.
     Simul. Comput. 24, 285–308): S²/k, with S² the variance between the seeds' means, holds the seeds and the chance in each
@@ -265,9 +237,6 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
 
     One t with Satterthwaite's degrees of freedom in place of the two covers 91% with 3 seeds that differ much: a small S² is
     a small variance with many degrees of freedom (evals/method/training_seeds.py).
-
-    Args:
-        values: One row a seed, one column a contrast. Shape (k, n), any unit.
 
     Raises:
         DataError: Fewer than two seeds or two prompts, other shapes, or a value that is not finite.
@@ -285,23 +254,16 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
     influence = cluster_sums((rows - means[:, None]).T, prompt_ids) / n
     covariance = influence.T @ influence * n_prompts / (n_prompts - 1)
     shared = float(covariance.sum() - np.trace(covariance)) / (k * (k - 1))
-    of_seeds = float(stats.t.ppf(0.975, k - 1)) ** 2 * float(means.var(ddof=1)) / k
-    of_prompts = float(stats.t.ppf(0.975, n_prompts - 1)) ** 2 * max(shared, 0.0)
-    half = math.sqrt(of_seeds + of_prompts)
+    of_seeds = _t(k) ** 2 * float(means.var(ddof=1)) / k
+    half = math.sqrt(of_seeds + _t(n_prompts) ** 2 * max(shared, 0.0))
     return SeedMean(float(means.mean()), tuple(means.tolist()), float(means.std(ddof=1)), half, n, n_prompts)
 
 
 def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean share over seeds, with Wilson's 95% interval on as many rows as would give this margin of error.
+    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as would give this margin of error.
 
     That is p(1 − p) · (1.96 / half)², at most n, so that the interval stays within 0 and 1. At a share of 0 or 1 every prompt
     counts as one row.
-
-    Args:
-        hits: 0 to 1. Shape (k, n).
-
-    Raises:
-        DataError: As `over_seeds`.
     """
     mean = over_seeds(hits, prompt_ids)
     p, effective = min(max(mean.value, 0.0), 1.0), float(mean.n_prompts)
@@ -315,14 +277,8 @@ def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
 def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     """Mean change of a share over seeds, after − before, ± the margin of error of `over_seeds`, within −1 and 1.
 
-    If nothing varies from which an error could be taken, it has the interval over prompts of `paired_change`.
-
-    Args:
-        before: Hits of the one model before, 0 to 1. Shape (n,).
-        after: Hits after each training, on the same rows. Shape (k, n).
-
-    Raises:
-        DataError: As `over_seeds`.
+    Hits of the one model before, shape (n,), and after each training on the same rows, shape (k, n). If nothing varies
+    from which an error could be taken, it has the interval over prompts of `paired_change`.
     """
     first, hits = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     mean = over_seeds(hits - first, prompt_ids)
@@ -337,8 +293,7 @@ def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[flo
     Raises:
         DataError: No value at all.
     """
-    arrays = [np.asarray(column, dtype=np.float64).ravel() for column in values]
-    together: FloatArray = np.concatenate(arrays) if arrays else np.empty(0)
+    together = np.concatenate([np.empty(0), *(np.asarray(column, dtype=np.float64).ravel() for column in values)])
     if not together.size:
         raise DataError("no values: there is no distribution to show")
     low, high = float(together.min()), float(together.max())
@@ -350,11 +305,7 @@ def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[flo
 def distribution(
     values: ArrayLike, prompt_ids: Sequence[str], edges: Sequence[float], rng: np.random.Generator, unit: str = "reward"
 ) -> Distribution:
-    """Mean, quantiles and histogram of values.
-
-    Args:
-        values: Shape (n,), in `unit`.
-        edges: Edges of the bins, from `common_edges`; every value lies within them.
+    """Mean, quantiles and histogram of values, shape (n,); `edges` of the bins, from `common_edges`, hold them all.
 
     Raises:
         DataError: No values, one prompt only, or values outside the bins.
@@ -367,16 +318,13 @@ def distribution(
     return Distribution(mean=mean, quantiles=tuple(np.quantile(rows, LEVELS).tolist()), counts=tuple(counts.tolist()))
 
 
+def _t(n: int) -> float:
+    """97.5% quantile of Student's t with n − 1 degrees of freedom."""
+    return float(stats.t.ppf(0.975, n - 1))
+
+
 @lru_cache(maxsize=256)
 def _thresholds(n_prompts: int, alpha: float) -> FloatArray:
     """t(1−α)·√(χ²/df) at evenly spaced quantiles of χ², shape (2000,); kept, as a search for a power asks many times."""
     degrees = n_prompts - 1
     return np.asarray(stats.t.ppf(1 - alpha, degrees) * np.sqrt(stats.chi2.ppf(_QUANTILES, degrees) / degrees))
-
-
-def _at_least(r: int, chances: Sequence[float]) -> float:
-    """Chance that at least r of independent events happen."""
-    counts = np.ones(1)
-    for chance in chances:
-        counts = np.convolve(counts, [1 - chance, chance])
-    return float(counts[r:].sum())

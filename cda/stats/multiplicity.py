@@ -1,4 +1,7 @@
-"""Correction for testing several hypotheses at once, and the test that several of them fail together."""
+"""Correction for testing several hypotheses at once, and the test that several of them fail together.
+
+All take p-values, give adjusted ones in the same order, and raise DataError for one that is not between 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,7 @@ from cda.results.evidence import Correction
 
 
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:
-    """P-values adjusted for all of them by the named method, in the given order; "none" leaves them as they are.
-
-    Bonferroni's are n·p and at most 1; like Holm's, they keep the family-wise error rate.
-
-    Raises:
-        DataError: A p-value that is not between 0 and 1.
+    """Adjusted by the named method; Bonferroni's are n·p and at most 1, "none" leaves them as they are.
 
     >>> corrected([0.01, 0.04, 0.03], "bonferroni")
     [0.03, 0.12, 0.09]
@@ -33,13 +31,8 @@ def partial_conjunction(p_values: Sequence[float], r: int) -> float:
     """P-value of "at least r of these k effects are real", from one p-value each: (k − r + 1)·p₍ᵣ₎, at most 1.
 
     Benjamini and Heller (2008), Biometrics 64, 1215–1222, in Bonferroni's form: valid however the k tests depend on
-    each other. r = 1 asks for any effect (Bonferroni's global test), r = k for all of them (the largest p-value), and
-    2 of 3 gives 2·p₍₂₎. As they stand these need not grow with r (three p-values of 0.01 give 0.03, 0.02, 0.01): each is
-    valid for an r fixed in advance; to ask for several r of the same data, take the running maximum from r = 1 on.
-
-    Args:
-        p_values: One for each of the k effects.
-        r: Number of effects that are claimed, 1 to k.
+    each other, for an r fixed in advance. r = 1 asks for any effect, r = k for all of them (the largest p-value). As they
+    stand these need not grow with r; to ask for several r of the same data, take the running maximum from r = 1 on.
 
     Raises:
         DataError: A p-value that is not between 0 and 1, or r outside 1 to k.
@@ -54,10 +47,7 @@ def partial_conjunction(p_values: Sequence[float], r: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values (1979), in the given order; the family-wise error rate is kept.
-
-    Raises:
-        DataError: A p-value that is not between 0 and 1.
+    """Holm's step-down adjusted p-values (1979); the family-wise error rate is kept.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -71,12 +61,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's step-up adjusted p-values (1995), in the given order.
+    """Benjamini and Hochberg's step-up adjusted p-values (1995).
 
     They keep the false discovery rate of independent or positively dependent tests.
-
-    Raises:
-        DataError: A p-value that is not between 0 and 1.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
     [0.03, 0.04, 0.04]

@@ -1,4 +1,8 @@
-"""Models and judges against people: skew, miscalibration, gap and AUC."""
+"""Models and judges against people: skew, miscalibration, gap and AUC.
+
+`margins`: a margin of exactly 0 is no preference for the perturbed side, if `ties` does not say otherwise. `people`: majorities of
+the same rows. Rows without a majority are left out. All raise DataError if no row is left.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +18,23 @@ from scipy import optimize, stats
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
-from cda.results.base import Estimate
-from cda.results.skew import AgainstPeople
+from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
+from cda.results.skew import AgainstPeople, VotesMoved
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.preference import Change, ModelTies, hits_of, margins_finite, share_change
+from cda.stats.preference import ModelTies, hits_of, margins_finite, share_change
 from cda.stats.proportions import Z_95, paired_change, wilson_share
 from cda.stats.votes import Majority
 
-
-@dataclass(frozen=True, slots=True)
-class PeopleChange:
-    """Before and after, on the rows that have a majority.
-
-    Attributes:
-        before: The model before.
-        after: The model after.
-        skew: Change of skew on these rows.
-        miscalibration: Change of the share on which model and majority disagree.
-        gap: Change of |skew − human skew|; negative means nearer to people.
-        auc: Change of the AUC; None if all majorities are for one side.
-    """
-
-    before: AgainstPeople
-    after: AgainstPeople
-    skew: Change
-    miscalibration: Change
-    gap: Estimate
-    auc: Estimate | None
+ONE_SIDED = Missing(reason="all majorities are for one side")
+"""In place of an AUC."""
 
 
 def against_people(
     margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies | Literal["drop"] = "no-hit"
 ) -> AgainstPeople:
-    """One model's preferences next to people's, on the rows that have a majority.
+    """One model's preferences, or a judge's in [−1, 1], next to people's.
 
-    Args:
-        margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]. Shape (n,).
-        people: Majorities of the same rows.
-        ties: A margin of exactly 0 is no preference for the perturbed side (`no-hit`, as in the audit), counts `half`,
-            or leaves the row out (`drop`, as the paper does for judges).
-
-    Raises:
-        DataError: Lengths that differ, a margin that is not finite, or no row left.
+    A margin of exactly 0 is no hit (as in the audit), counts `half`, or leaves the row out (`drop`, as the paper does for judges).
     """
     values = margins_finite(margins)
     _same_length(values, people, prompt_ids)
@@ -71,17 +50,9 @@ def against_people(
 def mean_against_people(
     margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> AgainstPeople:
-    """Mean over models of each share, on the same rows; the gap is that of the mean skew.
+    """Mean over models of each share, on the same rows, margins of shape (models, n); the gap is that of the mean skew.
 
     Rows are averaged first: models on the same rows are not independent evidence.
-
-    Args:
-        margins: One row for each model, in its own reward units. Shape (models, n).
-        people: Majorities of the n rows.
-        ties: As in `against_people`; `drop` would leave other rows out for each model.
-
-    Raises:
-        DataError: As in `against_people`.
     """
     values = margins_finite(margins)
     if values.ndim != 2 or not len(values):
@@ -109,37 +80,31 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
 
 def people_change(
     before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
-) -> PeopleChange:
-    """One model against people, before and after a training, paired; a margin of 0 is no preference for the perturbed side.
-
-    Args:
-        before: Margins before, score(perturbed) − score(base). Shape (n,).
-        after: Margins after, on the same rows. Shape (n,).
-        people: Majorities of these rows.
-
-    Raises:
-        DataError: Lengths that differ, a margin that is not finite, or no row with a majority.
-    """
-    first, second = margins_finite(before), margins_finite(after)
-    sides = [against_people(values, people, prompt_ids) for values in (first, second)]
+) -> VotesMoved:
+    """One model against people, by its margins before and after a training, shape (n,) each, paired."""
+    scored = margins_finite(before), margins_finite(after)
+    was, became = (against_people(values, people, prompt_ids) for values in scored)
     rows = people.used
     target, ids = people.target[rows], list(compress(prompt_ids, rows))
-    hits = [hits_of(values[rows]) for values in (first, second)]
-    ties = sides[0].n_ties, sides[1].n_ties
-    return PeopleChange(
-        before=sides[0],
-        after=sides[1],
-        skew=share_change(hits[0], hits[1], ids, ties),
-        miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, ties),
-        gap=gap_change(hits[0], hits[1], target, ids, rng),
-        auc=auc_change(first[rows], second[rows], target, ids) if sides[0].auc is not None else None,
+    first, second = (hits_of(values[rows]) for values in scored)
+    ties = was.n_ties, became.n_ties
+    area: BeforeAfter | Missing = ONE_SIDED
+    if was.auc and became.auc:
+        moved = auc_change(scored[0][rows], scored[1][rows], target, ids)
+        area = BeforeAfter(before=was.auc, after=became.auc, change=moved)
+    return VotesMoved(
+        skew_on_voted=share_change(first, second, ids, ties),
+        miscalibration=share_change(np.abs(first - target), np.abs(second - target), ids, ties),
+        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids, rng)),
+        auc=area,
+        signed_gap=PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
     )
 
 
 def gap_change(
     before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
 ) -> Estimate:
-    """Paired change of |skew − human skew|, whole prompts drawn.
+    """Paired change of |skew − human skew|, of hits of shape (n,), whole prompts drawn.
 
     If nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
     """
@@ -171,13 +136,9 @@ def absolute(signed: Estimate) -> Estimate:
 
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
-    """Mean preference of a panel of judges on each row, and the number of rows without one.
+    """Mean preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of such rows.
 
-    Args:
-        verdicts: Preference for the perturbed side in [−1, 1], 0 a tie, NaN without a verdict. Shape (judges, n).
-
-    Returns:
-        Means over the judges who gave a verdict, shape (n,); NaN without any.
+    Verdicts: preference for the perturbed side in [−1, 1], 0 a tie, NaN without one. Shape (judges, n).
 
     Raises:
         DataError: A verdict outside [−1, 1], or no verdict at all.
@@ -185,11 +146,21 @@ def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
     values = np.asarray(verdicts, dtype=np.float64)
     if values.ndim != 2 or not values.size or np.isnan(values).all():
         raise DataError("no verdicts: a panel needs at least one judge with one readable verdict")
-    if (np.abs(values) > 1).any():
-        raise DataError("a judge's verdict is a preference in [-1, 1]: 1 the perturbed side, 0 a tie, -1 the base")
+    within_preferences(values)
     given = (~np.isnan(values)).sum(axis=0)
     mean = np.where(given > 0, np.nansum(values, axis=0) / np.maximum(given, 1), np.nan)
     return mean, Exclusions(values.shape[1], count_reasons(["no verdict"] * int((given == 0).sum())))
+
+
+def within_preferences(verdicts: FloatArray) -> None:
+    """Raise DataError if a verdict lies outside [−1, 1]."""
+    if (np.abs(verdicts) > 1).any():
+        raise DataError("a judge's verdict is a preference in [-1, 1]: 1 the perturbed side, 0 a tie, -1 the base")
+
+
+def human_skew(people: Majority, prompt_ids: Sequence[str]) -> Estimate:
+    """Share of majorities for the perturbed side."""
+    return wilson_share(people.target[people.used], list(compress(prompt_ids, people.used)))
 
 
 def _same_length(margins: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> None:
@@ -227,12 +198,7 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     """Change of the area, after − before, of two scorings of the same rows, with a paired clustered 95% interval.
 
     DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837–845, with Obuchowski's clustered covariance: rows that
-    both scorings rank alike add no width.
-
-    Args:
-        before: Margins before, any unit. Shape (n,).
-        after: Margins after, any unit. Shape (n,).
-        target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
+    both scorings rank alike add no width. `target` is as in `auc`.
 
     Raises:
         DataError: Majorities all for one side, or shapes that differ.

@@ -1,4 +1,16 @@
-"""Prediction-powered mean (PPI++): few labelled rows, many rows with a prediction only; clustered by prompt."""
+"""Prediction-powered mean (PPI++): few labelled rows, many rows with a prediction only; clustered by prompt.
+
+The functions on people's votes give a share as if people had voted on every row. Rows with a majority (`people.used`) are the labelled
+ones, rows without votes the unlabelled ones. Which rows people voted on should be chance: PPI++ removes the judge's bias, not
+that of a hand-picked sample.
+
+    people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows without votes
+        would be so is unknown: take the rule `half` if there are any.
+    judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
+
+They raise DataError for lengths that differ, a verdict outside [−1, 1], votes without a majority that the tie rule left out, no row with
+both majority and verdict, none with a verdict only, and as `prediction_powered_mean` does.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +19,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
 from cda.results.skew import PoweredShare, PredictionPowered
 from cda.stats.bootstrap import ROUNDING
+from cda.stats.people import within_preferences
 from cda.stats.preference import ModelTies, hits_of, margins_finite
 from cda.stats.proportions import Z_95
 from cda.stats.votes import Majority
 
 Codes = NDArray[np.intp]
+_NORMAL = "prompt-clustered normal 95%"
 
 
 def prediction_powered_mean(
-    labels: ArrayLike,
-    predictions_labelled: ArrayLike,
-    predictions_unlabelled: ArrayLike,
-    prompt_ids_labelled: Sequence[str],
-    prompt_ids_unlabelled: Sequence[str],
-    unit: str = "share",
+    y: FloatArray, f: FloatArray, g: FloatArray, labelled_ids: Sequence[str], unlabelled_ids: Sequence[str]
 ) -> PredictionPowered:
-    """Mean label of a population, from few labelled rows and many rows on which only a prediction is known.
+    """Mean label of a population, a share, from few labelled rows and many rows on which only a prediction is known.
 
     θ = mean(Y) + λ · (mean f over unlabelled − mean f over labelled), with the power tuning
     λ = Cov(Y, f) / ((1 + n/N) · Var(f)) clipped to [0, 1] (Angelopoulos, Duchi and Zrnic 2023, PPI++,
@@ -40,30 +49,19 @@ def prediction_powered_mean(
     together, and this enters. If each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if
     rows were independent: under clustering it stays valid but may not be the best one, so the width ratio may exceed 1.
 
-    The interval is normal, without a small-sample correction: in simulated shares near 0.3 it covered 92% at 30
-    labelled prompts, 93% at 50 and 94% to 95% from 100 on. With few labels, tuning λ costs more than it gains unless
-    Y and f correlate above about 1/√(n − 2) (Mani et al. 2025, arXiv:2505.20178).
+    The interval is normal: in simulated shares near 0.3 it covered 92% at 30 labelled prompts, 93% at 50 and 94% to 95%
+    from 100 on. With few labels, tuning λ costs more than it gains unless Y and f correlate above about 1/√(n − 2) (Mani
+    et al. 2025, arXiv:2505.20178).
 
     Args:
-        labels: Y, any unit. Shape (n,).
-        predictions_labelled: f of the labelled rows, same unit. Shape (n,).
-        predictions_unlabelled: f of the other rows, made in the same way. Shape (N,). No row may stand on both sides.
-        prompt_ids_labelled: Cluster of each labelled row. Length n.
-        prompt_ids_unlabelled: Cluster of each unlabelled row. Length N.
+        y: Labels. Shape (n,), n > 0.
+        f: Predictions on the labelled rows. Shape (n,).
+        g: Predictions on the unlabelled rows, made in the same way. Shape (N,), N > 0. No row may stand on both sides.
 
     Raises:
-        DataError: No rows or one prompt only on a side, lengths that differ, a value that is not finite, or labels
-            without spread between prompts.
+        DataError: One prompt only on a side, or labels without spread between prompts.
     """
-    y, f = _column(labels, "labels"), _column(predictions_labelled, "predictions of labelled rows")
-    g = _column(predictions_unlabelled, "predictions of unlabelled rows")
-    if not len(y) == len(f) == len(prompt_ids_labelled):
-        raise DataError(
-            f"{len(y)} labels, {len(f)} predictions, {len(prompt_ids_labelled)} prompts: one each is needed"
-        )
-    if len(g) != len(prompt_ids_unlabelled):
-        raise DataError(f"{len(g)} unlabelled predictions, {len(prompt_ids_unlabelled)} prompts: one each is needed")
-    names, codes = np.unique([*prompt_ids_labelled, *prompt_ids_unlabelled], return_inverse=True)
+    names, codes = np.unique([*labelled_ids, *unlabelled_ids], return_inverse=True)
     labelled, unlabelled = codes[: len(y)], codes[len(y) :]
     for side, own in (("labelled", labelled), ("unlabelled", unlabelled)):
         # The influences of a side with one prompt only add up to 0: its error would be counted as none.
@@ -79,22 +77,17 @@ def prediction_powered_mean(
             f"the mean label does not vary between the {n_labelled_prompts} labelled prompts: the normal interval "
             "would have no width. Use a share of the labels alone, whose Wilson interval keeps one"
         )
+    value, n, n_prompts = float(y.mean() + tuning * (g.mean() - f.mean())), len(y) + len(g), len(names)
+    method = f"PPI++ from {len(y)} labelled rows, {_NORMAL}"
     return PredictionPowered(
-        estimate=Estimate.symmetric(
-            float(y.mean() + tuning * (g.mean() - f.mean())),
-            Z_95 * error,
-            n=len(y) + len(g),
-            n_prompts=len(names),
-            unit=unit,
-            method=f"PPI++ from {len(y)} labelled rows, prompt-clustered normal 95%",
-        ),
+        estimate=Estimate.symmetric(value, Z_95 * error, n=n, n_prompts=n_prompts, unit="share", method=method),
         classical=Estimate.symmetric(
             float(y.mean()),
             Z_95 * classical_error,
             n=len(y),
             n_prompts=n_labelled_prompts,
-            unit=unit,
-            method="prompt-clustered normal 95%",
+            unit="share",
+            method=_NORMAL,
         ),
         power_tuning=tuning,
         width_ratio=error / classical_error,
@@ -119,48 +112,23 @@ def _standard_error(residuals: FloatArray, predictions: FloatArray, labelled: Co
     return float(np.sqrt(influence @ influence))
 
 
-def _column(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1:
-        raise DataError(f"{name} of shape {array.shape}: one value a row is needed")
-    if not len(array):
-        raise DataError(f"no {name}: a prediction-powered mean needs both labelled and unlabelled rows")
-    return finite(array, name)
+def _within_share(estimate: Estimate) -> Estimate:
+    """Value and bounds cut to [0, 1]: a share lies there, its normal interval need not."""
+    ends = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return estimate.model_copy(update={name: min(1.0, max(0.0, end)) for name, end in ends.items()})
 
 
 def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[str]) -> PoweredShare:
-    """Share of people's majorities for the perturbed side, as if people had voted on every row.
-
-    Rows with a majority (`people.used`) are the labelled ones, rows without votes the unlabelled ones. Which rows
-    people voted on should be chance: PPI++ removes the judge's bias, not that of a hand-picked sample.
-
-    Args:
-        people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows
-            without votes would be so is unknown: take the rule `half` if there are any.
-        judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
-
-    Raises:
-        DataError: Lengths that differ, a verdict outside [−1, 1], votes without a majority that the tie rule left out,
-            no row with both majority and verdict, none with a verdict only, and as in `prediction_powered_mean`.
-    """
+    """Share of people's majorities for the perturbed side."""
     return _powered(people.target, _judge_target(judge), people, prompt_ids)
 
 
 def powered_miscalibration(
     margins: ArrayLike, people: Majority, judge: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> PoweredShare:
-    """Share of rows on which a model and people disagree, as if people had voted on every row.
+    """Share of rows on which a model and people disagree: label |hit − majority|, prediction |hit − judge|.
 
-    Label |hit − majority|, prediction |hit − judge|, where a hit is a margin above 0 (ties: what a margin of 0 counts,
-    nothing or half a hit).
-
-    Args:
-        margins: score(perturbed) − score(base) of every row. Shape (n,), reward units.
-        people: As in `powered_human_skew`.
-        judge: As in `powered_human_skew`.
-
-    Raises:
-        DataError: A margin that is not finite, and as in `powered_human_skew`.
+    A hit is a margin above 0; `ties` is the value of a margin of exactly 0. A margin that is not finite raises DataError.
     """
     hits, target = hits_of(margins_finite(margins), ties), _judge_target(judge)
     if not hits.shape == target.shape == people.target.shape:
@@ -204,12 +172,5 @@ def _judge_target(judge: ArrayLike) -> FloatArray:
     values = np.asarray(judge, dtype=np.float64)
     if values.ndim != 1:
         raise DataError(f"verdicts of shape {values.shape}: one a row is needed; take the mean of a panel first")
-    if (np.abs(values) > 1).any():
-        raise DataError("a judge's verdict is a preference in [-1, 1]: 1 the perturbed side, 0 a tie, -1 the base")
+    within_preferences(values)
     return (values + 1) / 2
-
-
-def _within_share(estimate: Estimate) -> Estimate:
-    """Value and bounds cut to [0, 1]: a share lies there, its normal interval need not."""
-    cut = {name: min(1.0, max(0.0, getattr(estimate, name))) for name in ("value", "low", "high")}
-    return estimate.model_copy(update=cut)

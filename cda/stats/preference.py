@@ -1,9 +1,12 @@
-"""Shares of preferences: skew and quality accuracy of one scorer, their change after training, and labels against choices."""
+"""Shares of preferences: skew and quality accuracy of one scorer, their change after training, and labels against choices.
+
+`ties`: a margin of exactly 0 is no preference for the first side (`no-hit`: rewards, whose ties are chance), or half of one
+(`half`: judges).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,47 +16,18 @@ from scipy import stats
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Measure, PerScoring
 from cda.results.effects import Contingency
 from cda.results.skew import PreferenceTable
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums, clustered_error
 from cda.stats.proportions import Z_95, exact_change_test, paired_change, unpaired_change, wilson_share
 from cda.stats.votes import WORDS
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A share before and after training, on the same rows.
-
-    Attributes:
-        before: Share before.
-        after: Share after.
-        change: after − before, paired.
-        unpaired: The same difference with the interval that papers print, as if rows were not paired.
-        p_value: Exact test of no change, over prompts.
-        p_method: The test: McNemar if each prompt occurs once, else signs of whole prompts flipped.
-        n_ties: Rows with margin exactly 0 (before, after); they count as no hit.
-    """
-
-    before: Estimate
-    after: Estimate
-    change: Estimate
-    unpaired: Estimate
-    p_value: float
-    p_method: str
-    n_ties: tuple[int, int]
-
-
 ModelTies = Literal["no-hit", "half"]
-"""A margin of exactly 0: no preference for the first side (rewards, whose ties are chance), or half of one (judges)."""
 
 
 def margins_finite(margins: ArrayLike) -> FloatArray:
-    """Margins as an array.
-
-    Raises:
-        DataError: A margin is NaN or infinite.
-    """
+    """Margins as an array; DataError if one is NaN or infinite."""
     return finite(margins, "margins")
 
 
@@ -63,49 +37,38 @@ def hits_of(margins: FloatArray, ties: ModelTies = "no-hit") -> FloatArray:
 
 
 def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Estimate:
-    """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs.
-
-    Args:
-        margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
-        ties: Value of a margin of exactly 0.
-    """
+    """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs (score(chosen) − score(rejected))."""
     return wilson_share(hits_of(margins_finite(margins), ties), prompt_ids)
 
 
-def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Change:
-    """Change of the share of positive margins between two scorings of the same rows."""
+def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Measure:
+    """Change of the share of positive margins between two scorings of the same rows; a margin of 0 is no hit."""
     first, second = margins_finite(before), margins_finite(after)
     ties = int((first == 0).sum()), int((second == 0).sum())
     return share_change(hits_of(first), hits_of(second), prompt_ids, ties)
 
 
-def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Change:
-    """Change of a share of hits between two scorings of the same rows, with its test.
+def share_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Measure:
+    """Change of a share of hits, each shape (n,), between two scorings of the same rows, with its test over prompts.
 
-    Args:
-        before: Hits before, 0 to 1 (halves if a tie counts half). Shape (n,).
-        after: Hits after, on the same rows. Shape (n,).
-        n_ties: Rows with margin exactly 0, before and after.
+    `n_ties`: rows with margin exactly 0, before and after.
     """
-    test = exact_change_test(before, after, prompt_ids)
-    return Change(
+    return Measure(
         before=wilson_share(before, prompt_ids),
         after=wilson_share(after, prompt_ids),
         change=paired_change(before, after, prompt_ids),
         unpaired=unpaired_change(before, after),
-        p_value=test.p_value,
-        p_method=test.method,
-        n_ties=n_ties,
+        test=exact_change_test(before, after, prompt_ids),
+        ties=PerScoring[int](before=n_ties[0], after=n_ties[1]),
     )
 
 
 def preference_table(
     margins: ArrayLike, people: Sequence[Preference | None], prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> PreferenceTable:
-    """The model's preferences on contrasts with votes, by people's majority.
+    """The model's preferences on contrasts with votes, by people's majority; its margin of exactly 0 is a tie.
 
     Args:
-        margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
         people: People's majority on each contrast, `tie` for a split too; None without votes, which leaves it out.
         ties: Value of a tie of the model in `skew_given`.
 
@@ -135,11 +98,7 @@ def preference_table(
 def contingency(
     chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
 ) -> Contingency:
-    """Bias × chosen/rejected table of preference pairs, with Wilson intervals (clustered if prompts repeat).
-
-    Args:
-        chosen: Does the chosen response exhibit the bias; None if the label is unparsed. Length n.
-        rejected: The same of the rejected response. Length n.
+    """Bias × chosen/rejected table of preference pairs: does either side exhibit the bias; None if the label is unparsed.
 
     Raises:
         DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
@@ -166,13 +125,10 @@ def contingency(
 
 
 def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """r_train: r between a feature's difference and being chosen, each pair taken in both orders.
+    """r_train: r between a feature's difference, chosen − rejected, and being chosen, each pair taken in both orders.
 
     Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps. Without a
     spread between draws, the interval is Fisher's z over the prompts.
-
-    Args:
-        feature_differences: Feature of the chosen response − that of the rejected one. Shape (n,).
 
     Raises:
         DataError: No pair differs in the feature.
@@ -183,12 +139,8 @@ def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]
     columns = np.column_stack([np.ones(len(x)), x, x * x])
     drawn = bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation")
     # Rounding may leave −1 to 1.
-    value, low, high, method = (
-        float(np.clip(drawn.value, -1, 1)),
-        max(-1.0, drawn.low),
-        min(1.0, drawn.high),
-        drawn.method,
-    )
+    value, low, high = float(np.clip(drawn.value, -1, 1)), max(-1.0, drawn.low), min(1.0, drawn.high)
+    method = drawn.method
     if high - low <= ROUNDING:
         half = Z_95 / np.sqrt(max(drawn.n_prompts - 3, 1))
         # A correlation of 1 has no z; half a prompt against it is the continuity correction.
@@ -212,24 +164,19 @@ def beyond_noise(
     quality_after: ArrayLike,
     quality_prompt_ids: Sequence[str],
 ) -> Estimate:
-    """Mean margin after − stretch · mean margin before, where stretch = mean quality margin after / before.
+    """Mean margin after − stretch · mean margin before, where stretch = mean quality margin after / before; reward units after.
 
     Ours. A share of positive margins nears one half when rewards become noisier; a mean does not, since noise adds 0 to it
     on average. A training may also stretch all rewards, which multiplies every mean alike; quality pairs say by how much. If
-    rewards were stretched and made noisier, and nothing else, the result is 0 on average, whatever the shares do.
+    rewards were stretched and made noisier, and nothing else, the result is 0 on average, whatever the shares do. Below 0 the
+    model wants less of the bias than noise and stretching leave of it.
 
-    The error is the first-order one of this ratio, over whole prompts of contrasts and of quality pairs together, held
-    against Student's t with one degree of freedom less than the fewer prompts of the two.
+    The error is the first-order one of this ratio, over whole prompts of contrasts and of quality pairs together (in the same
+    names), held against Student's t with one degree of freedom less than the fewer prompts of the two.
 
     Args:
-        before: score(perturbed) − score(base) before. Shape (n,), reward units.
-        after: The same after, on the same rows.
-        quality_before: score(chosen) − score(rejected) before. Shape (m,).
-        quality_after: The same after.
-        quality_prompt_ids: Cluster of each quality pair, in the same names. Length m.
-
-    Returns:
-        In reward units after; below 0 the model wants less of the bias than noise and stretching leave of it.
+        before: Margins of the contrasts before and `after`. Shape (n,) each.
+        quality_before: score(chosen) − score(rejected) before and `quality_after`. Shape (m,) each.
 
     Raises:
         DataError: Margins that are not finite, lengths that differ, fewer than two prompts of either kind, or a mean quality

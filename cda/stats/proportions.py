@@ -1,10 +1,12 @@
-"""Intervals for a share and for a paired change of a share, and its exact test; by prompt if prompts repeat."""
+"""Intervals for a share and for a paired change of a share, and its exact test; by prompt if prompts repeat.
+
+`hits`: 1 or True for a hit, 0 for none, 0.5 if a tie counts half, or a share of several answers. Shape (n,).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +14,7 @@ from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Test
 from cda.stats.bootstrap import ROUNDING, effective_rows
 
 Z_95 = float(stats.norm.ppf(0.975))
@@ -21,28 +23,12 @@ _WILSON = "Wilson 95%", "Wilson 95% on the effective number of rows"
 _NEWCOMBE = "Newcombe paired 95%", "Newcombe paired 95% on the effective number of rows"
 
 
-@dataclass(frozen=True, slots=True)
-class ExactTest:
-    """An exact two-sided test of no change.
-
-    Attributes:
-        p_value: Probability under no change of a sum of differences at least as far from 0; 1.0 if none changed.
-        method: `exact McNemar` or `exact sign-flip over prompts`.
-    """
-
-    p_value: float
-    method: str
-
-
 def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
-    """Share of hits with Wilson's 95% interval on the effective number of rows.
+    """Share of hits with Wilson's 95% interval on the effective number of rows (`effective_rows`).
 
-    Rows of one prompt that move together are worth fewer (`effective_rows`). If each prompt occurs once it is Wilson's
-    interval, and it goes over into that as prompts repeat less. A share of 0 or 1 keeps a width: there every prompt counts as
-    one row.
+    If each prompt occurs once it is Wilson's own. A share of 0 or 1 keeps a width: there every prompt counts as one row.
 
     Args:
-        hits: 1 or True for a hit, 0 for none, 0.5 if a tie counts half, or a share of several answers. Shape (n,).
         answers_a_row: Answers that each row is a mean of, such as those of several models. Rows that vary less than rows of 0
             and 1 would are worth up to so many; 1 gives ties that count half nothing.
 
@@ -57,16 +43,11 @@ def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: floa
 
 
 def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
-    """Change of a share, after − before, on the same rows, with a 95% interval.
+    """Change of a share of hits, after − before, on the same rows, with a 95% interval.
 
     Newcombe's paired score interval (1998, Statistics in Medicine 17, 2635–2650, method 10, with the continuity-corrected
-    phi) of as many rows as the differences are worth (`effective_rows`): it keeps its width when no row changed, and where
-    each prompt occurs once and rows are 0 or 1 it is Newcombe's own.
-
-    Args:
-        before: Hits before, shape (n,), as in `wilson_share`.
-        after: Hits after on the same rows, shape (n,).
-        answers_a_row: As in `wilson_share`.
+    phi) of as many rows as the differences are worth (`effective_rows`): it keeps its width when no row changed, and is
+    Newcombe's own if each prompt occurs once and rows are 0 or 1. `answers_a_row` is as in `wilson_share`.
 
     Raises:
         DataError: No rows, or shapes that differ.
@@ -86,12 +67,10 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
             phi = max(0.0, phi - 1 / (2 * effective * deviations))
     difference = q - p
     down_q, up_q, down_p, up_p = q - low_q, high_q - q, p - low_p, high_p - p
-    low = difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2))
-    high = difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2))
-    low, high, method = max(-1.0, low), min(1.0, high), _NEWCOMBE[n_prompts < n]
-    return Estimate(
-        value=difference, low=low, high=high, n=n, n_prompts=n_prompts, unit="share difference", method=method
-    )
+    low = max(-1.0, difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2)))
+    high = min(1.0, difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2)))
+    method, unit = _NEWCOMBE[n_prompts < n], "share difference"
+    return Estimate(value=difference, low=low, high=high, n=n, n_prompts=n_prompts, unit=unit, method=method)
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
@@ -112,8 +91,8 @@ def wilson(hits: float, n: float) -> tuple[float, float]:
 def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     """Change of a share, after − before, as if the two had been measured on different rows: two-proportion z 95%.
 
-    The interval that papers print (√(p₁q₁/n₁ + p₂q₂/n₂), Wald), of hits before, shape (n,), and after, shape (m,). On the same
-    rows it is wrong, most often too wide, and it treats rows of one prompt as independent; shown next to `paired_change`, never
+    The interval that papers print (√(p₁q₁/n₁ + p₂q₂/n₂), Wald), of hits of shapes (n,) and (m,). On the same rows it is
+    wrong, most often too wide, and it treats rows of one prompt as independent: shown next to `paired_change`, never
     instead of it.
 
     Raises:
@@ -126,17 +105,12 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     return Estimate.symmetric(q - p, half, n=n, n_prompts=n, unit="share difference", method=method, bound=1.0)
 
 
-def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:
-    """Exact test that a share did not change, on the same rows; prompts, not rows, are taken for independent.
+def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Test:
+    """Exact two-sided test that a share of hits did not change, on the same rows; prompts are independent, rows are not.
 
     Fisher's randomisation test for pairs (1935): without a change, each prompt's sum of differences is as likely to
     have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. If each prompt
-    occurs once and rows are 0 or 1, that is the exact McNemar test. McNemar's test of rows that move together within
-    their prompts would reject far too often.
-
-    Args:
-        before: Hits before, shape (n,): 1 or True for a hit, 0 for none, 0.5 if a tie counts half.
-        after: Hits after on the same rows, shape (n,).
+    occurs once and rows are 0 or 1, that is the exact McNemar test. p is 1 if nothing changed.
 
     Raises:
         DataError: No rows, shapes that differ, or rows that are not 0, 0.5 or 1.
@@ -150,7 +124,7 @@ def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
         )
     halves = np.bincount(clusters, weights=2 * (second - first)).astype(np.int64)
     mcnemar = bool((rows != 0.5).all()) and clusters.max() + 1 == len(first)
-    return ExactTest(_sign_flip_p(halves), "exact McNemar" if mcnemar else "exact sign-flip over prompts")
+    return Test(p_value=_sign_flip_p(halves), method="exact McNemar" if mcnemar else "exact sign-flip over prompts")
 
 
 def _sign_flip_p(sums: NDArray[np.int64]) -> float:
@@ -178,9 +152,8 @@ def _worth(values: FloatArray, most: float) -> float:
 
 
 def _checked(hits: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
-    shape = np.shape(hits)
-    if len(shape) != 1 or shape[0] != len(prompt_ids):
-        raise DataError(f"{shape} values for {len(prompt_ids)} prompts: one each is needed")
+    if np.shape(hits) != (len(prompt_ids),):
+        raise DataError(f"{np.shape(hits)} values for {len(prompt_ids)} prompts: one each is needed")
     return _shares(hits)
 
 

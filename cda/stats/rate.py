@@ -50,7 +50,6 @@ class Contrasts:
         originals: Rewards of the originals, shape (n,); None for a pairwise judge, which gives no reward.
         naive: A pairwise judge's margins of an original with the attribute over one without it. Shape (m,).
         naive_rows: The two rows of each of them, with and without. Shape (m, 2).
-        unit: Unit of all of these.
     """
 
     attribute: BoolArray
@@ -69,12 +68,17 @@ class Contrasts:
     def of(self, estimator: Estimator) -> FloatArray:
         return self.double if estimator == "double" else self.single
 
+    def ids(self, rows: BoolArray) -> list[str]:
+        return list(compress(self.prompt_ids, rows))
+
     def target(self, estimand: str, estimator: str, unit: str | None = None) -> Target:
         """The estimand, standardised by the spread of the originals' rewards."""
-        if self.originals is None:
-            none = Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
-            return Target(estimand, estimator, unit or self.unit, none)
-        return Target(estimand, estimator, unit or self.unit, pooled_within_group_sd(self.originals, self.attribute))
+        scale: float | Missing = Missing(
+            reason="a pairwise judge gives preferences, not rewards with a spread of their own"
+        )
+        if self.originals is not None:
+            scale = pooled_within_group_sd(self.originals, self.attribute)
+        return Target(estimand, estimator, unit or self.unit, scale)
 
 
 def from_rewards(
@@ -132,18 +136,25 @@ def from_preferences(
     """
     w = _attribute(attribute, prompt_ids)
     pairs = np.asarray(naive_rows, dtype=np.int64).reshape(-1, 2)
-    named = {
-        "double contrast": double,
-        "single contrast": single,
-        "rewrite effect": rewrite_effect,
-        "naive pair": naive,
-    }
-    values = {}
-    for name, scores in named.items():
-        values[name] = margins = _complete(name, scores, len(pairs) if name == "naive pair" else len(w))
+
+    def complete(name: str, preferences: Scores, n: int = len(w)) -> FloatArray:
+        margins = _complete(name, preferences, n)
         if (np.abs(margins) > 1).any():
             extreme = margins[np.argmax(np.abs(margins))]
             raise DataError(f"{name}: a judge's preference lies between −1 and 1, found {extreme:g}")
+        return margins
+
+    contrasts = Contrasts(
+        attribute=w,
+        prompt_ids=tuple(prompt_ids),
+        double=complete("double contrast", double),
+        single=complete("single contrast", single),
+        rewrite_effect=complete("rewrite effect", rewrite_effect),
+        originals=None,
+        naive=complete("naive pair", naive, len(pairs)) if len(pairs) or len(naive) else None,
+        naive_rows=pairs if len(pairs) else None,
+        unit="preference",
+    )
     if pairs.size and (pairs.min() < 0 or pairs.max() >= len(w)):
         raise DataError(f"naive pairs name row {pairs.max()} (lowest {pairs.min()}), but there are {len(w)} triples")
     for row, (treated, control) in enumerate(pairs):
@@ -151,17 +162,7 @@ def from_preferences(
             raise DataError(
                 f"naive pair {row}: needs an original with the attribute, then one without it, of the same prompt"
             )
-    return Contrasts(
-        attribute=w,
-        prompt_ids=tuple(prompt_ids),
-        double=values["double contrast"],
-        single=values["single contrast"],
-        rewrite_effect=values["rewrite effect"],
-        originals=None,
-        naive=values["naive pair"] if len(pairs) else None,
-        naive_rows=pairs if len(pairs) else None,
-        unit="preference",
-    )
+    return contrasts
 
 
 def rate_effects(
@@ -212,11 +213,6 @@ def effect(
 
     The naive estimator has one number for all three estimands: it knows nothing of either group's counterfactual.
 
-    Args:
-        contrasts: n triples.
-        estimand: Among originals with the attribute, without it, or all.
-        estimator: Which contrast is averaged.
-
     Raises:
         DataError: A group that is needed is empty (W is constant), comes from one prompt, or does not vary.
     """
@@ -236,7 +232,7 @@ def effect(
         raise target.cannot(f"W is constant: all {len(w)} originals {have} the attribute, there is none {missing} it")
     if estimator == "naive" and contrasts.originals is not None:
         return difference_effect(contrasts.originals, w, contrasts.prompt_ids, target, resampling)
-    return mean_effect(contrasts.of(estimator)[rows], list(compress(contrasts.prompt_ids, rows)), target, resampling)
+    return mean_effect(contrasts.of(estimator)[rows], contrasts.ids(rows), target, resampling)
 
 
 def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
@@ -249,7 +245,7 @@ def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None =
     rows = contrasts.attribute == bool(w)
     if not rows.any():
         raise target.cannot(f"no original has w = {w}: W is constant")
-    return mean_effect(contrasts.rewrite_effect[rows], list(compress(contrasts.prompt_ids, rows)), target, resampling)
+    return mean_effect(contrasts.rewrite_effect[rows], contrasts.ids(rows), target, resampling)
 
 
 def collect(wanted: Sequence[Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
@@ -292,21 +288,25 @@ def conditional_effects(
 ) -> ConditionalEffects:
     """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample.
 
-    Args:
-        contrasts: n triples.
-        groups: Group of each row; cut a numeric covariate with `quantile_groups` first. Length n.
-        estimator: Which contrast is averaged; `naive` compares the originals of a group.
+    `groups` names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
 
     Raises:
         DataError: Lengths that differ, or not one group can be estimated.
     """
     if len(groups) != len(contrasts):
         raise DataError(f"{len(groups)} covariate values for {len(contrasts)} triples: one each is needed")
-    wanted: list[Wanted] = [
-        (f"CATE: {name}", estimator, None, partial(_within, contrasts, groups, name, estimator, resampling))
-        for name in sorted(set(groups))
-    ]
-    effects, missing = collect(wanted)
+
+    def within(name: str) -> Effect:
+        rows = np.array([group == name for group in groups], dtype=bool)
+        prompt_ids, target = contrasts.ids(rows), contrasts.target(f"CATE: {name}", estimator)
+        if estimator != "naive":
+            return mean_effect(contrasts.of(estimator)[rows], prompt_ids, target, resampling)
+        originals = _originals(contrasts, target)
+        return difference_effect(originals[rows], contrasts.attribute[rows], prompt_ids, target, resampling)
+
+    effects, missing = collect(
+        [(f"CATE: {name}", estimator, None, partial(within, name)) for name in sorted(set(groups))]
+    )
     if not effects:
         raise DataError("; ".join(group.reason for group in missing))
     return ConditionalEffects(effects=effects, not_estimated=missing)
@@ -319,16 +319,10 @@ def effect_slope(
     resampling: Resampling | None = None,
     per: str = "unit of the covariate",
 ) -> Effect:
-    """Change of the effect for one unit of a numeric covariate (linear).
+    """Change of the effect for one unit of a numeric covariate, shape (n,), linear; `per` is that unit in words.
 
     For rewrites the slope of the contrast on the covariate; for the naive estimator the slope of the rewards among
     originals with the attribute minus the slope among those without.
-
-    Args:
-        contrasts: n triples.
-        covariate: Shape (n,).
-        estimator: Whose effect.
-        per: One unit of the covariate, in words.
 
     Raises:
         DataError: A covariate that is not finite or does not vary, fewer than three prompts, no originals' rewards.
@@ -339,8 +333,7 @@ def effect_slope(
     target = contrasts.target(f"slope per {per}", estimator, f"{contrasts.unit} per {per}")
     if estimator != "naive":
         return slope_effect(contrasts.of(estimator), x, contrasts.prompt_ids, target, resampling)
-    if contrasts.originals is None:
-        raise target.cannot("a pairwise judge gives no rewards of originals")
+    originals = _originals(contrasts, target)
     # Both groups' lines at once: each row's influence on a slope becomes a contrast whose mean is that slope.
     n = len(contrasts)
     pieces, difference = np.zeros(n), 0.0
@@ -348,7 +341,7 @@ def effect_slope(
         rows = contrasts.attribute == w
         if not rows.any() or not np.ptp(x[rows]) > 0:
             raise target.cannot(f"the covariate does not vary among originals with w = {int(w)}")
-        centred, y = x[rows] - x[rows].mean(), contrasts.originals[rows]
+        centred, y = x[rows] - x[rows].mean(), originals[rows]
         slope = float(centred @ y / (centred @ centred))
         residual = y - y.mean() - slope * centred
         pieces[rows] = sign * n * centred * residual / (centred @ centred)
@@ -356,17 +349,10 @@ def effect_slope(
     return mean_effect(pieces + difference, contrasts.prompt_ids, target, None)
 
 
-def _within(
-    contrasts: Contrasts, groups: Sequence[str], name: str, estimator: Estimator, resampling: Resampling | None
-) -> Effect:
-    rows = np.array([group == name for group in groups], dtype=bool)
-    prompt_ids = list(compress(contrasts.prompt_ids, rows))
-    target = contrasts.target(f"CATE: {name}", estimator)
-    if estimator != "naive":
-        return mean_effect(contrasts.of(estimator)[rows], prompt_ids, target, resampling)
+def _originals(contrasts: Contrasts, target: Target) -> FloatArray:
     if contrasts.originals is None:
         raise target.cannot("a pairwise judge gives no rewards of originals")
-    return difference_effect(contrasts.originals[rows], contrasts.attribute[rows], prompt_ids, target, resampling)
+    return contrasts.originals
 
 
 def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:

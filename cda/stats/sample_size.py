@@ -1,4 +1,8 @@
-"""Numbers of triples, prompts and votes that an audit needs for an interval of the wanted width."""
+"""Numbers of triples, prompts and votes that an audit needs for a 95% interval of at most ± `half_width`.
+
+`design_effect`: variance over that of as many independent triples: 1 + (m − 1)·ICC for m triples a prompt (Kish 1965, Survey
+Sampling). All raise DataError for an argument outside its range.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,10 @@ MAX_VOTES = 9_999  # an item; nobody would collect more
 
 
 def triples_for_share(half_width: float, share: float = 0.5, design_effect: float = 1.0) -> int:
-    """Fewest triples for which Wilson's 95% interval of a share is at most ± `half_width`.
+    """Fewest triples for Wilson's interval of an expected share, such as the skew; 0.5 needs the most.
 
     Wilson (1927), J. Am. Stat. Assoc. 22, 209–212: half the width is z·√(p(1−p)n + z²/4) / (n + z²), at n divided by
     the design effect. At p = 0.5 this is z²/(4h²) − z², rounded up.
-
-    Args:
-        half_width: Wanted half of the interval's width, as a share between 0 and 0.5.
-        share: Expected share, such as the skew; 0.5 needs the most.
-        design_effect: Variance over that of as many independent triples: 1 + (m − 1)·ICC for m triples a prompt
-            (Kish 1965, Survey Sampling).
-
-    Raises:
-        DataError: An argument outside its range.
     """
     _inside(half_width, 0.0, 0.5, "half-width of a share")
     _positive(design_effect, "design effect")
@@ -41,88 +36,60 @@ def triples_for_share(half_width: float, share: float = 0.5, design_effect: floa
     return _smallest(narrow)
 
 
-def triples_for_change(
-    half_width: float, discordant_share: float, change: float = 0.0, design_effect: float = 1.0
-) -> int:
-    """Fewest triples for which the 95% interval of a paired change of a share is at most ± `half_width` (0 to 1).
+def triples_for_change(half_width: float, discordant_share: float, design_effect: float = 1.0) -> int:
+    """Fewest triples for the interval of a paired change of a share.
 
-    n = z²·(d − c²) / h², with d the discordant share of triples, on which the preference flips, p_up + p_down, and c the
-    expected change p_up − p_down (0 needs the most): the variance of one triple's difference is d − c² (Connor 1987,
-    Biometrics 43, 207–211). Large-sample: if few triples flip, Newcombe's interval of `paired_change` is somewhat wider.
-
-    Raises:
-        DataError: An argument outside its range, a change larger than the discordant share, or the same on every triple.
+    n = z²·d / h², with d the discordant share of triples, on which the preference flips: the variance of one triple's
+    difference is d − c² (Connor 1987, Biometrics 43, 207–211), the most at an expected change c of 0. Large-sample: if few
+    triples flip, Newcombe's interval of `paired_change` is somewhat wider.
     """
     _inside(half_width, 0.0, 1.0, "half-width of a change")
     _positive(design_effect, "design effect")
     if not 0 < discordant_share <= 1:
         raise DataError(f"a discordant share of {discordant_share}: it lies above 0 and at most at 1")
-    if not abs(change) <= discordant_share:
-        raise DataError(f"a change of {change} with {discordant_share} discordant: a change cannot exceed the flips")
-    variance = discordant_share - change**2
-    if variance <= 0:
-        raise DataError("every triple flips the same way: such a change has no spread to plan for")
-    return _rows(half_width, variance * design_effect)
+    return _rows(half_width, discordant_share * design_effect)
 
 
-def prompts_for_effect(half_width: float, sd: float, design_effect: float = 1.0) -> int:
-    """Fewest prompts for which the 95% interval of a mean margin is at most ± `half_width`, in reward units.
+def prompts_for_effect(half_width: float, sd: float) -> int:
+    """Fewest prompts for the interval of a mean margin, in reward units.
 
-    n = deff·(z·sd / h)², with sd the standard deviation between prompts of the margin, averaged within the prompt.
+    n = (z·sd / h)², with sd the standard deviation between prompts of the margin, averaged within the prompt.
     Large-sample: below some 30 prompts the interval comes out wider than planned.
-
-    Raises:
-        DataError: An argument that is not positive.
     """
     _positive(half_width, "half-width")
     _positive(sd, "standard deviation")
-    _positive(design_effect, "design effect")
-    return _rows(half_width, sd**2 * design_effect)
+    return _rows(half_width, sd**2)
 
 
-def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 0.5) -> float:
-    """Expected share of items on which the majority of `n_votes` votes is not that of infinitely many.
+def majority_error(n_votes: int, vote_correlation: float) -> float:
+    """Expected share of items on which the majority of `n_votes` votes, an odd number, is not that of infinitely many.
 
     The vote model is `cda.stats.votes.noise_ceiling`'s with two words: an item's votes are independent draws from its
-    own share for the perturbed side, which is Beta(a, b) over items with mean a / (a + b) = `pooled_share` and
-    ρ = 1 / (1 + a + b) (ties are not modelled). Exact: over all counts x of k votes, the beta-binomial chance of x
-    times the chance that Beta(a + x, b + k − x), the item's share given x, lies on the other side of ½.
+    own share for the perturbed side, which is Beta(a, a) over items with ρ = 1 / (1 + 2a) (ties are not modelled), the
+    correlation of two votes on one item; `NoiseCeiling.vote_correlation`. Exact: over all counts x of k votes, the
+    beta-binomial chance of x times the chance that Beta(a + x, a + k − x), the item's share given x, lies on the other
+    side of ½.
 
-    Effect on miscalibration: if a model disagrees with true majorities on a share m of the items, then measured
-    against majorities that are wrong on a share e, independently of the model, it is m + e·(1 − 2m). More votes reduce
-    this, more items do not.
-
-    Args:
-        n_votes: Votes an item; odd, so that there is always a majority.
-        vote_correlation: ρ, the correlation of two votes on one item, between 0 and 1; `NoiseCeiling.vote_correlation`.
-        pooled_share: Share of all votes that are for the perturbed side.
-
-    Raises:
-        DataError: An even or non-positive number of votes, or a correlation or share outside (0, 1).
+    If a model disagrees with true majorities on a share m of the items, then measured against majorities that are wrong on a
+    share e, independently of the model, its miscalibration is m + e·(1 − 2m). More votes reduce this, more items do not.
     """
     if n_votes < 1 or n_votes % 2 == 0:
         raise DataError(f"a majority of {n_votes} votes: an odd number is needed")
     _inside(vote_correlation, 0.0, 1.0, "vote correlation")
-    _inside(pooled_share, 0.0, 1.0, "pooled share")
-    alpha = (1 / vote_correlation - 1) * pooled_share
-    beta = (1 / vote_correlation - 1) * (1 - pooled_share)
+    a = (1 / vote_correlation - 1) / 2
     for_perturbed = np.arange(n_votes + 1)
-    chance = stats.betabinom.pmf(for_perturbed, n_votes, alpha, beta)
-    below_half = special.betainc(alpha + for_perturbed, beta + n_votes - for_perturbed, 0.5)
+    chance = stats.betabinom.pmf(for_perturbed, n_votes, a, a)
+    below_half = special.betainc(a + for_perturbed, a + n_votes - for_perturbed, 0.5)
     wrong = np.where(for_perturbed > n_votes / 2, below_half, 1 - below_half)
     return float(chance @ wrong)
 
 
-def votes_for_majority(wanted_error: float, vote_correlation: float, pooled_share: float = 0.5) -> int:
-    """Fewest votes an item, an odd number, for which `majority_error` is at most `wanted_error`, between 0 and 1.
-
-    Raises:
-        DataError: More than 9,999 votes would be needed, and as in `majority_error`.
-    """
+def votes_for_majority(wanted_error: float, vote_correlation: float) -> int:
+    """Fewest votes an item, an odd number, for a `majority_error` of at most `wanted_error`; DataError beyond 9,999."""
     _inside(wanted_error, 0.0, 1.0, "wanted error")
 
     def reliable(half: int) -> bool:
-        return majority_error(2 * half - 1, vote_correlation, pooled_share) <= wanted_error
+        return majority_error(2 * half - 1, vote_correlation) <= wanted_error
 
     # Two more votes never make a majority worse (Condorcet), so that the search may skip.
     most = (MAX_VOTES + 1) // 2

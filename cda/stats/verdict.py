@@ -44,16 +44,9 @@ def quality_loss(low: float, high: float) -> Loss:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A share before and after, with the paired 95% interval of its change, and the test of that.
+    """A share before and after, 0 to 1, on the same rows, with 95% intervals of its change (`low`, `high`) and of the share after.
 
-    Attributes:
-        before: Share before, 0 to 1.
-        after: Share after, on the same rows.
-        low: Lower end of the interval of after − before, −1 to 1.
-        high: Upper end.
-        p_holm: p of no change, Holm-adjusted over everything that the audit tests.
-        after_low: Lower end of the 95% interval of the share after.
-        after_high: Upper end.
+    `p_holm`: p of no change, Holm-adjusted over everything that the audit tests.
     """
 
     before: float
@@ -81,13 +74,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class PeopleEvidence:
-    """One bias measured against people's majorities.
+    """One bias measured against people's majorities; all of voted rows.
 
-    Attributes:
-        miscalibration: Share of voted rows on which model and people disagree.
-        skew: Skew of the model on the same voted rows.
-        human_skew: Share of majorities that prefer the perturbed side.
-        gap_rose: True if the 95% interval of the change of |skew − human skew| lies above 0.
+    `gap_rose`: True if the 95% interval of the change of |skew − human skew| lies above 0.
     """
 
     miscalibration: Moved
@@ -100,12 +89,9 @@ class PeopleEvidence:
 class Evidence:
     """The measurements that a verdict on a bias rests on.
 
-    Attributes:
-        skew: Skew of the model on all rows.
-        people: None without votes on the bias.
-        aims_at_tie: True if the training aimed at equal rewards for both sides.
-        beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
-            (`cda.stats.preference`); None if it could not be estimated.
+    `skew` is of all rows; `people` is None without votes. `aims_at_tie`: the training aimed at equal rewards for both sides.
+    `beyond_noise`: change of the mean margin that neither noise nor stretched rewards explain, in reward units
+    (`cda.stats.preference`); None if it could not be estimated.
     """
 
     skew: Moved
@@ -140,13 +126,9 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
         quality open: a loss of more than 5 points of quality is not excluded, or quality was not measured.
 
     Args:
-        target: The bias.
         evidence: Evidence on every bias measured, the target's included.
         loss: Loss of quality; None if it was not measured.
         dose: Share of the adapter that is the result.
-
-    Raises:
-        KeyError: Nothing is known about the target.
     """
     own = evidence[target]
     if dose == 0:
@@ -179,11 +161,7 @@ def may_be_noise(own: Evidence) -> bool:
 
 
 def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
-    """Other biases whose skew rose.
-
-    Biases with votes do not count if miscalibration fell at the same time: they rose towards people. Noise is
-    no excuse here: a rise by noise is a rise.
-    """
+    """Other biases whose skew rose, also by noise; not those of which miscalibration fell, as they rose towards people."""
     rose = [name for name in moved_along(target, evidence) if evidence[name].skew.rose]
     return [name for name in rose if not ((people := evidence[name].people) and people.miscalibration.fell)]
 
@@ -241,11 +219,7 @@ def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | No
     """True if the mean margin of all pairs excludes 0, and one of these does not, or with the other sign.
 
     Then the model may reward another difference, such as more words, and not the bias. A margin that all pairs share
-    does not change with it.
-
-    Args:
-        mean_margin: Mean margin of all contrasts; None if it could not be estimated.
-        at_no_drift: As in `finding`.
+    does not change with it. Arguments are as in `finding`.
     """
     if mean_margin is None or isinstance(mean_margin, float) or _sign(mean_margin) == 0:
         return False
@@ -286,13 +260,8 @@ def _oriented(own: Evidence) -> Moved:
 class Cell:
     """One training and one bias measured before and after it.
 
-    Attributes:
-        training: Name of the training.
-        bias: The bias that was measured.
-        is_target: True if it was trained against.
-        change: After − before, paired, a share difference.
-        p_holm: p-value adjusted over all cells of the matrix (family-wise error).
-        p_bh: p-value adjusted over all cells of the matrix (false discovery rate).
+    `change` is paired, after − before, a share difference. Adjusted over all cells of the matrix, `p_holm` keeps the
+    family-wise error, `p_bh` the false discovery rate.
     """
 
     training: str

@@ -30,13 +30,10 @@ _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on on
 
 @dataclass(frozen=True, slots=True)
 class Majority:
-    """Preference of most people, item by item.
+    """Preference of most people, item by item. Arrays of shape (n,).
 
-    Attributes:
-        target: 1 perturbed, 0 base, 0.5 neither (rule `half` only); 0.5 as a filler where `used` is False. Shape (n,).
-        used: Items that count. Shape (n,).
-        rule: Treatment of ties and splits.
-        exclusions: Items that do not count, by reason.
+    `target` is 1 for perturbed, 0 for base, 0.5 for neither (rule `half` only); 0.5 as a filler where `used`, the items that
+    count, is False. `rule` is the treatment of ties and splits; `exclusions` counts the other items by reason.
     """
 
     target: FloatArray
@@ -67,11 +64,8 @@ def count_votes(votes: Sequence[Sequence[str]]) -> Counts:
 def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None] | None = None) -> Majority:
     """Most frequent word of each item; if it is `tie`, or two words lead together (a split), the rule decides.
 
-    Args:
-        counts: From `count_votes`. Shape (n, 3).
-        rule: `drop` leaves ties and splits out; `half` counts them half for each side; `as-released` takes
-            `released` for every item and leaves its ties out.
-        released: Aggregated label of each item, for `as-released`. Length n.
+    `drop` leaves ties and splits out; `half` counts them half for each side; `as-released` takes `released`, the
+    aggregated label of each item, and leaves its ties out.
 
     Raises:
         DataError: `as-released` without one label an item, or no item left with a preferred side.
@@ -117,7 +111,6 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     is defined. If the votes give it none, `alpha` says why; the majority share stands.
 
     Args:
-        counts: From `count_votes`. Shape (n, 3).
         item_ids: Cluster of each item, such as its prompt. Length n.
         level: Distance between words for alpha.
 
@@ -139,11 +132,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
 
 
 def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level) -> Estimate:
-    """Krippendorff's alpha with its interval.
-
-    Raises:
-        DataError: One word throughout (chance agreement is then full), or in too many draws.
-    """
+    """Alpha with its interval; DataError for one word throughout (chance alone then agrees), or in too many draws."""
     if (used.sum(axis=0) > 0).sum() < 2:
         raise DataError("every vote is the same word: Krippendorff's alpha is undefined, chance alone would agree")
     names, item_clusters = np.unique(ids, return_inverse=True)
@@ -161,9 +150,8 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975)).tolist()
     low, high, method = min(value, low), max(value, high), "prompt-clustered bootstrap 95%"
     totals = used.sum(axis=1)
-    agreed = (used * (used - 1)).sum(axis=1) / (
-        totals * (totals - 1)
-    )  # pairs of votes on an item that are the same word
+    # Share of the pairs of votes on an item that are the same word.
+    agreed = (used * (used - 1)).sum(axis=1) / (totals * (totals - 1))
     if float(np.ptp(agreed)) <= ROUNDING:
         # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
         # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
@@ -190,9 +178,8 @@ def noise_ceiling(
     Not a bound on a model: one that knows the true shares disagrees with `first` less than three more people do.
 
     Args:
-        counts: From `count_votes`. Shape (n, 3).
         first: The majority to be matched; its rule is applied to the second one too (`as-released` as `drop`).
-        rng: For the interval: clusters are resampled, and ρ is fitted anew in each draw.
+        rng: For the interval: clusters (`item_ids`) are resampled, and ρ is fitted anew in each draw.
         n_votes: Votes an item of the second majority; by default as many as the item has.
 
     Raises:

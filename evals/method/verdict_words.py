@@ -31,13 +31,13 @@ from scipy import stats
 
 from cda.auditing.groups import Group, estimated
 from cda.auditing.report_verdict import verdicts
-from cda.auditing.result import adjust_for_all_tests, measured_change, share_measure, skews
+from cda.auditing.result import adjust_for_all_tests, share_measure, skews
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
+from cda.results.base import Missing, PerScoring
 from cda.results.skew import PreferenceTable, Quality, VotedBias
-from cda.stats.people import people_change
+from cda.stats.people import human_skew, people_change
 from cda.stats.preference import beyond_noise, preference_table
 from cda.stats.proportions import wilson
 from cda.stats.votes import Majority, count_votes, majority
@@ -160,16 +160,11 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
     words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
     people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
-    change = people_change(*group.margins.values(), people, list(IDS), rng)
-    sides = (change.before, change.after)
-    gaps = {when: one.gap for when, one in zip(("before", "after"), sides, strict=True)}
-    signed = {when: one.signed_gap for when, one in zip(("before", "after"), sides, strict=True)}
+    moved = people_change(*group.margins.values(), people, list(IDS), rng)
     tables = [preference_table(one, [*words], list(IDS)) for one in group.margins.values()]
     return VotedBias(
-        human_skew=change.before.human_skew, skew_on_voted=measured_change(change.skew),
-        miscalibration=measured_change(change.miscalibration), gap=BeforeAfter(**gaps, change=change.gap),
-        auc=Missing(reason="no word rests on it"), signed_gap=PerScoring[Estimate](**signed), gap_test=None,
-        by_majority=PerScoring[PreferenceTable](before=tables[0], after=tables[1]), rule="drop", left_out={},
+        **dict(moved) | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
+        gap_test=None, by_majority=PerScoring[PreferenceTable](before=tables[0], after=tables[1]), rule="drop", left_out={},
         agreement=None, noise_ceiling=None, prediction_powered=None,
     )  # fmt: skip
 

@@ -33,12 +33,10 @@ from cda.dosing.choice import (
     REPEATS,
     DoseCurve,
     half_gaps,
-    mixed_curve,
     out_of_fold,
     prompt_codes,
 )
-from cda.dosing.held_out import cross_validated_dose, held_out_people
-from cda.dosing.resampled import Measures, draw_prompts, resampled_choices
+from cda.dosing.held_out import Measures, cross_validated_dose, draw_prompts, held_out_people, resampled_choices
 from cda.records import TieRule
 from cda.results.dose import HeldOutPeople
 from cda.stats.votes import Majority, count_votes, majority
@@ -80,7 +78,10 @@ class Voted:
     n_unscored: int
 
     def curves(self, doses: Sequence[float] = DOSES) -> dict[str, DoseCurve]:
-        return {size: mixed_curve(*both, doses) for size, both in self.scores.items()}
+        return {
+            size: DoseCurve((0.0, 1.0), np.array(both), self.people, self.ids).mixed(doses)
+            for size, both in self.scores.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def read_voted(release: Path, bias: str, rule: TieRule, missing: list[str]) -> V
 
 def bias_numbers(voted: Voted) -> dict[str, Any]:
     """Every model of a bias, and the mean over its models, under the three procedures."""
-    people, ids, curves = voted.people, voted.ids, voted.curves()
+    people, curves = voted.people, voted.curves()
     fixed = {
         name: [replace(one, margins=np.tile(one.margins_at(at), (len(DOSES), 1))) for one in curves.values()]
         for name, at in (("base", 0.0), ("plain", 1.0))
@@ -133,34 +134,28 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {
-            size: to_jsonable_python(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()
-        },
+        "models": {size: to_jsonable_python(cross_validated_dose(curve, rng())) for size, curve in curves.items()},
         "mean_of_models": {
-            name: to_jsonable_python(held_out_mean(models, people, ids))
+            name: to_jsonable_python(held_out_mean(models))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))
         },
     }
 
 
-def held_out_mean(curves: Sequence[DoseCurve], people: Majority, ids: Sequence[str]) -> HeldOutPeople:
+def held_out_mean(curves: Sequence[DoseCurve]) -> HeldOutPeople:
     """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew."""
     generator = rng()
     splits = int(generator.integers(2**63))  # the same splits for every model
-    held = [out_of_fold(curve, people, ids, rng(splits)) for curve in curves]
-    of_contrast, of_quality, strata = prompt_codes(curves[0], people, ids)
-    weights, seed = draw_prompts(strata, generator), int(generator.integers(2**63))
-    drawn = [
-        resampled_choices(curve, people, of_contrast, of_quality, weights, rng(seed), MAX_QUALITY_LOSS).dose
-        for curve in curves
-    ]
+    held = [out_of_fold(curve, rng(splits)) for curve in curves]
+    weights, seed = draw_prompts(prompt_codes(curves[0])[2], generator), int(generator.integers(2**63))
+    drawn = [resampled_choices(curve, weights, rng(seed), MAX_QUALITY_LOSS).dose for curve in curves]
     skew, missed, signed, gaps = (
         np.mean([getattr(model, name) for model in drawn], axis=0)
         for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
     )
     margins = np.concatenate([model.margins for model in held])
     hits = np.mean([model.margins > 0 for model in held], axis=0)
-    return held_out_people(margins, hits, held[0], Measures(skew, missed, signed, gaps, None), people, ids)
+    return held_out_people(curves[0], margins, hits, held[0], Measures(skew, missed, signed, gaps, None))
 
 
 def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int = 0) -> list[Cell]:
@@ -169,7 +164,7 @@ def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int =
     for voted in everyone:
         used = voted.people.used
         for curve in voted.curves(doses).values():
-            held = out_of_fold(curve, voted.people, voted.ids, rng(seed))  # the same halves for every model
+            held = out_of_fold(curve, rng(seed))  # the same halves for every model
             fixed = {
                 name: np.tile(curve.margins_at(at)[used], (REPEATS, 1)) for name, at in (("base", 0), ("plain", 1))
             }
@@ -224,9 +219,7 @@ def _drawn(everyone: Sequence[Voted]) -> dict[str, Cells]:
     names = np.unique([name for voted in everyone for name in voted.ids])
     weights = draw_prompts(np.zeros(len(names), dtype=np.int64), rng())
     found = [
-        resampled_choices(
-            curve, voted.people, np.searchsorted(names, voted.ids), np.zeros(0, np.int64), weights, rng(), 0.0
-        )
+        resampled_choices(curve, weights[:, np.searchsorted(names, np.unique(voted.ids))], rng(), 0.0)
         for voted in everyone
         for curve in voted.curves().values()
     ]

@@ -43,17 +43,18 @@ from pydantic_core import to_jsonable_python
 from cda.biases import load_bias
 from cda.dosing.choice import DoseCurve, half_gaps, mean_size, out_of_fold
 from cda.dosing.held_out import cross_validated_dose
-from cda.dosing.scores import removals
+from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.models.load import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
+from cda.results.base import Missing
 from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured
 from cda.stats.identification import overlap_effect, overlap_of
-from cda.stats.people import people_change
+from cda.stats.people import human_skew, people_change
 from cda.stats.preference import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
@@ -105,7 +106,7 @@ def measured_way(way: str, seed: int, spec: ModelSpec, work: Path, scored: Score
         contrasts,
         pairs,
     )
-    chosen, held = held_out(curve, contrasts)
+    chosen, held = held_out(curve)
     found: Json = {"chosen": chosen, "held_out": held, "at": {}, "frontier": frontier(curve, contrasts, pairs)}
     for dose in sorted({1.0, chosen}):
         found["at"][f"{dose:g}"] = {
@@ -120,8 +121,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
     of quality."""
     found: Json = {}
     assert curve.quality_margins is not None
-    voted = votes_of(contrasts)
-    halves = out_of_fold(curve, voted, prompt_ids(contrasts), rng()).first_half
+    voted, halves = curve.people, out_of_fold(curve, rng()).first_half
     for row, dose in enumerate(DOSES):
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
         change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs))
@@ -137,13 +137,13 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
 
 
 def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> DoseCurve:
-    return DoseCurve(DOSES, voted, quality, prompt_ids(pairs), tuple(one.bias for one in contrasts))
+    people, biases = votes_of(contrasts), tuple(one.bias for one in contrasts)
+    return DoseCurve(DOSES, voted, people, prompt_ids(contrasts), quality, prompt_ids(pairs), biases)
 
 
-def held_out(curve: DoseCurve, contrasts: Sequence[Contrast]) -> tuple[float, Json]:
+def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
-    people, ids = votes_of(contrasts), prompt_ids(contrasts)
-    found = {bias: cross_validated_dose(curve, people, ids, rng(), bias=bias) for bias in BIASES}
+    found = {bias: cross_validated_dose(curve, rng(), bias=bias) for bias in BIASES}
     first = found[BIASES[0]]
     by_bias = {
         bias: {
@@ -171,7 +171,8 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
-        change = people_change(before[rows], after[rows], votes_of(own), ids, rng())
+        people = votes_of(own)
+        moved = people_change(before[rows], after[rows], people, ids, rng())
         _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
@@ -181,15 +182,11 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         )
         among = overlap_effect(after[rows], alike, ids, rng())
         found[bias] = {
-            "skew": to_jsonable_python(change.skew),
-            "miscalibration": to_jsonable_python(change.miscalibration),
-            "gap": {
-                "before": to_jsonable_python(change.before.gap),
-                "after": to_jsonable_python(change.after.gap),
-                "change": to_jsonable_python(change.gap),
-            },
-            "auc": None if change.after.auc is None else to_jsonable_python(change.after.auc),
-            "human_skew": to_jsonable_python(change.before.human_skew),
+            "skew": to_jsonable_python(moved.skew_on_voted),
+            "miscalibration": to_jsonable_python(moved.miscalibration),
+            "gap": to_jsonable_python(moved.gap),
+            "auc": None if isinstance(moved.auc, Missing) else to_jsonable_python(moved.auc.after),
+            "human_skew": to_jsonable_python(human_skew(people, ids)),
             "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, PairsEffect) else among.reason,
         }
     return found
@@ -289,7 +286,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             np.array([margins[dose][:n] for dose in DOSES]), np.array([margins[dose][n:] for dose in DOSES]),
             contrasts, pairs,
         )  # fmt: skip
-        chosen, held = held_out(curve, contrasts)
+        chosen, held = held_out(curve)
         found[name] = {
             "chosen": chosen,
             "held_out": held,

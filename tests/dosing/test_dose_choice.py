@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
+from rows import ids, rng
 
 from cda.dosing.choice import (
     DOSES,
@@ -13,11 +17,9 @@ from cda.dosing.choice import (
     dose_response,
     half_gaps,
     mean_size,
-    mixed_curve,
     out_of_fold,
 )
-from cda.dosing.held_out import HeldOutDose, cross_validated_dose
-from cda.dosing.resampled import _halves, draw_prompts, resampled_choices
+from cda.dosing.held_out import HeldOutDose, _halves, cross_validated_dose, draw_prompts, resampled_choices
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate
@@ -25,44 +27,59 @@ from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.people import against_people
 from cda.stats.votes import Majority
 
-Floats = np.ndarray
+
+def people(target: ArrayLike, used: ArrayLike | None = None) -> Majority:
+    wanted = np.asarray(target, float)
+    kept = np.ones(len(wanted), bool) if used is None else np.asarray(used)
+    return Majority(np.where(kept, wanted, 0.5), kept, "drop", Exclusions(len(wanted), {}))
 
 
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
+def mixed(
+    before: ArrayLike,
+    after: ArrayLike,
+    target: ArrayLike,
+    quality: ArrayLike | None = None,
+    names: list[str] | None = None,
+) -> DoseCurve:
+    """The two scorings mixed at every dose; each contrast and each quality pair (shape (2, m)) of its own prompt."""
+    margins, pairs = np.array([before, after], float), None if quality is None else np.asarray(quality, float)
+    own = ids(0 if pairs is None else pairs.shape[1], name="q") if names is None else names
+    scored = DoseCurve((0.0, 1.0), margins, people(target), ids(margins.shape[1]), pairs, own)
+    return scored.mixed(DOSES)
 
 
-def ids(n: int) -> list[str]:
-    return [f"p{row:03d}" for row in range(n)]
-
-
-def people(target: Floats, used: Floats | None = None) -> Majority:
-    kept = np.ones(len(target), bool) if used is None else used
-    return Majority(np.where(kept, target, 0.5), kept, "drop", Exclusions(len(target), {}))
-
-
-def planted(n: int = 80) -> tuple[DoseCurve, Majority]:
+def planted(n: int = 80) -> DoseCurve:
     """People prefer half of the perturbed sides; every margin falls by 2λ, and those of the other half start lower.
 
     Preferred ones start at 4, the others at 2.2: the others turn between 1 and 1.25, the preferred ones at 2.
     """
     target = (np.arange(n) % 2).astype(float)
     before = np.where(target == 1, 4.0, 2.2)
-    return mixed_curve(before, before - 2.0), people(target)
+    return mixed(before, before - 2.0, target)
+
+
+def drawn_curve(seed: int, n: int, share: float, before: float, after: float, pairs: int = 0) -> DoseCurve:
+    generator = rng(seed)
+    target = generator.random(n) < share
+    quality = generator.normal(1, 1, (2, pairs)) if pairs else None
+    return mixed(generator.normal(before, 1, n), generator.normal(after, 1, n), target, quality, ids(pairs))
 
 
 def test_margins_are_mixed_linearly() -> None:
-    curve = mixed_curve([1.0, -2.0], [3.0, 2.0], (0, 0.5, 1, 2), [1.0], [0.0], ["q"])
+    scored = DoseCurve(
+        (0.0, 1.0), np.array([[1.0, -2], [3, 2]]), people([1, 0]), ["a", "b"], np.array([[1.0], [0]]), ["q"]
+    )
+    curve = scored.mixed((0, 0.5, 1, 2))
     assert curve.margins.tolist() == [[1, -2], [2, 0], [3, 2], [5, 6]]
     assert curve.quality_margins is not None and curve.quality_margins.tolist() == [[1], [0.5], [0], [-1]]
     assert curve.margins_at(2).tolist() == [5, 6]
 
 
 def test_the_planted_best_dose_is_chosen_and_holds_on_the_other_half() -> None:
-    curve, voted = planted()
+    curve = planted()
     # 1.25, 1.5 and 1.75 agree with people everywhere; the nearest to 1 is taken.
-    assert choose_dose(curve, voted).dose == 1.25
-    held = cross_validated_dose(curve, voted, ids(80), rng())
+    assert choose_dose(curve).dose == 1.25
+    held = cross_validated_dose(curve, rng())
     assert held.dose == 1.25 and held.chosen[1.25] == 1.0 and sum(held.chosen.values()) == pytest.approx(1)
     assert held.people.miscalibration.value == 0 and held.people.gap.value == held.people.mean_signed_gap.value == 0
     assert held.people.skew.value == held.people.human_skew.value == 0.5
@@ -74,27 +91,21 @@ def test_the_planted_best_dose_is_chosen_and_holds_on_the_other_half() -> None:
 
 
 def test_a_bias_that_people_share_is_left_alone() -> None:
-    target = np.ones(40)
     before = np.linspace(0.1, 1, 40)
-    curve = mixed_curve(before, before - 5)  # every dose from 0.25 turns some
-    held = cross_validated_dose(curve, people(target), ids(40), rng())
+    held = cross_validated_dose(mixed(before, before - 5, np.ones(40)), rng())  # every dose from 0.25 turns some
     assert held.dose == 0 and held.chosen[0.0] == 1.0
     assert held.people.gap.value == 0 and held.people.human_skew.value == 1
-    assert held.against_base.gap.value == 0
-    assert held.against_plain.gap.value == -1
+    assert (held.against_base.gap.value, held.against_plain.gap.value) == (0, -1)
 
 
 def test_the_dose_of_the_response_with_the_least_sum_is_the_chosen_one() -> None:
-    generator = rng(5)
-    target = (generator.random(60) < 0.3).astype(float)
-    curve = mixed_curve(generator.normal(0.6, 1, 60), generator.normal(-0.4, 1, 60))
-    response = dose_response(curve, people(target), ids(60))
+    curve = drawn_curve(5, 60, 0.3, 0.6, -0.4)
+    response = dose_response(curve)
     sums = [round(one.people.miscalibration.value + one.people.gap.value, 9) for one in response]
     best = [dose for dose, value in zip(DOSES, sums, strict=True) if value == min(sums)]
-    assert choose_dose(curve, people(target)).dose == min(best, key=lambda dose: (abs(dose - 1), dose))
+    assert choose_dose(curve).dose == min(best, key=lambda dose: (abs(dose - 1), dose))
     assert [one.dose for one in response] == list(DOSES)
-    assert response[0].people == against_people(curve.margins[0], people(target), ids(60))
-    assert all(one.quality is None for one in response)
+    assert response[0].people == against_people(curve.margins[0], curve.people, curve.prompt_ids)
 
 
 @pytest.mark.parametrize(
@@ -113,42 +124,40 @@ def test_ties_go_towards_1_and_then_to_the_smaller(doses: tuple[float, ...], exp
         margins[list(doses).index(1)] *= -1
     if doses[1] == 0.5 and expected == 1.25:
         margins[1] *= -1
-    assert choose_dose(DoseCurve(tuple(map(float, doses)), margins), people(target)).dose == expected
+    assert choose_dose(DoseCurve(tuple(map(float, doses)), margins, people(target), ids(30))).dose == expected
 
 
-def with_quality(lost: float, n_quality: int = 200) -> tuple[DoseCurve, Majority]:
+def with_quality(lost: float, n: int = 200) -> DoseCurve:
     """The planted curve; from dose 1.25 on, a share of the quality pairs turns wrong."""
-    curve, voted = planted()
-    margins = np.ones((len(DOSES), n_quality))
-    margins[np.array(DOSES) >= 1.25, : round(lost * n_quality)] = -1
-    return DoseCurve(DOSES, curve.margins, margins, tuple(f"q{row:03d}" for row in range(n_quality))), voted
+    margins = np.ones((len(DOSES), n))
+    margins[np.array(DOSES) >= 1.25, : round(lost * n)] = -1
+    return replace(planted(), quality_margins=margins, quality_prompt_ids=ids(n, name="q"))
 
 
 def test_the_quality_limit_binds() -> None:
-    curve, voted = with_quality(0.05)
-    assert choose_dose(curve, voted, max_quality_loss=0.05).dose == 1.25
-    strict = choose_dose(curve, voted, max_quality_loss=0.04)
+    curve = with_quality(0.05)
+    assert choose_dose(curve, max_quality_loss=0.05).dose == 1.25
+    strict = choose_dose(curve, max_quality_loss=0.04)
     assert strict.dose == 1.0  # all that is left is as bad as the base; towards 1
     assert strict.barred == tuple(dose for dose in DOSES if dose > 1)
-    held = cross_validated_dose(curve, voted, ids(80), rng(), max_quality_loss=0.2)
+    held = cross_validated_dose(curve, rng(), max_quality_loss=0.2)
     assert held.quality is not None and held.against_base.quality is not None
     assert held.quality.value == pytest.approx(0.95) and held.quality.n == 200
     assert held.against_base.quality.value == pytest.approx(-0.05)
-    response = dose_response(curve, voted, ids(80))
+    response = dose_response(curve)
     assert response[0].quality_change is None
     change = response[-1].quality_change
     assert change is not None and change.value == pytest.approx(-0.05) and change.low < -0.05 < change.high < 0
 
 
 def test_the_limit_is_judged_on_the_half_that_chooses_and_dose_0_is_always_allowed() -> None:
-    curve, voted = planted()
     quality = -np.ones((len(DOSES), 100))
     quality[0] = 1  # every dose but 0 loses everything
-    held = cross_validated_dose(DoseCurve(DOSES, curve.margins, quality, tuple(ids(100))), voted, ids(80), rng())
+    held = cross_validated_dose(replace(planted(), quality_margins=quality, quality_prompt_ids=ids(100)), rng())
     assert held.dose == 0 and held.chosen[0.0] == 1 and held.barred == DOSES[1:]
     assert held.quality is not None and held.quality.value == 1
     # Five of 100 pairs lost: a limit of 5% holds on average and is broken by many halves.
-    halves = cross_validated_dose(with_quality(0.05, 100)[0], voted, ids(80), rng(), max_quality_loss=0.05).chosen
+    halves = cross_validated_dose(with_quality(0.05, 100), rng(), max_quality_loss=0.05).chosen
     assert 0.2 < halves[1.25] < 0.9 and halves[1.25] + halves[1.0] == 1
 
 
@@ -156,11 +165,9 @@ def test_noise_flatters_the_sample_and_not_the_other_half() -> None:
     """People who answer at random disagree with any model half of the time, whatever dose was chosen."""
     in_sample, held_out = [], []
     for seed in range(30):
-        generator = rng(seed)
-        target = (generator.random(60) < 0.5).astype(float)
-        curve, voted = mixed_curve(generator.normal(size=60), generator.normal(size=60)), people(target)
-        held = out_of_fold(curve, voted, ids(60), rng(seed), repeats=10)
-        in_sample.append(np.mean((curve.margins_at(choose_dose(curve, voted).dose) > 0) != target))
+        curve = drawn_curve(seed, 60, 0.5, 0, 0)
+        held, target = out_of_fold(curve, rng(seed), repeats=10), curve.people.target
+        in_sample.append(np.mean((curve.margins_at(choose_dose(curve).dose) > 0) != target))
         held_out.append(np.mean((held.margins > 0) != target))
     assert np.mean(in_sample) < 0.46
     assert abs(np.mean(held_out) - 0.5) < 0.02
@@ -168,11 +175,10 @@ def test_noise_flatters_the_sample_and_not_the_other_half() -> None:
 
 def test_a_prompt_is_never_on_both_sides() -> None:
     n, generator = 90, rng(3)
-    prompts = [f"p{row // 3}" for row in range(n)]
-    quality_prompts = tuple(f"p{row % 40}" for row in range(80))  # thirty shared, ten of their own
-    target = (generator.random(n) < 0.4).astype(float)
-    curve = DoseCurve(DOSES, generator.normal(size=(11, n)), generator.normal(size=(11, 80)), quality_prompts)
-    held = out_of_fold(curve, people(target), prompts, rng(), repeats=5)
+    prompts, quality_prompts = ids(n, 3), [f"p{row % 40}" for row in range(80)]  # thirty shared, ten of their own
+    voted, margins = people(generator.random(n) < 0.4), generator.normal(size=(11, n))
+    curve = DoseCurve(DOSES, margins, voted, prompts, generator.normal(size=(11, 80)), quality_prompts)
+    held = out_of_fold(curve, rng(), repeats=5)
     for repeat in range(5):
         side = {}
         for name, first in zip(prompts, held.first_half[repeat], strict=True):
@@ -191,12 +197,10 @@ def test_a_prompt_is_never_on_both_sides() -> None:
 
 def test_the_half_that_is_measured_has_no_say() -> None:
     """Turning the votes of one half leaves the dose that it gets as it was."""
-    generator = rng(8)
-    target = (generator.random(60) < 0.4).astype(float)
-    curve = mixed_curve(generator.normal(0.5, 1, 60), generator.normal(-0.5, 1, 60))
-    one = out_of_fold(curve, people(target), ids(60), rng(), repeats=1)
-    turned = np.where(one.first_half[0], target, 1 - target)
-    other = out_of_fold(curve, people(turned), ids(60), rng(), repeats=1)
+    curve = drawn_curve(8, 60, 0.4, 0.5, -0.5)
+    one = out_of_fold(curve, rng(), repeats=1)
+    turned = people(np.where(one.first_half[0], curve.people.target, 1 - curve.people.target))
+    other = out_of_fold(replace(curve, people=turned), rng(), repeats=1)
     assert (one.first_half == other.first_half).all()
     assert other.chosen[0, 0] == one.chosen[0, 0] and other.chosen[0, 1] != one.chosen[0, 1]
     measured = ~one.first_half[0]
@@ -205,17 +209,14 @@ def test_the_half_that_is_measured_has_no_say() -> None:
 
 def test_order_of_rows_changes_nothing() -> None:
     generator = rng(4)
-    target, used = (generator.random(70) < 0.4).astype(float), generator.random(70) < 0.9
-    prompts = [f"p{row % 50}" for row in range(70)]
-    before, after = generator.normal(0.5, 1, 70), generator.normal(-0.5, 1, 70)
-    good = generator.normal(1, 1, (2, 40))
+    target, used = generator.random(70) < 0.4, generator.random(70) < 0.9
+    scores, good = generator.normal([[0.5], [-0.5]], 1, (2, 70)), generator.normal(1, 1, (2, 40))
 
-    def held(order: Floats, quality: Floats) -> HeldOutDose:
-        names = [f"p{row + 30}" for row in quality]
-        curve = mixed_curve(before[order], after[order], DOSES, *good[:, quality], names)
-        return cross_validated_dose(
-            curve, people(target[order], used[order]), [prompts[row] for row in order], rng(), max_quality_loss=0.1
-        )
+    def held(order: np.ndarray, pairs: np.ndarray) -> HeldOutDose:
+        prompts, names = [f"p{row % 50}" for row in order], [f"p{row + 30}" for row in pairs]
+        voted = people(target[order], used[order])
+        curve = DoseCurve((0.0, 1.0), scores[:, order], voted, prompts, good[:, pairs], names).mixed(DOSES)
+        return cross_validated_dose(curve, rng(), max_quality_loss=0.1)
 
     one = held(np.arange(70), np.arange(40))
     two = held(rng(1).permutation(70), rng(2).permutation(40))
@@ -225,32 +226,26 @@ def test_order_of_rows_changes_nothing() -> None:
 
 
 def estimates(held: HeldOutDose) -> list[Estimate]:
-    assert held.quality is not None
-    changes = [(one.skew, one.miscalibration, one.gap, one.quality) for one in (held.against_base, held.against_plain)]
-    own = [held.people.skew, held.people.miscalibration, held.people.gap, held.people.mean_signed_gap, held.quality]
-    own += [held.base.gap, held.plain.gap]
-    return [*own, *(one for change in changes for one in change if one is not None)]
+    parts = (held.people, held.base, held.plain, held.against_base, held.against_plain)
+    return [value for part in (held, *parts) for _, value in part if isinstance(value, Estimate)]
 
 
 def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
-    curve, voted = planted()
+    curve = planted()
     wild = np.hstack([curve.margins, rng().normal(size=(11, 30))])
-    target = np.concatenate([voted.target, np.zeros(30)])
-    more = people(target, np.arange(110) < 80)
-    held = cross_validated_dose(DoseCurve(DOSES, wild), more, ids(110), rng())
+    more = people(np.concatenate([curve.people.target, np.zeros(30)]), np.arange(110) < 80)
+    held = cross_validated_dose(DoseCurve(DOSES, wild, more, ids(110)), rng())
     assert held.chosen[1.25] == 1 and held.people.skew.n == 80 and held.against_base.gap.n == 80
 
 
 def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None:
-    generator = rng(11)
-    target = (generator.random(100) < 0.3).astype(float)
-    curve = mixed_curve(generator.normal(0.6, 1, 100), generator.normal(-0.5, 1, 100))
-    held = cross_validated_dose(curve, people(target), ids(100), rng())
+    curve = drawn_curve(11, 100, 0.3, 0.6, -0.5)
+    held = cross_validated_dose(curve, rng())
     for dose, fixed, change in ((0, held.base, held.against_base), (1, held.plain, held.against_plain)):
         for name in ("skew", "miscalibration", "gap"):
             value = getattr(held.people, name).value - getattr(fixed, name).value
             assert getattr(change, name).value == pytest.approx(value)
-        whole = against_people(curve.margins_at(dose), people(target), ids(100))
+        whole = against_people(curve.margins_at(dose), curve.people, curve.prompt_ids)
         assert (fixed.skew, fixed.miscalibration) == (whole.skew, whole.miscalibration)
         assert fixed.mean_signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
         assert "split anew" in fixed.gap.method and "chosen anew" in change.gap.method
@@ -260,38 +255,31 @@ def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None
 
 def test_draws_choose_as_the_rows_themselves_would() -> None:
     """Draws that hold every prompt once repeat the estimate, but for how the splits fall."""
-    generator = rng(12)
-    target = (generator.random(60) < 0.3).astype(float)
-    good = generator.normal(1, 1, (2, 60))
-    curve = mixed_curve(generator.normal(0.6, 1, 60), generator.normal(-0.5, 1, 60), DOSES, *good, ids(60))
-    codes = np.arange(60)
-    drawn = resampled_choices(curve, people(target), codes, codes, np.ones((200, 60)), rng(), 0.1)
-    held = cross_validated_dose(curve, people(target), ids(60), rng(), max_quality_loss=0.1)
+    curve = drawn_curve(12, 60, 0.3, 0.6, -0.5, pairs=60)
+    drawn = resampled_choices(curve, np.ones((200, 60)), rng(), 0.1)
+    held = cross_validated_dose(curve, rng(), max_quality_loss=0.1)
     assert held.quality is not None and drawn.dose.quality is not None
-    assert drawn.dose.gap.mean() == pytest.approx(held.people.gap.value, abs=0.01)
-    assert drawn.base.gap.mean() == pytest.approx(held.base.gap.value, abs=0.01)
-    assert drawn.plain.gap.mean() == pytest.approx(held.plain.gap.value, abs=0.01)
-    assert drawn.dose.skew.mean() == pytest.approx(held.people.skew.value, abs=0.01)
-    assert drawn.dose.miscalibration.mean() == pytest.approx(held.people.miscalibration.value, abs=0.01)
-    assert drawn.dose.quality.mean() == pytest.approx(held.quality.value, abs=0.01)
+    for draws, value in (
+        (drawn.dose.gap, held.people.gap), (drawn.base.gap, held.base.gap), (drawn.plain.gap, held.plain.gap),
+        (drawn.dose.skew, held.people.skew), (drawn.dose.miscalibration, held.people.miscalibration),
+        (drawn.dose.quality, held.quality),
+    ):  # fmt: skip
+        assert draws.mean() == pytest.approx(value.value, abs=0.01)
     assert set(drawn.plain.skew.round(9)) == {round(float((curve.margins_at(1) > 0).mean()), 9)}
-    assert drawn.base.signed_gap[0] == pytest.approx((curve.margins_at(0) > 0).mean() - target.mean())
+    assert drawn.base.signed_gap[0] == pytest.approx((curve.margins_at(0) > 0).mean() - curve.people.target.mean())
 
 
 def test_intervals_of_a_change_cover_the_choice_too() -> None:
     """The change of skew against plain CDA: drawing prompts with the choices kept would be far too narrow."""
     generator = rng(0)
-    target = (generator.random(90) < 0.25).astype(float)
+    target = generator.random(90) < 0.25
     before = generator.normal(0.1, 1, 90) + 0.3 * target
-    curve = mixed_curve(before, before - 1.1 + 0.7 * generator.normal(size=90))
-    held = cross_validated_dose(curve, people(target), ids(90), rng())
-    found = held.against_plain.skew
-    out = out_of_fold(curve, people(target), ids(90), rng())
-    moved = (out.margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
+    curve = mixed(before, before - 1.1 + 0.7 * generator.normal(size=90), target)
+    found = cross_validated_dose(curve, rng()).against_plain.skew
+    moved = (out_of_fold(curve, rng()).margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
     kept = bootstrap_mean(moved, ids(90), rng())
     assert kept.value == pytest.approx(found.value) and found.low <= found.value <= found.high
     assert found.high - found.low > 1.5 * (kept.high - kept.low)
-    assert "chosen anew" in found.method
 
 
 def test_gaps_of_the_two_halves_do_not_cancel() -> None:
@@ -306,12 +294,12 @@ def test_gaps_of_the_two_halves_do_not_cancel() -> None:
     assert np.isnan(mean_size(np.full(2, np.nan)))
 
 
-def overtrained(seed: int, n: int = 90) -> tuple[DoseCurve, Majority]:
+def overtrained(seed: int, n: int = 90) -> DoseCurve:
     """People want the biased side in 31 of 100; the model leans to it, and each step of the dose takes 0.6 off, with noise."""
     generator = rng(seed)
     wish = generator.normal(size=n)
     before = 1.2 + 0.5 * wish + 0.87 * generator.normal(size=n)
-    return mixed_curve(before, before - 0.6 + 0.6 * generator.normal(size=n)), people((wish > 0.5).astype(float))
+    return mixed(before, before - 0.6 + 0.6 * generator.normal(size=n), wish > 0.5)
 
 
 TRUE_CHANGE = -0.230
@@ -323,15 +311,14 @@ def test_a_held_out_gap_is_not_below_the_one_of_the_rows_that_chose_and_its_chan
     0: a size grows when prompts are drawn again), and in 100 of 100 where plain CDA leaves as much as the chosen dose does."""
     in_sample, held_out, pooled, covered = [], [], [], []
     for seed in range(20):
-        curve, voted = overtrained(seed)
-        held = out_of_fold(curve, voted, ids(90), rng(seed), repeats=5)
+        curve = overtrained(seed)
+        held, target = out_of_fold(curve, rng(seed), repeats=5), curve.people.target
         hits = held.margins > 0
-        held_out.append(mean_size(half_gaps(hits, voted.target, held.first_half).ravel()))
-        pooled.append(abs((hits - voted.target).mean()))
-        in_sample.append(abs((curve.margins_at(choose_dose(curve, voted).dose) > 0).mean() - voted.target.mean()))
-        codes, none = np.arange(90), np.zeros(0, np.int64)
+        held_out.append(mean_size(half_gaps(hits, target, held.first_half).ravel()))
+        pooled.append(abs((hits - target).mean()))
+        in_sample.append(abs((curve.margins_at(choose_dose(curve).dose) > 0).mean() - target.mean()))
         weights = draw_prompts(np.full(90, 2), rng(seed), 150)
-        drawn = resampled_choices(curve, voted, codes, none, weights, rng(seed), 0.0, repeats=5)
+        drawn = resampled_choices(curve, weights, rng(seed), 0.0, repeats=5)
         low, high = np.quantile(drawn.dose.gap - drawn.plain.gap, (0.025, 0.975))
         covered.append(low <= TRUE_CHANGE <= high)
     assert np.mean(held_out) > np.mean(in_sample)
@@ -339,97 +326,88 @@ def test_a_held_out_gap_is_not_below_the_one_of_the_rows_that_chose_and_its_chan
     assert np.mean(covered) >= 0.75
 
 
-def test_draws_split_the_prompts_that_they_hold() -> None:
-    weights = draw_prompts(np.array([2] * 30 + [1] * 7), rng(), 50)
-    first = _halves(np.array([2] * 30 + [1] * 7), weights, rng())
+def test_draws_keep_the_size_of_every_stratum_and_split_the_prompts_that_they_hold() -> None:
+    strata = np.array([2] * 30 + [1] * 7)
+    weights = draw_prompts(strata, rng(), 500)
+    first = _halves(strata, weights, rng())
     assert not (first & (weights == 0)).any()
-    for members in (slice(0, 30), slice(30, 37)):
-        drawn, here = (weights[:, members] > 0).sum(axis=1), first[:, members].sum(axis=1)
+    for members, n in ((slice(0, 30), 30), (slice(30, 37), 7)):
+        own = weights[:, members]
+        assert (own.sum(axis=1) == n).all() and own.mean(axis=0) == pytest.approx(np.ones(n), abs=0.15)
+        drawn, here = (own > 0).sum(axis=1), first[:, members].sum(axis=1)
         assert set(np.abs(drawn - 2 * here)) == {0, 1}
-    assert len({row.tobytes() for row in first}) == 50
+    assert len({row.tobytes() for row in first}) == 500
 
 
 def test_too_few_prompts_says_how_many_are_needed() -> None:
-    curve, voted = planted(2 * MIN_PROMPTS)
-    torn = [f"p{row // 4}" for row in range(2 * MIN_PROMPTS)]
+    curve = planted(2 * MIN_PROMPTS)
+    torn = replace(curve, prompt_ids=ids(2 * MIN_PROMPTS, 4))
     with pytest.raises(
         DataError, match=r"^10 prompts with a majority of people: .* at least 20; collect votes on 10 more$"
     ):
-        cross_validated_dose(curve, voted, torn, rng())
-    few = DoseCurve(DOSES, curve.margins, np.ones((11, 12)), tuple(ids(12)))
+        cross_validated_dose(torn, rng())
+    few = replace(curve, quality_margins=np.ones((11, 12)), quality_prompt_ids=ids(12))
     with pytest.raises(DataError, match=r"^12 prompts with quality pairs: .* add pairs of 8 more$"):
-        cross_validated_dose(few, voted, ids(40), rng())
-    half = people(voted.target, np.arange(40) < MIN_PROMPTS)
-    assert cross_validated_dose(curve, half, ids(40), rng(), repeats=2).people.skew.n == MIN_PROMPTS
+        cross_validated_dose(few, rng())
+    half = replace(curve, people=people(curve.people.target, np.arange(40) < MIN_PROMPTS))
+    assert cross_validated_dose(half, rng(), repeats=2).people.skew.n == MIN_PROMPTS
 
 
 @pytest.mark.parametrize("doses", [(0.5, 1), (0, 2), (1, 0), (0, 1, 1), (-1, 0, 1), (), (0, 1, float("nan"))])
 def test_doses_ascend_from_0_and_hold_1(doses: tuple[float, ...]) -> None:
     with pytest.raises(DataError, match=r"must ascend from 0 \(base model\) and hold 1"):
-        DoseCurve(doses, np.ones((len(doses), 3)))
+        DoseCurve(doses, np.ones((len(doses), 3)), people([1, 0, 1]), ids(3))
 
 
-def test_messages() -> None:
-    curve, voted = planted()
-    with pytest.raises(DataError, match=r"contrast margins of shape .* for 2 doses"):
-        DoseCurve((0.0, 1.0), np.ones((3, 4)))
-    with pytest.raises(DataError, match="4 quality pairs, 0 prompts"):
-        DoseCurve((0.0, 1.0), np.ones((2, 4)), np.ones((2, 4)))
-    with pytest.raises(DataError, match="1 of 2 margins are NaN"):
-        mixed_curve([1.0, np.nan], [1.0, 1.0])
-    with pytest.raises(DataError, match="the same rows are needed"):
-        mixed_curve([1.0, 2.0], [1.0])
+def test_curves_and_choices_that_make_no_sense() -> None:
+    voted, curve = people(np.ones(4)), planted()
+    for margins, pairs, names, message in (
+        (np.ones((3, 4)), None, ids(4), r"contrast margins of shape .* for 2 doses"),
+        (np.ones((2, 4)), np.ones((2, 4)), ids(4), "4 quality pairs, 0 prompts"),
+        (np.full((2, 4), np.nan), None, ids(4), "8 of 8 margins are NaN"),
+        (np.ones((2, 4)), None, ids(3), "4 majorities, 3 prompts"),
+    ):
+        with pytest.raises(DataError, match=message):
+            DoseCurve((0.0, 1.0), margins, voted, names, pairs)
     with pytest.raises(DataError, match=r"quality loss of at most -0\.1"):
-        choose_dose(curve, voted, max_quality_loss=-0.1)
+        choose_dose(curve, max_quality_loss=-0.1)
     with pytest.raises(DataError, match="no row to choose a dose on"):
-        choose_dose(curve, voted, np.zeros(80, bool))
+        choose_dose(curve, np.zeros(80, bool))
     with pytest.raises(DataError, match="no quality pair"):
-        choose_dose(with_quality(0.1)[0], voted, quality_rows=np.zeros(200, bool))
-    with pytest.raises(DataError, match="80 majorities, 79 prompts"):
-        cross_validated_dose(curve, voted, ids(79), rng())
+        choose_dose(with_quality(0.1), quality_rows=np.zeros(200, bool))
     with pytest.raises(DataError, match="0 repeats"):
-        cross_validated_dose(curve, voted, ids(80), rng(), repeats=0)
+        cross_validated_dose(curve, rng(), repeats=0)
 
 
-def two_biases(n: int = 60) -> tuple[DoseCurve, Majority, list[str]]:
+def two_biases(n: int = 60) -> DoseCurve:
     """The dose brings `strong` down to people's share at 1, and `shared`, which people have too, away from theirs."""
-    doses = (0.0, 0.5, 1.0, 1.5)
-    rng = np.random.default_rng(3)
-    ranks = np.tile((np.arange(n) + 0.5) / n, 2)
-    targets = np.concatenate([rng.permutation(np.arange(n) < n / 2), np.ones(n)]).astype(float)
+    doses, ranks = (0.0, 0.5, 1.0, 1.5), np.tile((np.arange(n) + 0.5) / n, 2)
+    targets = np.concatenate([rng(3).permutation(np.arange(n) < n / 2), np.ones(n)])
     # Skew at dose λ: 1 − λ/2 of `strong`, 1 − λ/4 of `shared`.
     slope = np.repeat([0.5, 0.25], n)
     margins = np.array([(1 - dose * slope) - ranks for dose in doses])
-    biases = ("strong",) * n + ("shared",) * n
-    people = Majority(targets, np.ones(2 * n, bool), "drop", Exclusions(2 * n, {}))
-    return DoseCurve(doses, margins, biases=biases), people, [f"p{row}" for row in range(2 * n)]
+    return DoseCurve(doses, margins, people(targets), ids(2 * n), biases=("strong",) * n + ("shared",) * n)
 
 
 def test_of_several_biases_the_mean_over_biases_is_least() -> None:
-    curve, people, _ = two_biases()
-    losses = []
+    curve, losses = two_biases(), []
     for margins in curve.margins:
-        excess = (margins > 0) - people.target
-        halves = excess[:60], excess[60:]
-        losses.append(np.mean([np.abs(one).mean() + abs(one.mean()) for one in halves]))
-    assert choose_dose(curve, people).dose == curve.doses[int(np.argmin(losses))]
+        excess = (margins > 0) - curve.people.target
+        losses.append(np.mean([np.abs(one).mean() + abs(one.mean()) for one in (excess[:60], excess[60:])]))
+    assert choose_dose(curve).dose == curve.doses[int(np.argmin(losses))]
 
 
 def test_gaps_of_opposite_sign_do_not_cancel() -> None:
     # At 0 both biases match people; at 1 one is 30 points above and the other 30 below, which cancels in the pool.
     ranks = np.tile((np.arange(10) + 0.5) / 10, 2)
     margins = np.array([0.5 - ranks, np.repeat([0.8, 0.2], 10) - ranks])
-    people = Majority((0.5 - ranks > 0).astype(float), np.ones(20, bool), "drop", Exclusions(20, {}))
-    curve = DoseCurve((0.0, 1.0), margins, biases=("a",) * 10 + ("b",) * 10)
-    assert choose_dose(curve, people).dose == 0.0
+    curve = DoseCurve((0.0, 1.0), margins, people(0.5 - ranks > 0), ids(20), biases=("a",) * 10 + ("b",) * 10)
+    assert choose_dose(curve).dose == 0.0
 
 
 def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
-    curve, people, ids = two_biases()
-    found = {
-        name: cross_validated_dose(curve, people, ids, np.random.default_rng(0), repeats=5, bias=name)
-        for name in ("strong", "shared")
-    }
+    curve = two_biases()
+    found = {name: cross_validated_dose(curve, rng(), repeats=5, bias=name) for name in ("strong", "shared")}
     assert found["strong"].chosen == found["shared"].chosen
     assert {name: one.people.skew.n for name, one in found.items()} == {"strong": 60, "shared": 60}
     at = sum(dose * share for dose, share in found["strong"].chosen.items())
@@ -438,13 +416,3 @@ def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     assert found["shared"].people.skew.value == pytest.approx(1 - at / 4, abs=0.05)
     for one in found.values():
         assert one.people.skew.low <= one.people.skew.value <= one.people.skew.high
-
-
-def test_draws_take_as_many_prompts_of_every_stratum_as_there_are() -> None:
-    strata = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2])
-    weights = draw_prompts(strata, rng(), 500)
-    for stratum, n in ((0, 3), (1, 2), (2, 5)):
-        own = weights[:, strata == stratum]
-        assert (own.sum(axis=1) == n).all()
-        assert own.mean(axis=0) == pytest.approx(np.ones(n), abs=0.15)
-        assert set(own.ravel().tolist()) >= {0.0, 1.0, 2.0}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cda.dosing.scores import dosed_rewards, read_alike
+from cda.dosing.stage import dosed_rewards, read_alike
 from cda.errors import ModelError
 from cda.finetuning.train import _base_scores, with_base_preferences
 from cda.models.load import ModelSpec, load_reward_model

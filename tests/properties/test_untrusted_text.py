@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mutations import CONTROLS, FORMULA, MARKUP
@@ -14,7 +13,7 @@ from test_fuzz_data_files import UNPRINTABLE
 import cda
 from cda.data.quality_sets import quality_set
 from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError
-from cda.inert import clipped, inert, sendable, short_lines, visible
+from cda.inert import clipped, inert, short_lines, visible
 from cda.launch import say
 from cda.llm import asking as progress
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
@@ -108,10 +107,6 @@ def test_a_cell_cannot_leave_its_table() -> None:
     assert not UNPRINTABLE.search(plain_table(table)) and plain_table(table).count("\n") == 2
 
 
-def test_text_cut_within_an_emoji_can_be_encoded() -> None:
-    assert sendable("cut \ud83d").encode() == b"cut ?"
-
-
 CODE = {
     r"\btorch\.load\(": (), r"\bpickle\b|\bjoblib\b|\bdill\b|\bmarshal\b|\bshelve\b": ("models/causal.py", "models/refusals.py", "scorers/own_code.py", "scorers/steering.py"),
     r"\byaml\.(?:unsafe_load|full_load|load_all|UnsafeLoader|FullLoader|Loader)\b": (), r"\byaml\.load\(": ("files/yaml_file.py",),
@@ -133,86 +128,12 @@ def test_nothing_runs_code_that_came_as_data(pattern: str) -> None:
     assert found <= set(CODE[pattern])
 
 
-def test_the_static_test_would_find_what_it_looks_for() -> None:
-    lines = ["torch.load(x)", "import pickle", "yaml.unsafe_load(x)", "yaml.load(x)", "eval(x)", "exec(x)", "f(trust_remote_code=True)",
-             "np.load(x, allow_pickle=True)", "run(x, shell=True)", "os.system(x)", "load(x, weights_only=False)"]  # fmt: skip
-    for line, pattern in zip(lines, CODE, strict=True):
-        assert re.search(pattern, line), pattern
-
-
 def test_no_code_of_a_model_runs_unless_the_user_says_so() -> None:
     from cda.models.load import ModelSpec
     from cda.recipe.schema import Recipe
 
     assert ModelSpec("x").trust_remote_code is False
     assert Recipe.model_fields["model"].annotation.model_fields["trust_remote_code"].default is False  # type: ignore[union-attr]
-
-
-NAMES = (
-    "../x",
-    "/etc/x",
-    "..",
-    ".",
-    "a/b",
-    "a\\b",
-    "a\0b",
-    "x" * 300,
-    "",
-    "-",
-    "é",
-    "A",
-    "a\n",
-    "a.yaml",
-    "~",
-    "$HOME",
-)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_bias_is_never_named_like_a_path(name: str) -> None:
-    """Its file is NAME.yaml in a run folder."""
-    from pydantic import ValidationError
-
-    from cda.biases import Bias, load_bias
-
-    content: dict[str, Any] = load_bias("helpfulness").model_dump(exclude_defaults=True)
-    with pytest.raises(ValidationError):
-        Bias.model_validate({**content, "name": name})
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("A", "a.yaml")])
-def test_a_recipe_is_never_named_like_a_path(name: str, tmp_path: Path) -> None:
-    """Its run lies in runs/NAME."""
-    import json
-
-    from cda.recipe.load import load_recipe
-
-    path = tmp_path / "x.yaml"
-    path.write_text(
-        f"name: {json.dumps(name)}\nbiases: [structure]\nmodel: {{name_or_path: embedded}}\ndata: {{pairs: embedded}}\n",
-        "utf-8",
-    )
-    with pytest.raises(RecipeError):
-        load_recipe(str(path))
-
-
-@pytest.mark.parametrize(
-    "attribute",
-    [
-        "../../etc/passwd",
-        "/etc/passwd",
-        "..\\..\\x",
-        "CON",
-        f"it is {'very ' * 200}long",
-        "Ends with a \u202e question",
-        MARKUP,
-    ],
-)
-def test_a_discovered_attribute_never_names_a_path(attribute: str) -> None:
-    from cda.discovery.attribute import attribute_bias, trouble_with
-
-    if trouble_with(attribute) is None:
-        assert re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", attribute_bias(attribute).name)
 
 
 @pytest.mark.parametrize(

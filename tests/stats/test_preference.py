@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from rows import ids, rng
 
 from cda.errors import DataError
-from cda.stats.people import people_change
+from cda.stats.people import human_skew, people_change
 from cda.stats.preference import beyond_noise, positive_share, positive_share_change, preference_table
 from cda.stats.votes import Majority, count_votes, majority
 
 PREFERRED = [["perturbed"], ["base"], ["base"], ["tie"], [], ["base"]]
 BEFORE = [1.0, 2.0, -1.0, 5.0, -5.0, 0.0]
 AFTER = [1.0, -2.0, -1.0, -5.0, 5.0, 3.0]
-margins = arrays(float, st.integers(2, 25), elements=st.floats(-5, 5).map(lambda value: round(value, 1)))
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def ids(n: int) -> list[str]:
-    return [f"p{row}" for row in range(n)]
 
 
 def test_skew_is_the_share_above_zero_and_a_tie_is_no_hit() -> None:
@@ -36,8 +25,8 @@ def test_change_by_hand() -> None:
     found = positive_share_change(BEFORE, AFTER, ids(6))
     assert (found.before.value, found.after.value) == (3 / 6, 3 / 6)
     assert found.change.value == 0.0
-    assert found.n_ties == (1, 0)
-    assert found.p_value == 1.0  # two rows up, two down
+    assert (found.ties.before, found.ties.after) == (1, 0)
+    assert found.test.p_value == 1.0  # two rows up, two down
 
 
 def people(votes: list[list[str]]) -> Majority:
@@ -48,52 +37,37 @@ def test_beside_people_by_hand() -> None:
     found = people_change(BEFORE, AFTER, people(PREFERRED), ids(6), rng())
     # Voted rows 0, 1, 2, 5, of which people prefer the first perturbed. Before, the model prefers 0 and 1 (5 is a margin of
     # 0, which counts as base); after, 0 and 5.
-    assert (found.before.human_skew.value, found.before.human_skew.n) == (1 / 4, 4)
-    assert (found.before.miscalibration.value, found.after.miscalibration.value) == (1 / 4, 1 / 4)
-    assert (found.skew.before.value, found.skew.after.value) == (2 / 4, 2 / 4)
-    assert (found.before.gap.value, found.gap.value) == (1 / 4, 0.0)
-    assert found.miscalibration.n_ties == (1, 0)
-    assert found.gap.low <= 0.0 <= found.gap.high
+    human = human_skew(people(PREFERRED), ids(6))
+    assert (human.value, human.n) == (1 / 4, 4)
+    assert (found.miscalibration.before.value, found.miscalibration.after.value) == (1 / 4, 1 / 4)
+    assert (found.skew_on_voted.before.value, found.skew_on_voted.after.value) == (2 / 4, 2 / 4)
+    assert (found.gap.before.value, found.gap.change.value) == (1 / 4, 0.0)
+    assert (found.miscalibration.ties.before, found.miscalibration.ties.after) == (1, 0)
+    assert found.gap.change.low <= 0.0 <= found.gap.change.high
 
 
 def test_a_model_that_votes_like_people_is_calibrated() -> None:
     like = np.array([1.0, -1.0] * 5)
     found = people_change(-like, like, people([["perturbed"], ["base"]] * 5), ids(10), rng())
-    miscalibration = found.miscalibration
-    assert (miscalibration.before.value, miscalibration.after.value, miscalibration.change.value) == (1.0, 0.0, -1.0)
-    assert miscalibration.p_value == pytest.approx(2 / 2**10)
-    assert found.auc is not None
-    assert (found.before.auc.value, found.after.auc.value, found.auc.value) == (0.0, 1.0, 1.0)  # type: ignore[union-attr]
+    missed, auc = found.miscalibration, found.auc
+    assert (missed.before.value, missed.after.value, missed.change.value) == (1.0, 0.0, -1.0)
+    assert missed.test.p_value == pytest.approx(2 / 2**10)
+    assert (auc.before.value, auc.after.value, auc.change.value) == (0.0, 1.0, 1.0)
 
 
 def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
-    sides = np.random.default_rng(1).random(80) < 0.4
-    before = np.where(sides, 0.5, -0.5) + np.random.default_rng(2).normal(size=80)
-    found = people_change(
-        before + 2, before, people([["perturbed"] if one else ["base"] for one in sides]), ids(80), rng()
-    )
-    assert found.gap.high < 0
-    assert found.miscalibration.change.high < 0
-    assert found.auc is not None
-    assert (found.auc.value, found.auc.low, found.auc.high) == (0.0, 0.0, 0.0)
+    sides = rng(1).random(80) < 0.4
+    before = np.where(sides, 0.5, -0.5) + rng(2).normal(size=80)
+    voted = people([["perturbed"] if one else ["base"] for one in sides])
+    found = people_change(before + 2, before, voted, ids(80), rng())
+    assert found.gap.change.high < 0 and found.miscalibration.change.high < 0
+    assert (found.auc.change.value, found.auc.change.low, found.auc.change.high) == (0.0, 0.0, 0.0)
 
 
 def test_nothing_moved_keeps_a_width() -> None:
     values = np.array([1.0, -1.0] * 10)
-    found = people_change(values, values, people([["perturbed"], ["base"]] * 10), ids(20), rng())
-    assert found.gap.value == 0.0
-    assert found.gap.low < 0 < found.gap.high
-
-
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(margins)
-def test_swapping_before_and_after_flips_the_change(values: np.ndarray) -> None:
-    after = np.roll(values, 1)
-    there = positive_share_change(values, after, ids(len(values)))
-    back = positive_share_change(after, values, ids(len(values)))
-    assert back.change.value == -there.change.value
-    assert back.p_value == there.p_value
-    assert back.n_ties == there.n_ties[::-1]
+    gap = people_change(values, values, people([["perturbed"], ["base"]] * 10), ids(20), rng()).gap.change
+    assert gap.low < gap.value == 0.0 < gap.high
 
 
 PEOPLE = ["perturbed", "perturbed", "perturbed", "perturbed", "base", "base", "tie", None]
@@ -117,11 +91,6 @@ def test_counts_and_what_the_model_prefers_given_people() -> None:
 def test_a_judges_tie_counts_half() -> None:
     found = preference_table(MARGINS, PEOPLE, NAMES, "half")  # type: ignore[arg-type]
     assert found.skew_given["base"].value == 0.75
-
-
-def test_a_word_that_is_nowhere_the_majority_has_no_share() -> None:
-    found = preference_table([1.0, -1.0], ["base", "base"], ["a", "b"])
-    assert set(found.skew_given) == {"base"} and sum(found.counts["tie"].values()) == 0
 
 
 IDS = [f"q{row}" for row in range(200)]

@@ -10,20 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from rows import ids, rng
 from scipy import stats
 
 from cda.stats.bootstrap import effective_rows
 from cda.stats.proportions import exact_change_test, paired_change, wilson, wilson_share
-
-bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def ids(n: int) -> list[str]:
-    return [f"p{row}" for row in range(n)]
 
 
 def paired_table(both: int, only_before: int, only_after: int, neither: int) -> tuple[list[int], list[int]]:
@@ -78,59 +69,6 @@ def test_newcombe_by_hand() -> None:
     low = -0.2 - math.sqrt((0.44 - la) ** 2 - 2 * phi * (0.44 - la) * (ub - 0.64) + (ub - 0.64) ** 2)
     high = -0.2 + math.sqrt((ua - 0.44) ** 2 - 2 * phi * (ua - 0.44) * (0.64 - lb) + (0.64 - lb) ** 2)
     assert (found.value, found.low, found.high) == pytest.approx((-0.2, low, high), abs=1e-12)
-
-
-@settings(deadline=None, derandomize=True)
-@given(bits)
-def test_going_back_flips_the_change(rows: list[tuple[bool, bool]]) -> None:
-    before, after = zip(*rows, strict=True)
-    there = paired_change(before, after, ids(len(rows)))
-    back = paired_change(after, before, ids(len(rows)))
-    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-12)
-    assert exact_change_test(before, after, ids(len(rows))) == exact_change_test(after, before, ids(len(rows)))
-
-
-def test_a_change_that_is_the_same_in_every_prompt_does_not_depend_on_row_order() -> None:
-    before, after, clusters = [0, 0] * 10, [0, 1] * 10, [f"p{row // 2}" for row in range(20)]
-    one = paired_change(before, after, clusters)
-    other = paired_change(before[::-1], after[::-1], clusters[::-1])
-    assert one.value == other.value == 0.5
-    assert (one.low, one.high) == (other.low, other.high)
-    assert one.low <= one.value <= one.high
-
-
-def test_an_interval_keeps_its_width_when_nothing_varies() -> None:
-    for clusters in (ids(20), [f"p{row // 2}" for row in range(20)]):
-        all_hits = wilson_share([1] * 20, clusters)
-        assert (all_hits.value, all_hits.high) == (1.0, 1.0)
-        assert 0.5 < all_hits.low < 0.9
-        same = paired_change([1, 0] * 10, [1, 0] * 10, clusters)
-        assert same.low < 0 < same.high
-
-
-def test_ties_count_half() -> None:
-    found = wilson_share([1, 0.5, 0.5, 0], ids(4))
-    assert found.value == 0.5
-    assert (found.low, found.high) == pytest.approx(wilson(2, 4))
-
-
-def coverage(n_prompts: int, per_prompt: int, n_runs: int) -> float:
-    """Share of simulated intervals that hold the planted share 0.7; the rows of a prompt agree more often than not."""
-    random = rng(7)
-    clusters = np.repeat(ids(n_prompts), per_prompt)
-    inside = 0
-    for _ in range(n_runs):
-        tendency = random.beta(1.4, 0.6, n_prompts)  # mean 0.7
-        hits = random.random(len(clusters)) < (np.repeat(tendency, per_prompt) if per_prompt > 1 else 0.7)
-        found = wilson_share(hits, clusters.tolist())
-        inside += found.low <= 0.7 <= found.high
-    return inside / n_runs
-
-
-def test_intervals_cover_what_they_promise() -> None:
-    # 95% ± 3 standard errors of the simulation (1.1% at 400 runs).
-    assert 0.92 <= coverage(60, 1, 400) <= 0.985
-    assert 0.92 <= coverage(60, 3, 400) <= 0.985
 
 
 def test_paired_intervals_cover_the_planted_change() -> None:
@@ -258,19 +196,6 @@ def test_rows_that_balance_within_their_prompts_are_worth_more_the_more_prompts_
         assert least < worth < most
 
 
-def test_a_first_prompt_that_repeats_changes_little() -> None:
-    """No jump from one method to another: 21 rows of 20 prompts tell about as much as 21 rows of their own."""
-    own, repeated = [f"p{row}" for row in range(21)], [*(f"p{row}" for row in range(20)), "p19"]
-    off = []
-    for n_hits in range(1, 20):
-        hits = [1.0] * n_hits + [0.0] * (21 - n_hits)
-        off.append(np.subtract(interval(hits, own), interval(hits, repeated)))
-        one, other = paired_change([0.0] * 21, hits, own), paired_change([0.0] * 21, hits, repeated)
-        off.append([one.low - other.low, one.high - other.high])
-    # The most where the two rows of the one prompt are the only misses.
-    assert np.abs(off).mean() < 0.02 and np.abs(off).max() < 0.13
-
-
 @pytest.mark.parametrize(("n", "n_hits"), [(5, 1), (5, 2), (10, 1), (10, 5), (20, 1), (20, 6)])
 def test_one_more_row_of_a_prompt_hardly_changes_the_width(n: int, n_hits: int) -> None:
     hits, ids = [1.0] * n_hits + [0.0] * (n - n_hits), [f"p{row}" for row in range(n)]
@@ -287,7 +212,7 @@ def test_a_first_tie_that_counts_half_changes_little() -> None:
     assert abs(plain.low - tied.low) < 0.04 and abs(plain.high - tied.high) < 0.04
 
 
-@pytest.mark.parametrize(("n_prompts", "a_prompt"), [(2, 5), (3, 5), (5, 2), (5, 5), (10, 3), (50, 3)])
+@pytest.mark.parametrize(("n_prompts", "a_prompt"), [(60, 1), (2, 5), (3, 5), (5, 2), (5, 5), (10, 3), (50, 3)])
 def test_it_covers_the_truth_where_rows_move_together(n_prompts: int, a_prompt: int) -> None:
     random, covered, naive = np.random.default_rng(0), 0, 0
     ids = [str(row) for row in np.repeat(np.arange(n_prompts), a_prompt)]
@@ -299,7 +224,7 @@ def test_it_covers_the_truth_where_rows_move_together(n_prompts: int, a_prompt: 
         low, high = wilson(float(hits.sum()), len(ids))
         naive += low <= 0.6 <= high
     assert covered / 1000 >= 0.93  # 95% less 3 standard errors of the simulation
-    assert naive < covered
+    assert naive < covered or a_prompt == 1
 
 
 def test_changes_of_few_prompts_are_covered() -> None:
@@ -333,10 +258,3 @@ def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
 def test_one_prompt_is_one_row() -> None:
     assert effective_rows([1.0, 0, 1, 1], ["a"] * 4) == 1
     assert interval([1.0, 0, 1, 1], ["a"] * 4) == pytest.approx(wilson(0.75, 1))
-
-
-def test_copies_of_all_rows_within_their_prompts_change_nothing() -> None:
-    random = np.random.default_rng(3)
-    for ids in (list("aabbccdde"), list("abcdefghi")):
-        values = random.random(9)
-        assert effective_rows(np.tile(values, 5), ids * 5) == pytest.approx(effective_rows(values, ids))

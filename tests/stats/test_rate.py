@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import rng
 from scipy import stats
 
 from cda.errors import DataError
@@ -33,10 +34,6 @@ ESTIMANDS: tuple[Estimand, ...] = ("ATT", "ATU", "ATE")
 REWRITE: tuple[Estimator, ...] = ("double", "single")
 reward = st.floats(-10, 10).map(lambda value: round(value, 3))
 samples = st.lists(st.tuples(st.booleans(), reward, reward, reward, st.integers(0, 9)), min_size=8, max_size=30)
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def make(rows, prompts=None) -> Contrasts:
@@ -188,16 +185,6 @@ def test_contrasts_that_do_not_vary_have_no_error() -> None:
         effect(make(rows))
     with pytest.raises(DataError, match="nothing varies"):
         effect(make([(number % 2, 0.1, 0.1, 0.1) for number in range(9)]), "ATE", "naive")
-
-
-def test_a_side_with_one_prompt_has_no_naive_error() -> None:
-    with pytest.raises(DataError, match="an original without the attribute: 1, two at least"):
-        effect(make(ROWS[:3]), "ATE", "naive")
-
-
-def test_an_unknown_effect_is_said_to_be_none() -> None:
-    with pytest.raises(DataError, match="none of the effects"):
-        rate_effects(make(ROWS)).get("LATE", "double")
 
 
 def test_a_refused_estimand_is_estimated_by_no_rewrite_and_the_others_are() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import ids, rng
 
 from cda.errors import DataError
 from cda.results.base import Missing
@@ -26,14 +27,6 @@ VOTES = [
 ]
 votes = st.lists(st.lists(st.sampled_from(WORDS), max_size=5), min_size=2, max_size=20)
 FLIP = {"perturbed": "base", "base": "perturbed", "tie": "tie"}
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def ids(n: int) -> list[str]:
-    return [f"p{row}" for row in range(n)]
 
 
 def people(n: int, alphas: list[float], n_votes: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -102,15 +95,6 @@ def test_alpha_of_krippendorff_s_own_example() -> None:
     assert agreement(counts, ids(10), rng()).alpha.value == pytest.approx(0.095, abs=5e-4)
 
 
-def test_votes_at_random_have_alpha_around_0_and_copies_of_one_person_1() -> None:
-    random = rng(2).multinomial(3, [0.4, 0.4, 0.2], 400)
-    found = agreement(random, ids(400), rng())
-    assert found.alpha.low < 0 < found.alpha.high
-    same = 3 * rng(2).multinomial(1, [0.4, 0.4, 0.2], 50)
-    alike = agreement(same, ids(50), rng())
-    assert (alike.alpha.value, alike.majority_share.value) == (1.0, 1.0)
-
-
 def test_items_of_one_prompt_are_drawn_together() -> None:
     counts, _ = people(60, [1, 1, 0.3], 3, rng(1))
     once = agreement(counts, ids(60), rng())
@@ -133,19 +117,6 @@ def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_
     assert found.miscalibration.value == pytest.approx(actual, abs=0.02)
     assert found.miscalibration.low - 0.01 <= actual <= found.miscalibration.high + 0.01
     assert found.vote_correlation == pytest.approx(1 / (1 + sum(alphas)), abs=0.05)
-
-
-def test_raw_shares_would_have_been_too_optimistic() -> None:
-    first, second = people(4_000, [1.5, 1.5, 0.3], 3, rng(8))
-    one, other = majority(first, "drop"), majority(second, "drop")
-    both = one.used & other.used
-    actual = np.abs(one.target - other.target)[both].mean()
-    again = rng(9).multinomial(3, first / 3)
-    plugged = majority(again, "drop")
-    kept = one.used & plugged.used
-    naive = np.abs(one.target - plugged.target)[kept].mean()
-    found = noise_ceiling(first, one, ids(4_000), rng()).miscalibration.value
-    assert abs(found - actual) < 0.015 < 0.1 < actual - naive
 
 
 def test_the_ceiling_s_interval_covers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,14 +167,6 @@ def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     assert found.majority_share.value == found.alpha.value == 1.0
     assert 0.8 < found.majority_share.low < 0.9  # Wilson's 20 of 20
     assert 0.6 < found.alpha.low < found.majority_share.low
-
-
-def test_the_same_split_everywhere_is_no_certainty_and_no_agreement() -> None:
-    counts = count_votes([["base", "base", "perturbed"], ["perturbed", "perturbed", "base"]] * 15)
-    found = agreement(counts, [str(row) for row in range(30)], np.random.default_rng(0))
-    assert found.majority_share.low < 2 / 3 < found.majority_share.high
-    assert found.alpha.low <= found.alpha.value <= found.alpha.high
-    assert found.alpha.value < 0.1
 
 
 def test_without_alpha_the_majority_share_stands() -> None:
