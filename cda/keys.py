@@ -10,8 +10,7 @@ _KNOWN = re.compile(
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WORD = r"(?:(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})\d{0,2}|\d{1,4})"
-_WORDS = re.compile(rf"{_WORD}(?:_{_WORD})+\Z")
-"""Words and years, as in `my_openai_key_2024`; no key is made of them."""
+_WORDS = re.compile(rf"{_WORD}(?:_{_WORD})+\Z")  # words and years, as in `my_openai_key_2024`; no key is made of them
 _LONG = 20
 
 

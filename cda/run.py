@@ -321,7 +321,6 @@ def _partial_fingerprint(partial: Path) -> str | None:
 
 
 def _differences(old: object, new: object, path: str = "") -> list[str]:
-    """Settings that differ, as `path: old → new`."""
     if isinstance(old, dict) and isinstance(new, dict):
         inside = ((key, f"{path}.{key}" if path else key) for key in sorted({*old, *new}))
         return [line for key, below in inside for line in _differences(old.get(key), new.get(key), below)]

@@ -17,8 +17,6 @@ _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostr
 
 
 class _Terminal(logging.Handler):
-    """Prints messages as they are."""
-
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage(), flush=True)
 

@@ -253,7 +253,6 @@ def _check_ids(texts_of: Mapping[str, set[str]], column: str, where: str) -> Non
 
 
 def _contradictions(groups: Mapping[str, Sequence[_SidedRow]]) -> Iterator[tuple[list[int], str]]:
-    """Rows that cannot all be true, and why."""
     for name, group in groups.items():
         contrast = group[0].contrast
         other = _swapped(contrast).id
@@ -279,7 +278,6 @@ def _swapped(contrast: Contrast) -> Contrast:
 
 
 def _made_ids(contrast: Contrast) -> tuple[str, ...]:
-    """The ids that are made from its text."""
     return replace(contrast, tags={}).ids
 
 

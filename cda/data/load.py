@@ -17,8 +17,7 @@ from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.jsonl import parse_json, read_json_rows, read_jsonl, read_text
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 
-_SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")
-"""With which Excel may open a table."""
+_SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")  # with which Excel may open a table
 _MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
 _MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
 """Messages whose first key is another, such as `name`; a text of data may begin so too."""
@@ -107,14 +106,15 @@ def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> d
     """A row with the messages that its cells hold as text; adds to `problems` those that cannot be read."""
     read = dict(row)
     for name, cell in row.items():
-        if _looks_like(cell):
-            try:
-                read[name] = _messages(cell)
-            except ValueError as error:
-                problems.append(
-                    f"{where}: column '{name}' holds messages as text that cannot be read ({error}). Write them as JSON, "
-                    "or save the table as JSON lines or parquet"
-                )
+        if not _looks_like(cell):
+            continue
+        turns = _turns(cell)
+        if turns is None:
+            problems.append(
+                f"{where}: column '{name}' holds messages as text that cannot be read (neither JSON nor a Python list; a "
+                "spreadsheet may have cut it). Write them as JSON, or save the table as JSON lines or parquet"
+            )
+        read[name] = turns or cell
     return read
 
 
@@ -124,47 +124,30 @@ def _looks_like(cell: object) -> bool:
     start = cell.lstrip(_BLANK)
     if _MESSAGES.match(start) is not None:
         return True
-    if _MAYBE_MESSAGES.match(start) is None or (found := _value_at_start(start)) is None:
-        return False
-    turns = _turns(start, *found)
-    return bool(turns) and all(turn.get("role", turn.get("from")) in _SPEAKERS for turn in turns)
+    turns = _turns(cell) if _MAYBE_MESSAGES.match(start) else None
+    return bool(turns) and all(turn.get("role", turn.get("from")) in _SPEAKERS for turn in turns or ())
 
 
-def _messages(cell: str) -> object:
-    """The messages that a text is, as JSON or as Python prints them; else the text itself. ValueError: it is cut."""
-    start = cell.lstrip(_BLANK)
-    found = _value_at_start(start)
-    if found is None:
-        raise ValueError("neither JSON nor a Python list; a spreadsheet may have cut it")
-    return _turns(start, *found) or cell
-
-
-def _turns(text: str, value: Any, end: int) -> list[Any]:
-    """The messages that a value is; none if the text goes on behind it, or if it is data of another kind."""
+def _turns(cell: str) -> list[Any] | None:
+    """The messages that a text is, as JSON or as Python prints them; none if it is something else; None if it is neither form."""
+    text = cell.lstrip(_BLANK)
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+        value = parse_json(text[:end])
+    except (ValueError, RecursionError):
+        end = max(text.rfind("]"), text.rfind(")")) + 1
+        try:
+            value = ast.literal_eval(text[:end].strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
     if not isinstance(value, list | tuple) or text[end:].strip():
         return []
     are_turns = all(isinstance(turn, Mapping) and any(keys <= turn.keys() for keys in _KEYS) for turn in value)
     return list(value) if are_turns else []
 
 
-def _value_at_start(text: str) -> tuple[Any, int] | None:
-    """The JSON or else the Python value with which a text begins, and its end; None if it begins with none."""
-    start = len(text) - len(text.lstrip())
-    try:
-        _, end = json.JSONDecoder().raw_decode(text, start)
-        return parse_json(text[:end]), end
-    except (ValueError, RecursionError):
-        pass
-    end = max(text.rfind("]"), text.rfind(")")) + 1
-    try:
-        return ast.literal_eval(text[:end].strip()), end
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
 Row = Mapping[str, Any]
-_LISTED_FILES = 8
-"""Tables of a folder that a message names."""
+_LISTED_FILES = 8  # tables of a folder that a message names
 
 
 def looks_like_path(reference: str) -> bool:
@@ -232,7 +215,9 @@ FILE_TYPES = tuple(_READERS)
 def _from_folder(path: Path, split: str) -> list[Row]:
     from datasets import DatasetDict, load_from_disk
 
-    saved, tables = _is_saved(path), _tables_in(path)
+    saved = _is_saved(path)
+    # Data files and saved datasets of the folder, each of which could be given by itself.
+    tables = sorted(inside for inside in path.iterdir() if inside.suffix in FILE_TYPES or _is_saved(inside))
     if not saved and any(map(_is_saved, tables)):
         # Before datasets takes all of their files for one table.
         raise DataError(f"{path}: {_holds(tables)}")
@@ -257,13 +242,7 @@ def _loaded_anew(path: Path) -> Any:
 
 
 def _is_saved(folder: Path) -> bool:
-    """True if `datasets` saved it, with splits or without."""
     return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
-
-
-def _tables_in(folder: Path) -> list[Path]:
-    """Data files and saved datasets of a folder, each of which could be given by itself."""
-    return sorted(path for path in folder.iterdir() if path.suffix in FILE_TYPES or _is_saved(path))
 
 
 def _holds(tables: Sequence[Path]) -> str:

@@ -48,8 +48,7 @@ _DOMAINS = ("chat", "math", "code", "safety")
 _N_STYLES = 3
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 _TIES_ID = re.compile(r"(ref|tied):(\d{1,18})")
-_MAX_UNUSABLE = 0.2
-"""More broken rows than this share stop the command: the file probably has another format."""
+_MAX_UNUSABLE = 0.2  # more broken rows than this share stop the command: the file probably has another format
 _HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
 _SHOWN_ROWS = 5
 
@@ -166,7 +165,6 @@ def _short_name(source: str) -> str:
 
 
 def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) -> list[QualityItem]:
-    """Items of Ties whose partner is there, and all others."""
     first = {item.tied: item.row for item in reversed(items) if item.tied}
     kept = []
     for item in items:
@@ -277,8 +275,6 @@ def _text(value: object, side: str) -> str:
 
 
 def _lists(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Chosen and rejected responses of a row that holds lists of them."""
-
     def texts(side: str) -> tuple[str, ...]:
         value = row.get(side)
         if not isinstance(value, list | tuple) or not value:

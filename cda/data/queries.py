@@ -108,14 +108,12 @@ def _is_several(query: str) -> bool:
 
 
 def _is_english(query: str) -> bool:
-    """Latin letters, an English stop word, and no other language ahead."""
     words = {word.strip("\"'“”‘’(),.?!:;").lower() for word in query.split()}
     latin = script_shares(query).get("LATIN", 0.0)
     return latin >= _MIN_LATIN and bool(words & STOP_WORDS["en"]) and language_of(query) in ("en", None)
 
 
 def _well_formed(query: str) -> bool:
-    """Opens with a capital, a digit or a question word, is not shouted, and closes what it opens."""
     first = query.split()[0]
     opens = first.lstrip("\"'“‘(")[:1]
     letters = [letter for letter in query if letter.isalpha()]
@@ -139,7 +137,6 @@ _FILTERS: tuple[tuple[str, Callable[[str], object]], ...] = (
 
 
 def _first_user_turn(value: object) -> str:
-    """A text, or the first user turn of messages in either common naming."""
     if isinstance(value, list | tuple):
         turns = [turn for turn in value if isinstance(turn, Mapping)]
         users = [turn for turn in turns if turn.get("role", turn.get("from")) in ("user", "human")]

@@ -18,9 +18,8 @@ from cda.arrays import FloatArray
 from cda.data.contrasts import CleanContrasts
 from cda.data.load import Row, load_rows
 from cda.data.pairs import PairLabels, labels_in
-from cda.data.score_files import read_opinions, read_scores
 from cda.data.triples import CleanTriples, clean_triples
-from cda.data.votes import response_word
+from cda.data.votes import read_opinions, read_scores, response_word
 from cda.errors import DataError
 from cda.files.jsonl import read_text
 from cda.files.paths import is_a_folder, user_path

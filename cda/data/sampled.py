@@ -147,7 +147,6 @@ def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) 
 
 
 def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> bool:
-    """True if a row holds the list of a prompt's responses."""
     problems = [
         f"{where}: {_SETTING}{name} is unknown.{did_you_mean(name, COLUMNS)} Known: {', '.join(COLUMNS)}"
         for name in columns

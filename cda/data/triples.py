@@ -153,7 +153,6 @@ def clean_triples(
 
 
 def _contradictions(groups: Collection[Sequence[tuple[int, Triple]]]) -> Iterator[tuple[list[int], str]]:
-    """Contradictory rows, with reasons: two values of one response's attribute, or of one triple's `flipped`."""
     originals: dict[tuple[str, ...], list[tuple[int, bool]]] = {}
     for same in groups:
         for number, triple in same:

@@ -1,19 +1,43 @@
-"""People's votes: from a separate file, and as words that name a side."""
+"""People's votes and models' scores out of files: votes by item, annotations, margins by id."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from cda.data.load import Row, load_rows, looks_like_path
+from cda.data.messages import RowError, prompt_of
 from cda.errors import DataError, refuse
 from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path
-from cda.records import Exclusions, Preference, count_reasons
+from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
 
 Votes = Mapping[str, tuple[str, ...]]
-_VOTERS = ("participant", "annotator")
-"""Columns that may say who voted."""
+_VOTERS = ("participant", "annotator")  # columns that may say who voted
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One row of a score file: its margin, its prompt and the row itself."""
+
+    margin: float
+    prompt: str
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """People on one item: readable votes by side, the released label if there is one, and the texts if known."""
+
+    votes: tuple[Preference, ...]
+    released: Preference | None
+    texts: tuple[Any, Any] | None = None
 
 
 @dataclass
@@ -23,7 +47,7 @@ class VoteReader:
     seen: int = 0
     reasons: list[str] = field(default_factory=list)
 
-    def read(self, cell: object, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
+    def read(self, cell: object, sides: Mapping[str, Preference] = MappingProxyType({})) -> tuple[Preference, ...]:
         """The readable votes of a cell; `sides` are further names of the sides."""
         votes = []
         for word in vote_words(cell):
@@ -35,10 +59,13 @@ class VoteReader:
         return tuple(votes)
 
     def under(
-        self, ids: Iterable[str], votes: Mapping[str, Sequence[str]], sides: Mapping[str, Preference] | None = None
+        self,
+        ids: Iterable[str],
+        votes: Mapping[str, Sequence[str]],
+        sides: Mapping[str, Preference] = MappingProxyType({}),
     ) -> tuple[Preference, ...]:
         """The readable votes under any of these ids."""
-        return tuple(side for name in ids for side in self.read(votes.get(name), sides or {}))
+        return tuple(side for name in ids for side in self.read(votes.get(name), sides))
 
     @property
     def exclusions(self) -> Exclusions:
@@ -131,3 +158,129 @@ def _mapping(reference: str) -> Votes | None:
     if any(not isinstance(votes, list) or any(isinstance(vote, Mapping) for vote in votes) for votes in listed):
         return None
     return {str(item): tuple(map(str, votes)) for item, votes in zip(content, listed, strict=True)}
+
+
+KEYS = ("id", "query", "prompt")
+"""Columns that may name a row; the first that a file has does."""
+_KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
+
+
+def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], Exclusions]:
+    """Usable rows of a score file by id, and the others by reason; DataError without columns of ids and scores, or usable rows."""
+    rows = load_rows(str(path))
+    present = {column for row in rows for column in row}
+    key = next((name for name in KEYS if name in present), None)
+    if key is None or not ("margin" in present or set(sides) <= present):
+        raise DataError(
+            f"{path}: needs a column {' or '.join(KEYS)}, and the columns {sides[0]} and {sides[1]}, or margin. "
+            f"Found: {', '.join(sorted(present))}"
+        )
+    counts = Counter(_name(row.get(key)) for row in rows)
+    scores, reasons = {}, []
+    for row in rows:
+        name, margin = _name(row.get(key)), _margin(row, sides)
+        if not name:
+            reasons.append(f"without {key}")
+        elif counts[name] > 1:
+            reasons.append(f"whose {key} several rows have")
+        elif not math.isfinite(margin):
+            reasons.append("without a score")
+        else:
+            scores[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
+    exclusions = Exclusions(len(rows), count_reasons(reasons))
+    if not scores:
+        raise DataError(f"{path}: no usable row; {exclusions}")
+    return scores, exclusions
+
+
+def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes from a separate file: one of votes, or one of annotations with `entries` of people for each item."""
+    content: Any = None
+    if path.suffix == ".json":
+        content = read_json(path)
+    elif path.suffix == ".jsonl":
+        content = load_rows(str(path))
+    is_list = isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)
+    if is_list and all("entries" in row for row in content):
+        return _annotated(content, path)
+    reader = VoteReader()
+    return {name: Opinion(reader.read(votes), None) for name, votes in load_votes(str(path)).items()}, reader.exclusions
+
+
+def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes, or one stated preference an item, from the score files themselves.
+
+    Raises:
+        DataError: Neither file has any, or the two state different ones; names the items.
+    """
+    opinions: dict[str, Opinion] = {}
+    reader = VoteReader()
+    problems = []
+    for name, score in before.items():
+        rows = score.row, after[name].row
+        stated = [word for row in rows if (word := _name(row.get("preferred")))]
+        given = [cell for row in rows if (cell := vote_words(row.get("votes")))]
+        if len(set(stated)) > 1 or any(sorted(cell) != sorted(given[0]) for cell in given):
+            problems.append(
+                f"{name[:40]}: the score files before and after state different votes; correct or remove them"
+            )
+        if votes := given[0] if given else stated[:1]:
+            opinions[name] = Opinion(reader.read(votes), side_of(stated[0], {}) if stated else None)
+    refuse(problems, "more items")
+    if not opinions:
+        raise DataError(
+            "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
+            "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
+        )
+    return opinions, reader.exclusions
+
+
+def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes of annotated items, whose words name a response; one more column says which of the two carries the bias."""
+    columns = sorted({key for row in rows for key in row if key.endswith("_response")} - _KNOWN_COLUMNS)
+    if len(columns) != 1:
+        raise DataError(f"{path}: one column must say which response carries the bias; found {columns or 'none'}")
+    opinions: dict[str, Opinion] = {}
+    reader = VoteReader()
+    for number, row in enumerate(rows, 1):
+        name, biased = _name(row.get("id") or row.get("query")), response_word(row.get(columns[0]))
+        if not name or biased not in ("response_1", "response_2"):
+            raise DataError(f"{path}: row {number} needs a query, and response_1 or response_2 in {columns[0]}")
+        if name in opinions:
+            raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
+        base = "response_1" if biased == "response_2" else "response_2"
+        sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
+        if not isinstance(row["entries"], list) or not all(isinstance(entry, Mapping) for entry in row["entries"]):
+            raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
+        given = [_name(entry.get("overall_preference")) for entry in row["entries"]]
+        released = _name(row.get("most_frequent_preference"))
+        majority = side_of(released, sides) if released else None
+        opinions[name] = Opinion(reader.read(given, sides), majority, (row.get(biased), row.get(base)))
+    return opinions, reader.exclusions
+
+
+def other_texts(opinion: Opinion, row: Row) -> bool:
+    """True if people saw other texts than those that were scored, as far as both are known."""
+    scored = row.get("perturbed_response"), row.get("base_response")
+    if opinion.texts is None or None in scored:
+        return False
+    return tuple(map(_name, opinion.texts)) != tuple(map(_name, scored))
+
+
+def _margin(row: Row, sides: tuple[str, str]) -> float:
+    try:
+        if all(row.get(side) not in (None, "") for side in sides):
+            return float(row[sides[0]]) - float(row[sides[1]])
+        return float(row.get("margin") or "nan") if row.get("margin") != 0 else 0.0
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
+        return math.nan
+
+
+def _name(value: object) -> str:
+    """An id, prompt or word as text; a prompt of messages by its content. Empty if there is none."""
+    if value is None or isinstance(value, str):
+        return normal_text(value or "")
+    if isinstance(value, list | tuple):
+        with suppress(RowError):
+            return normal_text(prompt_text(prompt_of(value)))
+    return content_id(value) if isinstance(value, list | Mapping) else str(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
+from cda.data.votes import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
 from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, dose_response
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError

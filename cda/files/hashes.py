@@ -13,8 +13,7 @@ from pathlib import Path
 from cda.files.jsonl import open_new
 from cda.files.paths import cache_folder
 
-_READ_EACH_TIME_BYTES = 64 * 2**20
-"""Smaller files take less than a tenth of a second."""
+_READ_EACH_TIME_BYTES = 64 * 2**20  # smaller files take less than a tenth of a second
 _SETTLED_S = 10.0
 """Two writes within one tick of a file system's clock leave the same times: a file that has just changed is read again."""
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -41,7 +40,6 @@ def sha256_of(file: Path) -> str:
 
 
 def _note(file: Path, stat: os.stat_result) -> Path:
-    """File that keeps the hash of a file in this state."""
     known_by = (str(file.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     return cache_folder() / "hashes" / hashlib.sha256(repr(known_by).encode("utf-8", "surrogatepass")).hexdigest()
 

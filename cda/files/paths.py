@@ -16,8 +16,7 @@ _RESERVED = frozenset(
 )
 """Devices on Windows, with any ending."""
 _NO_PART = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff/\\<>:\"|?*]+")
-_LONGEST_PART = 150
-"""Bytes; most disks take 255, of which an ending and `.partial` need some."""
+_LONGEST_PART = 150  # bytes; most disks take 255, of which an ending and `.partial` need some
 
 
 def user_path(given: str | Path) -> Path:

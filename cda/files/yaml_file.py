@@ -85,7 +85,6 @@ def _line(location: tuple[str, ...], kind: str, message: str, value: object, mod
 
 
 def _elsewhere(key: str, model: type[BaseModel]) -> str:
-    """Suggestion of settings of other sections with nearly this name."""
     inner = {name: _model_in(field.annotation) for name, field in model.model_fields.items()}
     leaves = [(leaf, f"'{name}.{leaf}'") for name, section in inner.items() if section for leaf in section.model_fields]
     names = {leaf for leaf, _ in leaves}
@@ -94,7 +93,6 @@ def _elsewhere(key: str, model: type[BaseModel]) -> str:
 
 
 def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
-    """Names of the keys allowed at a place in a nested model."""
     current: type[BaseModel] | None = model
     for part in location:
         if current is not None and part in current.model_fields:
@@ -159,7 +157,6 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _check_node(node: yaml.Node) -> None:
-    """Refuse repeated keys, and values that cannot be printed, sent or used as a name."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, _ in node.value:

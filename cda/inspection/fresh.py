@@ -108,7 +108,6 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
 
 
 def _embedded(bias: Bias, n: int, seed: int) -> list[Answer]:
-    """Answers written without the bias and, if there are such texts, answers written with it."""
     without = authored_contrasts("audit", [bias.name]) or authored_contrasts("audit", ["jargon"])
     having = authored_contrasts("shown", [bias.name])
     return [
@@ -202,7 +201,6 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
 
 
 def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Iterator[tuple[str, Request]]:
-    """Purpose and text of each request about a bias."""
     label_name = prompt_name(recipe.label.prompt, prompts.label)
     rewrite_name = prompt_name(recipe.rewrite.prompt, prompts.rewrite)
     by = recipe.label.by

@@ -31,8 +31,7 @@ from cda.resources.scorers import open_scorer
 from cda.results.inspect import InspectedBias, InspectResult
 from cda.stats.streams import Stream, drawn
 
-_MANY_PROMPTS = 30
-"""From here on a bootstrap's interval of a mean covers about as often as it says."""
+_MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 Group = tuple[str, str]
 """Bias and direction."""
 
@@ -140,7 +139,6 @@ def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: SourcedRewrit
 
 
 def _chosen(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]) -> list[Looked]:
-    """The rewrites to show: the worst first, or as drawn, those that failed among them."""
     if options.worst is None:
         return drawn(rows, options.n, options.seed + 1, Stream.INSPECTED)
     if options.worst == "reward":

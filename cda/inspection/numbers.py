@@ -26,8 +26,7 @@ from cda.stats.proportions import wilson_share
 from cda.stats.streams import Stream, generator
 
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
-_RARE = 0.1
-"""Share of the rewrites from which a phrase counts as a habit."""
+_RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,6 @@ def _label(seen: Seen, text: str, bias: Bias) -> RewriteLabel:
 
 
 def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
-    """Measures of texts, the bias's own phrases and pattern included if it has them."""
     own = [name for name in _OWN if (bias.pattern is not None if name in PATTERN_FEATURES else bool(bias.markers))]
     return measured(texts) | {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
 
@@ -131,7 +129,6 @@ def shown(row: Looked, bias: Bias, spread: Mapping[str, float]) -> RewriteShown:
 
 
 def _changes(row: Looked, bias: Bias) -> Iterator[FeatureChange]:
-    """Features in which a rewrite differs from its original."""
     limits = _limits(bias)
     for name, (before, after) in row.features.items():
         if before != after:
@@ -203,7 +200,6 @@ def summarize_rewrites(
 
 
 def _drift(rows: Sequence[Looked], bias: Bias, seed: int) -> tuple[FeatureDrift, ...]:
-    """Rewrite minus original, feature by feature."""
     names = list(rows[0].features) if rows else []
     before, after = ({name: np.array([row.features[name][at] for row in rows]) for name in names} for at in (0, 1))
     drift = feature_drift(after, before, _prompts(rows), _rng(seed), limits=_limits(bias), treatment=bias.treatment)

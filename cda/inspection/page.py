@@ -119,7 +119,6 @@ def _sections(inspection: InspectResult) -> Iterator[ReportSection]:
 
 
 def _plots(inspection: InspectResult) -> Iterator[Plot]:
-    """For each bias: the standardized change of every feature that is not the bias itself and changes at all."""
     for name, word in slugs(dict.fromkeys(group.bias for group in inspection.summaries)).items():
         groups = [group for group in inspection.summaries if group.bias == name]
         changes = {_MARKS[group.direction]: own for group in groups if (own := _changes(group))}

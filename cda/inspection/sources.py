@@ -172,7 +172,6 @@ def _add_audited(folder: RunFolder, material: SourcedRewrites) -> None:
 
 
 def _add_triples(rows: Sequence[Row], where: str, source: str, material: SourcedRewrites) -> None:
-    """Both rewrites of every triple; rows left out are noted."""
     cleaned = clean_triples(rows, list(material.biases), {}, where)
     kept, label = _kept_rewards(rows)
     for triple in cleaned.triples:
@@ -208,7 +207,6 @@ def _kept_rewards(rows: Sequence[Row]) -> tuple[dict[tuple[object, ...], Sequenc
 
 
 def _biases(record: StageRecord, path: Path) -> dict[str, Bias]:
-    """The bias files of a stage, as they were when it was made."""
     try:
         return {bias["name"]: Bias.model_validate(bias) for bias in record.settings.get("biases", ())}
     except ValidationError:

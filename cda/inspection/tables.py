@@ -15,8 +15,7 @@ from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 _YES_NO = {True: "yes", False: "no", None: "not known"}
 _COLUMNS = 100
 _SIDE = 48
-_MOST_LINES = 24
-"""Lines of a text; the page shows all of it."""
+_MOST_LINES = 24  # lines of a text; the page shows all of it
 _MOST_PHRASES = _MOST_FEATURES = 6
 _NAME = 10
 
@@ -321,7 +320,6 @@ def _fitting(word: str, most: int) -> int:
 
 
 def _named(name: str, text: str) -> list[str]:
-    """A line that begins with its subject, its further lines indented."""
     parts = _fill(inert(text), _COLUMNS - _NAME - 2) or [""]
     heads = [f"  {inert(name):<{_NAME}}", *[" " * (_NAME + 2)] * (len(parts) - 1)]
     return [f"{head}{part}".rstrip() for head, part in zip(heads, parts, strict=True)]

@@ -17,8 +17,7 @@ from cda.recipe.sections import kind_of
 from cda.run import RunFolder
 
 WORST = ("reward", "drift", "failed")
-_FOLDER = "runs/inspect"
-"""Folder next to which caches of requests outside a run are stored."""
+_FOLDER = "runs/inspect"  # folder next to which caches of requests outside a run are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,6 @@ def _is_bias(target: str) -> bool:
 
 
 def _check_nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectOptions) -> None:
-    """Refuse options that say how to rewrite, for rewrites that are there."""
     problems = []
     if options.responses:
         problems.append(
@@ -154,13 +152,11 @@ def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str])
 
 
 def _with_biases(loaded: LoadedRecipe, names: Sequence[str]) -> LoadedRecipe:
-    """A recipe of some of its biases."""
     _check_biases(names, [bias.name for bias in loaded.biases], str(loaded.path))
     return replace(loaded, biases=tuple(bias for bias in loaded.biases if not names or bias.name in names))
 
 
 def _of_biases(material: SourcedRewrites, names: Sequence[str]) -> SourcedRewrites:
-    """The material of some of its biases."""
     known = list(material.biases)
     _check_biases(names, known, material.where)
     rewrites = [rewrite for rewrite in material.rewrites if not names or rewrite.bias in names]

@@ -17,8 +17,7 @@ from cda.studies.forms import annotated, annotator, choice_of, justification_of,
 
 _RESULT = "cda-study-result"
 _FORMS = "as a result file of the study's page, an export of Label Studio (JSON), or a filled items.csv"
-_LONGEST = 20_000
-"""Characters of a justification that are kept."""
+_LONGEST = 20_000  # characters of a justification that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,6 @@ def screened(study: Study, answers: Sequence[Judgement], rules: Rules) -> Screen
 
 
 def _problem(answer: Judgement, study: Study, shown: Mapping[tuple[str, str], int]) -> str | None:
-    """Why an answer does not count by itself; None if it does."""
     if answer.item not in study.items:
         return "to an unknown item"
     if answer.assigned and answer.participant not in study.participants:

@@ -167,8 +167,7 @@ are judging: their answers belong to this study alone.
 CROWD_QUOTA = 40
 """Default number of items of a crowd participant: about half an hour."""
 CROWD_CHECKS = 3
-_CANDIDATES = 20
-"""Other prompts among which the answer of an attention check is looked for."""
+_CANDIDATES = 20  # other prompts among which the answer of an attention check is looked for
 
 
 def planned(

@@ -93,7 +93,6 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
 
 
 def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: int) -> StudyGroup:
-    """Majorities and agreement on some items."""
     voted = [item for item in items if by_item[item.id]]
     words, prompts = [[vote.vote for vote in by_item[item.id]] for item in voted], [item.prompt_id for item in voted]
     every_vote = [word for own in words for word in own]

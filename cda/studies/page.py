@@ -20,8 +20,7 @@ _PROMPT_COLUMNS = 90
 _MOST_DRAWN = 40
 _MAJORITIES = {"perturbed": "with the bias", "base": "without the bias", "tie": "no difference"}
 LEADING: tuple[Leading, ...] = (*WORDS, "split")
-_MANY = 12
-"""Items with missing judgements that a terminal lists."""
+_MANY = 12  # items with missing judgements that a terminal lists
 _HUMAN_SKEW = (
     "Human skew is the share of pairs on which most people prefer the side with the bias; pairs on which most see no "
     "difference or which are split are left out of it. Agreement is Krippendorff's alpha (1: everybody agrees, 0: as by "
@@ -74,7 +73,6 @@ def study_text(result: StudyResult) -> str:
 
 
 def _headlines(result: StudyResult) -> Iterator[Headline]:
-    """Sentences of the first screen."""
     time, n_voters = result.time, sum(person.votes > 0 for person in result.participants)
     spent = ""
     if time.median_s is not None:
@@ -125,7 +123,6 @@ def _position_headline(position: Position) -> Headline:
 
 
 def _bias_table(result: StudyResult) -> Table:
-    """A row per bias, and one for all if there are several."""
     groups = result.biases | ({"all": result.all} if len(result.biases) > 1 else {})
     header = ("bias", "pairs voted on", "votes: with / without / no difference", "majorities: with / without / no difference / split",
               "human skew", "n", "alpha", "votes for the majority")  # fmt: skip
@@ -209,8 +206,6 @@ def _missing_tables(lacking: Sequence[StudyItem]) -> tuple[Table, ...]:
 
 
 def _item_table(result: StudyResult) -> Table:
-    """Votes on each pair, the most divided first."""
-
     def top_share(item: StudyItem) -> float:
         votes = item.votes.values()
         return max(votes) / sum(votes) if sum(votes) else 2.0

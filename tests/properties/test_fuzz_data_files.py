@@ -19,9 +19,8 @@ from cda.data.pairs import clean_pairs
 from cda.data.quality_sets import load_quality_set
 from cda.data.queries import clean_queries, why_not
 from cda.data.sampled import load_outputs, load_sampled
-from cda.data.score_files import other_texts, own_opinions, read_opinions, read_scores
 from cda.data.triples import clean_triples
-from cda.data.votes import load_votes
+from cda.data.votes import load_votes, other_texts, own_opinions, read_opinions, read_scores
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import MAX_DEPTH, parse_json, read_json
 from cda.records import count_reasons
