@@ -25,8 +25,8 @@ def command(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def run(command: str, write: Callable[..., Path], longer: str, cda: Callable[..., str]) -> Run:
     """Runs the command on its files."""
-    files = [write("rows", ROWS[command])] * (2 if command == "win-rate" else 1)
-    return lambda *words, model=longer, status=0: cda(command, model, *files, *words, status=status)
+    own = [write("rows", ROWS[command])] * (2 if command == "win-rate" else 1)
+    return lambda *words, model=longer, files=own, status=0: cda(command, model, *files, *words, status=status)
 
 
 def test_only_the_main_process_writes_and_speaks(
@@ -72,15 +72,18 @@ def test_what_a_judge_costs_is_agreed_to_beforehand(run: Run, serve: Callable[[A
     run(*words, "--yes", model="judge:local")
 
 
-@pytest.mark.parametrize("command", ["quality", "best-of"], indirect=True)
 def test_what_is_asked_decides_the_folder(
-    command: str, run: Run, longer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, run: Run, write: Callable[..., Path], longer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another model next to it takes nothing away from what was found before."""
+    """Other files, settings or a second model take nothing away from what was found before."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.py").write_text((tmp_path / "mine.py").read_text())
-    for words in ((), ("--against", longer.replace("mine", "other")), ("seed=3",), ()):
+    other, two_files = write("other", ROWS[command]), command == "win-rate"
+    calls = [(), ("seed=3",), (), *([] if two_files else [("--against", longer.replace("mine", "other"))])]
+    for words in calls:
         run(*words)
+    run(files=[other, tmp_path / "rows.jsonl"] if two_files else [other])
     names = sorted(path.parent.name for path in Path("runs").glob(f"*/{RESULTS[command]}"))
-    assert len(names) == 3 and all(name.startswith(f"{command}-") and "-on-rows" in name for name in names)
-    assert sum("-against-" in name for name in names) == 1
+    assert len(names) == len(calls) and all(name.startswith(f"{command}-") for name in names)
+    assert sum("-against-" in name for name in names) == 1 - two_files
+    assert sum("-of-other-over-rows-" in name if two_files else "-on-other-" in name for name in names) == 1

@@ -60,9 +60,8 @@ def rows(words: Callable[..., str]) -> list[dict[str, Any]]:
     ]
 
 
-def result_in(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "best_of_n.json").read_text())
-    return found
+def result_in(out: Path) -> Any:
+    return json.loads((out / "best_of_n.json").read_text())
 
 
 def by_hand(folder: Path, adapter: Path | None, rows: list[dict[str, Any]], sizes: list[int]) -> list[float]:
@@ -130,9 +129,14 @@ def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
     long[3]["responses"].insert(1, "good " * 100)
     long[3]["quality"].insert(1, 5.0)
     adapter, found, said = trained_fp32.result.adapter, {}, {}
+    columns = ("--column", "prompt=question", "--column", "responses=samples")
     for name, content in (("long", long), ("short", rows)):
-        words = ("--adapter", adapter, "--out", tmp_path / name, *SETTINGS, "score.over_length=drop")
-        said[name] = cda("best-of", llama, write(name, content), *words)
+        file = write(
+            name,
+            ({"question": row["prompt"], "samples": row["responses"], "quality": row["quality"]} for row in content),
+        )
+        words = ("--adapter", adapter, "--out", tmp_path / name, *columns, *SETTINGS, "score.over_length=drop")
+        said[name] = cda("best-of", llama, file, *words)
         found[name] = result_in(tmp_path / name)
     result, reason = found["long"], "too long for a reward (before and after)"
     assert result["excluded"]["scored responses"] == {"seen": 41, "reasons": {reason: 1}}
@@ -142,18 +146,6 @@ def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
     assert result["attributes"] == found["short"]["attributes"] and result["quality"] == found["short"]["quality"]
     scores = (tmp_path / "long" / "scores.jsonl").read_text()
     assert scores == (tmp_path / "short" / "scores.jsonl").read_text() and "NaN" not in scores
-
-
-def test_columns_are_named_on_the_command_line(
-    rows: list[dict[str, Any]], longer: str, write: Callable[..., Path], cda: Callable[..., str], tmp_path: Path
-) -> None:
-    file, out = (
-        write("mine", ({"question": row["prompt"], "samples": row["responses"]} for row in rows)),
-        tmp_path / "out",
-    )
-    assert "Map it with --column prompt=" in cda("best-of", longer, file, "--out", out, status=1)
-    cda("best-of", longer, file, "--out", out, "--column", "prompt=question", "--column", "responses=samples")
-    assert result_in(out)["n_responses"] == N_PROMPTS * N
 
 
 def test_every_mistake_is_said_before_anything_is_loaded(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -29,8 +28,6 @@ from cda.training.dose import DosedModel
 if TYPE_CHECKING:
     from conftest import Trained
 
-ROOT = Path(__file__).parent.parent.parent
-DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
 SETTINGS = ("model.precision=fp32", "model.max_length_tokens=64")
 Write = Callable[..., Path]
 
@@ -268,15 +265,6 @@ def test_mistakes_are_messages(llama: Path, files: Path, cda: Callable[..., str]
     ):
         printed = cda("quality", *words, *SETTINGS, status=1)
         assert "error: " in printed and said in printed
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
-def test_released_benchmarks_end_to_end(llama: Path, done: Callable[..., Any]) -> None:
-    found, _ = done(llama, DATA / "rm_bench" / "chat_filtered.json", DATA / "llmbar" / "natural.json")
-    styles, natural = found["sets"]
-    assert styles["n_items"] + styles["unread"] == 129 and natural["n_items"] + natural["unread"] == 100
-    assert [group["name"] for group in styles["sections"]] == ["easy", "normal", "hard"]
-    assert len(styles["cells"]) == 9
 
 
 @pytest.mark.parametrize(

@@ -242,13 +242,3 @@ def test_other_columns_and_a_split(
     # A recipe's own settings of columns and split are not read here, and say so.
     said = cda("win-rate", longer, *files, "data.columns.prompt=question", "data.split=test", status=1)
     assert said.count("says nothing here") == 2
-
-
-def test_results_of_other_files_go_elsewhere(
-    longer: str, four: tuple[Path, Path], cda: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for files in (four, four[::-1], four):
-        cda("win-rate", longer, *files)
-    first, second = sorted(path.name for path in Path("runs").iterdir() if path.is_dir())
-    assert "-of-a-over-b-" in first and "-of-b-over-a-" in second
