@@ -15,16 +15,14 @@ from cda.report.accuracy import (
     MEANINGS,
     accuracy,
     flag,
-    holm_cell,
     model_label,
-    n_of,
     scoring_sentences,
     set_notes,
     set_tables,
     tenth_points,
     tenths,
 )
-from cda.report.numbers import clipped, count, few_prompts, inert, share
+from cda.report.numbers import cell, clipped, count, few_prompts, inert, p_value, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
@@ -77,9 +75,13 @@ def _brief_table(each: SetQuality) -> Table:
         header = ("section", "n", *each.labels, "change (points)", "flag", "p Holm")
     body = []
     for group in each.shown:
-        cells = [clipped(inert(group.name), _MAX_NAME), str(n_of(group)), *map(_brief, group.scores.values())]
+        cells = [
+            clipped(inert(group.name), _MAX_NAME),
+            str(next(iter(group.scores.values())).estimate.n),
+            *map(_brief, group.scores.values()),
+        ]
         if (shift := group.shift) is not None:
-            cells += [tenth_points(shift.estimate), flag(shift), holm_cell(shift)]
+            cells += [tenth_points(shift.estimate), flag(shift), cell(shift.p_holm, p_value)]
         body.append(tuple(cells))
     return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(body))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cda.report.numbers import MINUS, count, p_value
+from cda.report.numbers import MINUS, cell, count, p_value
 from cda.report.scoring import asked_line
 from cda.report.tables import Table
 from cda.results.base import Estimate
@@ -53,7 +53,7 @@ def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality)
         cells += [str(result.n_expected.get(group.name, ""))] if result.n_expected else []
         if (shift := group.shift) is not None:
             change = f"{tenth_points(shift.estimate)} ± {tenths(shift.standard_error)}"
-            cells += [change, flag(shift), p_value(shift.p_value), holm_cell(shift)]
+            cells += [change, flag(shift), p_value(shift.p_value), cell(shift.p_holm, p_value)]
         rows.append(tuple(cells))
     return Table(f"{what}, with 95% intervals and ± 1 standard error", tuple(header), tuple(rows))
 
@@ -106,11 +106,6 @@ def model_label(scoring: AskedModel) -> str:
     return f"{scoring.model}{adapter}"
 
 
-def n_of(group: AccuracyGroup) -> int:
-    """Items of a group."""
-    return next(iter(group.scores.values())).estimate.n
-
-
 def _with_error(score: Accuracy) -> str:
     return f"{accuracy(score.estimate)} ± {tenths(score.standard_error)}"
 
@@ -137,8 +132,3 @@ def flag(shift: AccuracyShift) -> str:
     if shift.fell:
         return "fell*" if shift.excludes_0 else "fell"
     return "kept" if shift.rules_out_fall else ""
-
-
-def holm_cell(shift: AccuracyShift) -> str:
-    """Holm's p of a section; empty if it has none."""
-    return "" if shift.p_holm is None else p_value(shift.p_holm)

@@ -16,8 +16,10 @@ import pytest
 import torch
 from replies import reply
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from typer.testing import CliRunner
 
 import cda
+from cda.cli import app
 from cda.files.jsonl import write_jsonl
 from cda.results.base import NOT_TRAINED
 
@@ -143,7 +145,7 @@ def test_the_command_and_the_function_do_the_same(small: dict[str, Any], tmp_pat
         "--triples",
         "none",
     ]
-    subprocess.run([sys.executable, "-m", "cda", *words], check=True, capture_output=True, cwd=tmp_path)
+    assert CliRunner().invoke(app, words).exit_code == 0
     command = cda.load("runs/audit-mine.py-score")
     assert isinstance(command, cda.Run)
     other = {"model", "recipe", "sources", "run"}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from typer.testing import CliRunner
 
 import cda
+from cda.cli import app
 from cda.files.jsonl import write_jsonl
 
 PAIRS = [
@@ -29,6 +29,12 @@ def shorter(prompts: list[Any], responses: list[str]) -> list[int]:
     return [-reward for reward in longer(prompts, responses)]
 
 
+def assert_saved(result: cda.Quality | cda.BestOf | cda.WinRate | cda.Dose) -> None:
+    result.save("result.json")
+    again = cda.load("result.json")
+    assert type(again) is type(result) and again == result
+
+
 def test_accuracy_of_a_function_and_of_two() -> None:
     found = cda.quality(longer, PAIRS, progress=False)
     (facts,) = found.sets
@@ -37,9 +43,7 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     both = cda.quality(longer, pandas.DataFrame(PAIRS), against=shorter, progress=False)
     shift = both.sets[0].overall.shift
     assert both.labels == ("first", "second") and shift is not None and shift.estimate.value == -0.5
-    both.save("q.json")
-    again = cda.load("q.json")
-    assert isinstance(again, cda.Quality) and again.model_dump() == both.model_dump()
+    assert_saved(both)
     both.report("page.html")
     assert both.folder is not None
     assert Path("page.html").read_text() == (both.folder / "report.html").read_text()
@@ -52,7 +56,7 @@ def test_quality_of_files_is_that_of_the_command(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "own.jsonl", PAIRS)
     (tmp_path / "mine.py").write_text("def longer(prompts, responses):\n    return [len(text) for text in responses]\n")
     words = ["quality", "mine.py:longer", "own.jsonl", "--out", "out"]
-    subprocess.run([sys.executable, "-m", "cda", *words], check=True, capture_output=True, cwd=tmp_path)
+    assert CliRunner().invoke(app, words).exit_code == 0
     command = cda.load("out")
     own = cda.quality("mine.py:longer", ["own.jsonl"], out="own", progress=False)
     assert isinstance(command, cda.Quality) and command.model_dump() == own.model_dump()
@@ -65,9 +69,7 @@ def test_best_of_n_follows_a_bias_through_the_picks() -> None:
     curve = found.attributes[0]
     assert curve.at[0].scorings["model"].value == pytest.approx(1 / 3)
     assert isinstance(found.quality, cda.Missing) and "structure" in str(found)
-    found.save("b.json")
-    again = cda.load("b.json")
-    assert isinstance(again, cda.BestOf) and again.model_dump() == found.model_dump()
+    assert_saved(found)
 
 
 def test_a_win_rate_of_rows() -> None:
@@ -76,8 +78,7 @@ def test_a_win_rate_of_rows() -> None:
     second = [{"prompt": f"Question {n}?", "response": response} for n, response in enumerate(other)]
     found = cda.win_rate(longer, first, second, progress=False)
     assert found.result.win_rate.value == 0.9 and found.result.test.p_value == pytest.approx(22 / 1024)
-    found.save("w.json")
-    assert isinstance(cda.load("w.json"), cda.WinRate)
+    assert_saved(found)
     with pytest.raises(cda.DataError, match="has no report"):
         found.report("w.html")
 
@@ -108,9 +109,7 @@ def test_a_dose_is_chosen_from_scores_in_memory() -> None:
     found = cda.dose(before, pandas.DataFrame(after), votes)
     assert found.held_out.dose > 0 and found.response[0].people.miscalibration.value == 0.75
     assert "Chosen dose" in str(found) and isinstance(found.held_out.people.gap, cda.Estimate)
-    found.save("dose.json")
-    again = cda.load("dose.json")
-    assert isinstance(again, cda.Dose) and again.model_dump() == found.model_dump()
+    assert_saved(found)
     with pytest.raises(cda.DataError, match="quality_after: needed"):
         cda.dose(before, after, votes, quality_before=before)
     with pytest.raises(cda.DataError, match="found 'often'"):

@@ -10,9 +10,9 @@ import pytest
 import cda
 
 SMALL: dict[str, Any] = {
-    "data": {"max_pairs": 20},
-    "audit": {"max_contrasts": 4, "max_quality": 6, "rate": 2},
-    "model": {"preset": "embedded", "max_length_tokens": 64, "precision": "fp32"},
+    "data": {"max_pairs": 12},
+    "audit": {"max_contrasts": 4, "max_quality": 4, "triples": None},
+    "model": {"preset": "embedded", "max_length_tokens": 48, "precision": "fp32"},
     "train": {"num_train_epochs": 1, "per_device_train_batch_size": 4, "eval_steps": 2, "save_steps": 2},
 }
 
