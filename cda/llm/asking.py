@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import queue
+import random
 import signal
 import sys
 import threading
@@ -61,6 +62,7 @@ Ask = Callable[[Request], Awaitable[Completion]]
 
 GRACE_S = 30.0
 """Time that calls under way have after a fatal error, Ctrl-C or SIGTERM: they are paid for, so their answers are kept."""
+_LONGEST_BACKOFF_S = 30.0
 _SAY_AFTER_S = 0.3
 _LOOK_AGAIN_S = 0.05
 
@@ -100,6 +102,12 @@ async def pause(seconds: float) -> None:
     workers.busy.discard(task)
     await asyncio.sleep(seconds)
     workers.busy.add(task)
+
+
+async def back_off(tries: int, first_s: float, asked_s: float | None) -> None:
+    """Sleep before another try: a random time, at most `first_s` after one try and twice as long after each, or as asked for."""
+    backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, first_s * 2.0 ** (tries - 1)))
+    await pause(max(backoff_s, min(asked_s or 0.0, _LONGEST_BACKOFF_S)))
 
 
 def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], grace_s: float = 0.0) -> Answers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import httpx2
 import openai
 
-from cda.errors import LLMError
+from cda.errors import LLMError, out_of_files
+from cda.llm.outcome import Again
 
 MAX_ANSWER_BYTES = 16 << 20
 """Largest answer, unpacked: about ten times the longest answers of today's models."""
@@ -38,6 +40,33 @@ def opened(key: str, base_url: str, timeout_s: float, bounds: Bounds) -> openai.
     hooks: dict[str, list[Any]] = {"request": [bounds.check_address], "response": [bounds.bound]}
     http = openai.DefaultHttpxClient(headers=_HEADERS, timeout=timeout_s, event_hooks=hooks)
     return openai.OpenAI(api_key=key, base_url=base_url, timeout=timeout_s, max_retries=0, http_client=http)
+
+
+async def posted(
+    http: Any, path: str, body: Mapping[str, Any], timeout_s: float, concurrency: str
+) -> str | openai.APIStatusError | Again | LLMError:
+    """One attempt: the content of an answer, an answer of another status, the reason to try again, or one not to.
+
+    ConnectionRefusedError if nothing listens; LLMError, naming the setting of `concurrency`, if no more files can be opened.
+    """
+    try:
+        # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
+        async with asyncio.timeout(timeout_s):
+            # The package's `create` checks each part of the body against its types, a quarter of a call's work here;
+            # the body is ours, and the answer is read as JSON by the caller.
+            return await http.post(path, body=dict(body), cast_to=str)  # type: ignore[no-any-return]
+    except openai.APIStatusError as error:
+        return error
+    except (openai.APITimeoutError, TimeoutError) as error:
+        return Again(f"timed out after {timeout_s:g} s", lost=type(error.__cause__).__name__ == "ConnectTimeout")
+    except (openai.APIConnectionError, LLMError) as error:
+        if (own := own_error(error)) is not None:
+            return own
+        if crowded := out_of_files(error, concurrency):
+            raise LLMError(crowded) from None
+        if type(error.__cause__).__name__ == "ConnectError":
+            raise ConnectionRefusedError(str(error.__cause__)) from None
+        return Again("connection lost")
 
 
 # Other packings are not unpacked.

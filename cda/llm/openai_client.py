@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -13,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from cda.errors import LLMError, out_of_files
+from cda.errors import LLMError
 from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
-from cda.llm.asking import Answers, Ask, answered, pause, print_line, with_progress
+from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
 from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
@@ -24,7 +22,6 @@ from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up
 from cda.llm.reading import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words, response_format
 
 _OPENAI = "https://api.openai.com/v1"
-_LONGEST_BACKOFF_S = 30.0
 _LONGEST_WAIT_S = 86_400.0
 _SAY_AGAIN_S = 60.0
 _OPTIONAL = ("max_completion_tokens", "temperature", "seed")
@@ -215,43 +212,31 @@ class OpenAIClient:
                 tries += 1
                 if tries > self.retries:
                     return self._give_up(tries, outcome)
-                backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
-                await pause(max(backoff_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+                await back_off(tries, self.backoff_s, outcome.wait_s)
 
     async def _attempt(self, http: Any, body: Mapping[str, Any]) -> Outcome:
         import openai
 
-        from cda.llm.connection import TooLargeError, own_error
+        from cda.llm.connection import TooLargeError, posted
 
         try:
-            # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
-            async with asyncio.timeout(self.timeout_s):
-                # The package's `create` checks each part of the body against its types, a quarter of a call's work here;
-                # the body is ours, and the answer is read as JSON below.
-                content = await http.post("/chat/completions", body=dict(body), cast_to=str)
-        except openai.APIStatusError as error:
-            self._reached, self._lost_in_a_row = True, 0
-            response = error.response
-            return of_status(error.status_code, response.headers, response.content, self.endpoint)
-        except (openai.APITimeoutError, TimeoutError) as error:
-            no_connection = type(error.__cause__).__name__ == "ConnectTimeout"
-            return Again(f"timed out after {self.timeout_s:g} s", lost=no_connection)
-        except (openai.APIConnectionError, LLMError) as error:
-            own = own_error(error)
-            if isinstance(own, TooLargeError):
-                self._reached, self._lost_in_a_row = True, 0
-                return Completion(None, TOO_LARGE)
-            if own is not None:
-                raise own from None
-            if crowded := out_of_files(error, f"llm.concurrency={self.concurrency}"):
-                raise LLMError(crowded) from None
-            if type(error.__cause__).__name__ != "ConnectError":
-                return Again("connection lost")
+            setting = f"llm.concurrency={self.concurrency}"
+            answer = await posted(http, "/chat/completions", body, self.timeout_s, setting)
+        except ConnectionRefusedError as error:
             if not self._reached:
-                raise LLMError(f"{self._server}: cannot be reached ({error.__cause__}); check llm.base_url") from None
+                raise LLMError(f"{self._server}: cannot be reached ({error}); check llm.base_url") from None
             return Again("connection refused", lost=True)
+        if isinstance(answer, Again):
+            return answer
+        if isinstance(answer, LLMError) and not isinstance(answer, TooLargeError):
+            raise answer
         self._reached, self._lost_in_a_row = True, 0
-        outcome = of_content(content, one_token=bool(body.get("logprobs")))
+        if isinstance(answer, LLMError):
+            return Completion(None, TOO_LARGE)
+        if isinstance(answer, openai.APIStatusError):
+            response = answer.response
+            return of_status(response.status_code, response.headers, response.content, self.endpoint)
+        outcome = of_content(answer, one_token=bool(body.get("logprobs")))
         return self.keyless(outcome) if isinstance(outcome, Completion) else outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:

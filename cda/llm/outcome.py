@@ -100,7 +100,7 @@ class Endpoint:
     """Takes the key out of a text."""
 
 
-def of_content(content: bytes, one_token: bool = False) -> Outcome:
+def of_content(content: str | bytes, one_token: bool = False) -> Outcome:
     """Outcome of an answer with status 200; `one_token` as in answer_in."""
     try:
         data = json.loads(content)

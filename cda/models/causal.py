@@ -7,14 +7,13 @@ end of the full rendering: the marks that close the turn are the response's, as 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
-from cda.inert import sendable
 from cda.models.load import (
     ModelSpec,
     adapter_task,
@@ -25,8 +24,8 @@ from cda.models.load import (
     with_adapter,
 )
 from cda.models.refusals import folder_problems, refuse_passed_over
-from cda.models.template import Encoded, Template, single_bos
-from cda.records import Prompt, prompt_text
+from cda.models.template import Encoded, Template
+from cda.records import Prompt
 
 # Parts of architecture names whose models give no probability of a next token.
 _NOT_CAUSAL = ("Classification", "MaskedLM", "QuestionAnswering", "MultipleChoice", "RewardModel")
@@ -45,17 +44,14 @@ class CausalModel:
 
     @property
     def name(self) -> str:
-        """Folder or hub id, with the adapter's folder if there is one."""
         return self.spec.name_or_path if self.adapter is None else f"{self.spec.name_or_path} + {self.adapter}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpan:
-    """Token ids of a prompt with its response, and the start of the response.
+    """Token ids of a prompt with its response, truncated at max_length_tokens, and the start of the response.
 
-    Attributes:
-        encoded: Ids of the whole text, truncated at max_length_tokens.
-        start: Index of the response's first token, at least 1; the response goes on to the end.
+    `start` is the index of the response's first token, at least 1; the response goes on to the end.
     """
 
     encoded: Encoded
@@ -68,11 +64,7 @@ class ResponseSpan:
 
 
 def load_causal_config(spec: ModelSpec) -> object:
-    """The model's configuration, checked: it must be a causal language model.
-
-    Raises:
-        ModelError: Not found, pickle weights only, another kind of model, or needs custom code.
-    """
+    """The model's configuration; ModelError unless it is a causal language model with safetensors weights and no unread code."""
     problems = folder_problems(spec.name_or_path)
     if (Path(spec.name_or_path) / "adapter_config.json").is_file() and problems:
         problems = [f"{spec.name_or_path}: is an adapter. Name its base as the model and this folder as the adapter"]
@@ -84,14 +76,9 @@ def load_causal_config(spec: ModelSpec) -> object:
 
 
 def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalModel:
-    """Load a causal language model, with its adapter if one is given, ready to give log-probabilities.
+    """Load a causal language model, ready to give log-probabilities, with a PEFT adapter that was trained on it (by DPO, say).
 
-    Args:
-        spec: Base model and precision.
-        adapter: Folder of a PEFT adapter that was trained on it (by DPO, say).
-
-    Raises:
-        ModelError: Cannot be loaded as a causal language model, or the adapter does not fit it.
+    ModelError if it cannot be loaded as a causal language model, or the adapter does not fit it.
     """
     config = load_causal_config(spec)
     template = load_template(spec, config)
@@ -110,24 +97,18 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
     return CausalModel(for_scoring(model), template, spec, adapter)
 
 
-def response_spans(
-    template: Template, prompts: Sequence[Prompt], responses: Sequence[str]
-) -> list[ResponseSpan | None]:
-    """Token ids of each prompt with its response, as `Template.encode` gives them, and the start of the response.
+def response_spans(template: Template, texts: Iterable[tuple[Prompt, str]]) -> list[ResponseSpan | None]:
+    """Token ids of each prompt with its response, as `Template.encode` gives them, and the start of the response; length n.
 
-    A token that joins the prompt's end with the response's start counts as the response's.
-
-    Returns:
-        Length n; None if the prompt alone fills max_length_tokens, so that nothing of the response is left to score.
-
-    Raises:
-        ModelError: The chat template renders the prompt otherwise once a response follows, or nothing precedes it.
+    A token that joins the prompt's end with the response's start counts as the response's. None if the prompt alone fills
+    max_length_tokens, so that nothing of the response is left to score. ModelError if the chat template renders the prompt
+    otherwise once a response follows, or nothing precedes it.
     """
     alone: dict[Prompt, list[int]] = {}
     spans: list[ResponseSpan | None] = []
-    for prompt, response in zip(prompts, responses, strict=True):
+    for prompt, response in texts:
         if prompt not in alone:
-            alone[prompt] = _ids(template, _rendered(template, prompt, None))
+            alone[prompt] = template.ids(template.text(prompt, None))
         encoded = template.encode(prompt, response)
         start = _start(template, alone[prompt], encoded.ids, prompt, response)
         spans.append(ResponseSpan(encoded, start) if start < len(encoded.ids) else None)
@@ -149,7 +130,7 @@ def span_notes(template: Template) -> list[str]:
 def _start(template: Template, alone: list[int], ids: list[int], prompt: Prompt, response: str) -> int:
     start = _n_same(alone, ids)
     if start < min(len(alone), len(ids)):  # tokens joined over the boundary, or another rendering
-        _check_prefix(_rendered(template, prompt, None), _rendered(template, prompt, response))
+        _check_prefix(template.text(prompt, None), template.text(prompt, response))
     if start == 0:
         raise ModelError(
             "no token precedes the response, so its first token has no probability. Give a prompt, or a tokenizer "
@@ -172,22 +153,6 @@ def _check_prefix(prompt: str, full: str) -> None:
 def _n_same(first: Sequence[object], second: Sequence[object]) -> int:
     """Number of items that two sequences share from the start."""
     return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(first, second, strict=False)))
-
-
-def _rendered(template: Template, prompt: Prompt, response: str | None) -> str:
-    """The text that `Template.encode` reads, or its part before the response."""
-    if template.form != "chat template":
-        return f"{prompt_text(prompt)}\n\n{response or ''}"
-    return template.render(template.messages(prompt, response), add_generation_prompt=response is None)
-
-
-def _ids(template: Template, text: str) -> list[int]:
-    """Token ids with a single BOS, as `Template.encode` makes them, not cut."""
-    plain = template.form == "plain text"
-    ids = template.tokenizer(sendable(text), add_special_tokens=plain, split_special_tokens=plain, verbose=False)[
-        "input_ids"
-    ]
-    return single_bos(list(ids), template.tokenizer.bos_token_id)
 
 
 def _check_architecture(spec: ModelSpec, config: Any) -> None:

@@ -79,11 +79,7 @@ class RewardModel:
 
 
 def load_config(spec: ModelSpec) -> object:
-    """The model's configuration, checked: it must be a reward model with safetensors weights.
-
-    Raises:
-        ModelError: Not found, no weights, more than one label, or needs custom code.
-    """
+    """The model's configuration; ModelError unless it is a reward model: one label, safetensors weights, no unread code."""
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
     config = read_config(spec, _CLASSIFIER)
@@ -110,15 +106,10 @@ def read_config(spec: ModelSpec, what: str) -> Any:
 
 
 def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
-    """Load a reward model, with its adapter if one is given, ready to score.
+    """Load a reward model, ready to score, with its adapter (a PEFT folder that holds its head) if one is given.
 
-    Args:
-        spec: Base model and precision.
-        adapter: Folder of a PEFT adapter that holds its head.
-        sharded: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays on its device until then.
-
-    Raises:
-        ModelError: Cannot be loaded as a reward model.
+    `sharded`: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays on its device until then. ModelError if it
+    cannot be loaded as a reward model.
     """
     config = load_config(spec)
     heads = head_names(config, spec)
@@ -131,10 +122,8 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if adapter is not None:
         check_adapter(adapter, heads)
         model = with_adapter(model, adapter)
-    text_config = model.config.get_text_config()
-    # Sequence classifiers find the last real token by this id.
-    text_config.pad_token_id = template.pad_token_id
-    model.config.pad_token_id = template.pad_token_id
+    for config in (model.config.get_text_config(), model.config):
+        config.pad_token_id = template.pad_token_id  # sequence classifiers find the last real token by this id
     return RewardModel(for_scoring(model), template, spec, heads)
 
 
@@ -172,26 +161,25 @@ def free_memory() -> None:
 def load_template(spec: ModelSpec, config: Any = None) -> Template:
     """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token.
 
-    Raises:
-        ModelError: No usable tokenizer, or one with custom code that would not be run.
+    ModelError if there is no usable tokenizer, or one with custom code that would not be run.
     """
     from transformers import AutoTokenizer
 
-    own_class = _own_tokenizer(spec, config)
+    own_class, name = _own_tokenizer(spec, config), f"{spec.name_or_path}: its tokenizer"
     if own_class and not spec.trust_remote_code:
-        raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer"))
+        raise ModelError(own_code_needed(name))
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
     except Exception as error:  # transformers raises many kinds here
         own_code = "trust_remote_code" in str(error)
-        why = f"{spec.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})"
-        raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer") if own_code else why) from None
+        why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"
+        raise ModelError(why) from None
     check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
         raise ModelError(
-            f"{spec.name_or_path}: its tokenizer knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
+            f"{name} knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
             "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
         )
     return template_of(tokenizer, config.get_text_config() if config is not None else None, spec.max_length_tokens)
@@ -249,13 +237,8 @@ def read_weights(
 ) -> tuple[Any, list[str]]:
     """A model of a Transformers auto class at the precision of its spec, and the names of weights that its files lack.
 
-    Args:
-        auto: `AutoModelFor…`.
-        spec: Base model and precision.
-        config: Its configuration.
-        what: Kind of model in words, for the ModelError if it cannot be loaded.
-        skip: Modules that stay out of 8-bit; None for the library's own choice (the output layer).
-        sharded: As in `load_reward_model`.
+    `what` it is, in words, is for the ModelError if it cannot be loaded. Modules to `skip` stay out of 8-bit; None for the
+    library's own choice (the output layer). `sharded` as in `load_reward_model`.
     """
     import torch
     from transformers import BitsAndBytesConfig
@@ -270,7 +253,7 @@ def read_weights(
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
     try:
-        with _quiet_loading():
+        with _quiet_loading(), no_bars():
             model, report = auto.from_pretrained(
                 spec.name_or_path,
                 config=config,
@@ -289,10 +272,9 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     from transformers import AutoModelForSequenceClassification
 
     model, missing = read_weights(AutoModelForSequenceClassification, spec, config, _CLASSIFIER, heads, sharded)
-    fresh = [key for key in missing if key.split(".")[0] in heads]
-    if fresh:
+    if fresh := [key for key in missing if key.split(".")[0] in heads]:
         raise ModelError(
-            f"{spec.name_or_path}: its weights hold no score head ({', '.join(sorted(fresh))} would be random). "
+            f"{spec.name_or_path}: its weights hold no score head ({', '.join(fresh)} would be random). "
             "A base or chat model is not a reward model; give a trained one"
         )
     if missing:
@@ -316,8 +298,7 @@ def with_adapter(model: object, adapter: Path) -> Any:
 def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
     """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
 
-    Raises:
-        ModelError: Missing files or head weights, or an adapter made for another task.
+    ModelError if files or head weights are missing, or the adapter was made for another task.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -364,8 +345,7 @@ def _quiet_loading() -> Iterator[None]:
     before = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        with no_bars():
-            yield
+        yield
     finally:
         logging.set_verbosity(before)
 

@@ -43,18 +43,10 @@ def own_code_needed(name_or_path: str) -> str:
 
 
 def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bool) -> bool:
-    """Refuse a model whose custom code would not be run; return True if it has a class for `auto`.
+    """Raise ModelError if a model has custom code that would not be run; return True if it has a class for `auto`.
 
-    If Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
-
-    Args:
-        name_or_path: The model.
-        config: Its configuration, as loaded.
-        auto: The model's auto class, such as `AutoModelForSequenceClassification`.
-        trusted: Its code may run.
-
-    Raises:
-        ModelError: There is code that would not be run.
+    If Transformers knows its `model_type` it would load its own class in silence, which computes other scores. `auto` is the
+    model's auto class, such as `AutoModelForSequenceClassification`; code that is `trusted` may run.
     """
     import transformers
 
@@ -79,13 +71,9 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
 
 
 def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:
-    """Raise ModelError if the class of a loaded part is not the one that the model's files name.
+    """Raise ModelError if the class of a loaded `part`, such as `tokenizer`, is not the one that the model's files name.
 
-    Args:
-        name_or_path: The model.
-        part: In words, such as `tokenizer`.
-        loaded: The configuration or tokenizer.
-        named: The entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None if there is none.
+    `named` is the entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None if there is none.
     """
     names = [_class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
     if names and type(loaded).__name__ not in names:

@@ -24,14 +24,9 @@ def wants_segments(tokenizer: Any, config: Any) -> bool:
 
 
 def add_segments(model: Any, separator: int) -> list[Any]:
-    """Have a model's embeddings look up segment 1 for all tokens after the first separator, and 0 before.
+    """Have a model's embeddings look up segment 1 for all tokens after the first `separator` id, and 0 before.
 
-    Args:
-        model: Changed in place, before anything wraps it.
-        separator: Token id that ends the first text.
-
-    Returns:
-        Handles of the hooks, whose `remove` takes them off again.
+    The model is changed in place, before anything wraps it; returns handles of the hooks, whose `remove` takes them off again.
     """
 
     def with_segments(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -90,25 +85,32 @@ class Template:
     def encode(self, prompt: Prompt, response: str) -> Encoded:
         """Token ids of a prompt and its response, cut at the end to max_length_tokens.
 
-        Raises:
-            ModelError: The chat template refuses the conversation.
+        ModelError if the chat template refuses the conversation.
         """
         if self.form == "pair":
             return self._pair(prompt, response)
-        text = (
-            self.render(self.messages(prompt, response))
-            if self.form == "chat template"
-            else f"{prompt_text(prompt)}\n\n{response}"
-        )
-        if self.form == "chat template":
-            ids = self.tokenizer(sendable(text), add_special_tokens=False, verbose=False)["input_ids"]
-        else:
-            ids = self._as_text(text, add_special_tokens=True)
-        ids = single_bos(list(ids), self.tokenizer.bos_token_id)
+        ids = self.ids(self.text(prompt, response))
         eos = self.tokenizer.eos_token_id
         if self.form == "plain text" and eos is not None and ids[-1] != eos:
             ids.append(eos)
         return Encoded(ids[: self.max_length_tokens], len(ids) > self.max_length_tokens)
+
+    def text(self, prompt: Prompt, response: str | None) -> str:
+        """The text that is encoded, or without a response its part before one; for a text pair, in plain text."""
+        if self.form != "chat template":
+            return f"{prompt_text(prompt)}\n\n{response or ''}"
+        return self.render(self.messages(prompt, response), add_generation_prompt=response is None)
+
+    def ids(self, text: str) -> list[int]:
+        """Token ids of such a text with a single BOS, not cut."""
+        if self.form == "chat template":
+            ids = list(self.tokenizer(sendable(text), add_special_tokens=False, verbose=False)["input_ids"])
+        else:
+            ids = self._as_text(text, add_special_tokens=True)
+        bos = self.tokenizer.bos_token_id
+        while bos is not None and ids[:2] == [bos, bos]:
+            ids = ids[1:]
+        return ids
 
     def has_marks(self, prompt: Prompt, response: str) -> bool:
         """True if a text holds marks of the chat template, which are then broken up with a space."""
@@ -202,10 +204,3 @@ def _pad_token_id(tokenizer: Any, of_model: int | None) -> int:
     if tokenizer.unk_token_id is not None and tokenizer.unk_token_id != tokenizer.eos_token_id:
         return int(tokenizer.unk_token_id)
     return 0 if tokenizer.eos_token_id != 0 else 1
-
-
-def single_bos(ids: list[int], bos: int | None) -> list[int]:
-    """The ids with at most one BOS at their start."""
-    while bos is not None and len(ids) > 1 and ids[0] == bos and ids[1] == bos:
-        ids = ids[1:]
-    return ids

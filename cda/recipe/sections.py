@@ -13,7 +13,7 @@ from cda.data.triples import AttributeRule
 from cda.records import TieRule
 from cda.results.evidence import Correction
 from cda.scorers.own_code import is_own
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.served_client import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from tqdm import tqdm
@@ -15,7 +14,8 @@ from cda.models.load import RewardModel
 from cda.models.template import Encoded, Template
 from cda.quiet import hides_bars
 from cda.records import Prompt, content_id
-from cda.scorers.protocols import TextScore
+from cda.scorers.compared import Text
+from cda.scorers.protocols import Finished, TextScore
 
 WINDOW_CHARACTERS = 2**20
 """Texts that are tokenized ahead; at about 9 bytes of Python objects a character, some 10 MB for each of two windows."""
@@ -26,26 +26,14 @@ _LEAST_CHARACTERS = 128
 """Size of a short text in a window: the objects that hold it weigh more than its characters."""
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {texts} [{elapsed}<{remaining}]"
 
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Texts that go through the model together: their rows, and their tokens in the same order."""
-
-    rows: list[int]
-    encoded: list[Encoded]
-
-    @property
-    def ids(self) -> list[list[int]]:
-        return [text.ids for text in self.encoded]
+Batch = dict[int, Encoded]
+"""Texts that go through the model together, by row, in the order of their tokens."""
 
 
 class TextBar(tqdm):  # type: ignore[type-arg]
-    """Progress bar whose unit is a character (or token) of the texts, since the longest come first.
+    """Progress bar over the lengths of texts, in any unit and without the part beyond the model's limit: the longest come first.
 
-    Args:
-        sizes: Length of each text, in any unit, without the part beyond the model's limit.
-        done: Rows scored before; the bar starts behind them.
-        label: None for no bar.
+    It starts behind the rows in `done`, scored before; without a label there is none.
     """
 
     def __init__(self, sizes: Sequence[int], done: frozenset[int] = frozenset(), label: str | None = None) -> None:
@@ -78,15 +66,12 @@ class SameTokens:
         self._rewards: dict[str, float] = {}
         self._names: dict[int, tuple[str, bool]] = {}
         self._waiting: dict[str, list[tuple[int, bool]]] = {}
-        self._ready: list[tuple[int, TextScore]] = []
+        self._ready: Finished = []
 
     def first_of_each(self, window: Mapping[int, Encoded]) -> dict[int, Encoded]:
         """The texts of a window that have to be computed."""
-        return {
-            row: text
-            for row, text in window.items()
-            if self.is_first(row, content_id("read", text.ids), text.truncated)
-        }
+        names = {row: content_id("read", text.ids) for row, text in window.items()}
+        return {row: text for row, text in window.items() if self.is_first(row, names[row], text.truncated)}
 
     def is_first(self, row: int, name: str, truncated: bool) -> bool:
         """Decide whether a text has to be computed, by the name of its tokens; `finished` gives the others their score."""
@@ -103,7 +88,7 @@ class SameTokens:
             self._waiting[name] = []
         return True
 
-    def finished(self, rewards: Iterable[tuple[int, float]]) -> list[tuple[int, TextScore]]:
+    def finished(self, rewards: Iterable[tuple[int, float]]) -> Finished:
         """Scores of a batch's rows, and of all other rows that are known by now."""
         scored, self._ready = self._ready, []
         for row, reward in rewards:
@@ -138,11 +123,7 @@ def forward(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
 
 
 def check_known(reward_model: RewardModel, largest: int) -> None:
-    """Refuse a token beyond the model's vocabulary, on which it would fail in the middle, on a GPU without saying why.
-
-    Raises:
-        ModelError: The largest token id is unknown to the model.
-    """
+    """Raise ModelError for a token beyond the model's vocabulary, on which it would fail midway, on a GPU without saying why."""
     known = getattr(reward_model.model.config.get_text_config(), "vocab_size", None)
     if known is not None and largest >= known:
         raise ModelError(
@@ -151,7 +132,7 @@ def check_known(reward_model: RewardModel, largest: int) -> None:
         )
 
 
-def windows(template: Template, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[dict[int, Encoded]]:
+def windows(template: Template, texts: Sequence[Text]) -> Iterator[dict[int, Encoded]]:
     """Token ids by row, some thousand texts at a time, longest first by characters.
 
     A token id in a Python list takes 36 bytes, so the ids of all texts together would outgrow the texts many times over.
@@ -160,11 +141,11 @@ def windows(template: Template, prompts: Sequence[Prompt], responses: Sequence[s
     """
 
     def encode(rows: list[int]) -> dict[int, Encoded]:
-        return {row: template.encode(prompts[row], responses[row]) for row in rows}
+        return {row: template.encode(*texts[row]) for row in rows}
 
     following: Future[dict[int, Encoded]] | None = None
     with ThreadPoolExecutor(1, "tokenize") as ahead:
-        for rows in _by_characters(prompts, responses):
+        for rows in _by_characters(texts):
             current, following = following, ahead.submit(encode, rows)
             if current is not None:
                 yield current.result()
@@ -172,46 +153,8 @@ def windows(template: Template, prompts: Sequence[Prompt], responses: Sequence[s
             yield following.result()
 
 
-def token_batches(tokenized: Iterable[dict[int, Encoded]], batch_tokens: int) -> Iterator[Batch]:
-    """Batches of similar length out of windows; an incomplete batch at the end of a window waits for the next."""
-    waiting: dict[int, Encoded] = {}
-    for window in tokenized:
-        *full, last = _grouped(waiting | window, batch_tokens) or [Batch([], [])]
-        yield from full
-        waiting = dict(zip(last.rows, last.encoded, strict=True))
-    yield from _grouped(waiting, batch_tokens)
-
-
-def batches(encoded: Sequence[Encoded], batch_tokens: int) -> Iterator[list[int]]:
-    """Rows in batches of similar length, longest first, so that a batch too large for memory fails at once.
-
-    Args:
-        encoded: Texts.
-        batch_tokens: Budget of padded tokens (rows times longest row); a single longer text is a batch by itself.
-    """
-    batch: list[int] = []
-    for row in sorted(range(len(encoded)), key=lambda row: (-len(encoded[row].ids), row)):
-        if batch and len(encoded[batch[0]].ids) * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-def characters(prompt: Prompt, response: str) -> int:
-    """Length of a text before its template."""
-    return sum(len(message.content) for message in prompt) + len(response)
-
-
-def _grouped(encoded: dict[int, Encoded], batch_tokens: int) -> list[Batch]:
-    rows = sorted(encoded)  # texts of one length stay in the order they were given in
-    groups = batches([encoded[row] for row in rows], batch_tokens)
-    return [Batch([rows[at] for at in group], [encoded[rows[at]] for at in group]) for group in groups]
-
-
-def _by_characters(prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[list[int]]:
-    sizes = [max(_LEAST_CHARACTERS, characters(*text)) for text in zip(prompts, responses, strict=True)]
+def _by_characters(texts: Sequence[Text]) -> Iterator[list[int]]:
+    sizes = [max(_LEAST_CHARACTERS, characters(*text)) for text in texts]
     window: list[int] = []
     held = 0
     for row in sorted(range(len(sizes)), key=lambda row: (-sizes[row], row)):
@@ -222,3 +165,45 @@ def _by_characters(prompts: Sequence[Prompt], responses: Sequence[str]) -> Itera
         held += sizes[row]
     if window:
         yield window
+
+
+def token_batches(tokenized: Iterable[dict[int, Encoded]], batch_tokens: int) -> Iterator[Batch]:
+    """Batches of similar length out of windows; an incomplete batch at the end of a window waits for the next."""
+    waiting: Batch = {}
+    for window in tokenized:
+        *full, waiting = list(batches(waiting | window, batch_tokens)) or [{}]
+        yield from full
+    if waiting:
+        yield waiting
+
+
+def batches(encoded: Mapping[int, Encoded], batch_tokens: int) -> Iterator[Batch]:
+    """Texts in batches of similar length, longest first, so that a batch too large for memory fails at once.
+
+    `batch_tokens` is a budget of padded tokens (rows times longest row); a single longer text is a batch by itself.
+    """
+    batch: Batch = {}
+    longest = 0
+    for row, text in sorted(encoded.items(), key=lambda item: (-len(item[1].ids), item[0])):
+        if batch and longest * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = {}
+        longest = longest if batch else len(text.ids)
+        batch[row] = text
+    if batch:
+        yield batch
+
+
+def row_groups(n: int, size: int) -> Iterator[range]:
+    """The rows from 0 to n − 1, so many at a time."""
+    return (range(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def token_ids(batch: Batch) -> list[list[int]]:
+    """The token ids of a batch, text by text."""
+    return [text.ids for text in batch.values()]
+
+
+def characters(prompt: Prompt, response: str) -> int:
+    """Length of a text before its template."""
+    return sum(len(message.content) for message in prompt) + len(response)

@@ -6,15 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
 
 from cda.errors import ModelError, RunError
 from cda.files.paths import user_path
 from cda.files.sqlite_file import SqliteFile, transaction
 from cda.inert import visible
-from cda.models.load import ModelSpec
-from cda.models.template import Template
+from cda.models.causal import CausalModel
+from cda.models.load import ModelSpec, RewardModel
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.protocols import TextScore
@@ -29,30 +27,12 @@ _SCHEME = 3
 _DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
 
 
-class LoadedModel(Protocol):
-    """A RewardModel or a CausalModel."""
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def template(self) -> Template: ...
-    @property
-    def spec(self) -> ModelSpec: ...
-
-
-def scope_of(loaded: LoadedModel, adapter: Path | None = None, dose: float = 1.0) -> str:
+def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dose: float = 1.0) -> str:
     """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
 
-    Batches are no part of it; `score_texts` adds them if a score depends on them.
-
-    Args:
-        loaded: The model.
-        adapter: Folder it was loaded with.
-        dose: Dose at which the adapter is applied.
-
-    Raises:
-        ModelError: A hub model whose commit is unknown: the same name may hold other weights tomorrow.
-        DataError: A folder cannot be read.
+    Batches are no part of it; `score_texts` adds them if a score depends on them. `adapter` is the folder that the model was
+    loaded with. ModelError for a hub model whose commit is unknown, as the same name may hold other weights tomorrow; DataError
+    if a folder cannot be read.
     """
     spec, template = loaded.spec, loaded.template
     tokenizer = template.tokenizer
@@ -81,13 +61,8 @@ def scope_of(loaded: LoadedModel, adapter: Path | None = None, dose: float = 1.0
 class ScoreCache:
     """One SQLite file for any number of processes on one machine, whole after a kill at any moment.
 
-    Holds hashes and numbers, no text. A file that cannot be read is moved aside as `.corrupt-N`.
-
-    RunError if it cannot be opened, read or written.
-
-    Args:
-        path: Made with its folder if it is missing.
-        say: Called with a message if a file was moved aside.
+    Holds hashes and numbers, no text. A file that cannot be read is moved aside as `.corrupt-N`, and `say` is called. RunError if
+    it cannot be opened, read or written.
     """
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
@@ -109,9 +84,7 @@ class ScoreCache:
     def __enter__(self) -> ScoreCache:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -167,7 +140,7 @@ def _content(spec: ModelSpec) -> str:
     return f"{spec.name_or_path}@{commit}"
 
 
-def _own_code(loaded: LoadedModel) -> str | bool:
+def _own_code(loaded: RewardModel | CausalModel) -> str | bool:
     """Fingerprint of the code that the model brought along, which may be another repository's; True if none was run."""
     model = loaded.model.get_base_model() if hasattr(loaded.model, "get_base_model") else loaded.model
     modules = {type(part).__module__ for part in (model, model.config, loaded.template.tokenizer)}

@@ -1,4 +1,4 @@
-"""Scores with a sequence classifier: long texts cut, dropped or refused, by this process or by workers."""
+"""Scores with a sequence classifier, by this process or by workers, and a check of the model before it scores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.launch import world_size
-from cda.models.load import RewardModel
+from cda.models.load import Precision, RewardModel
 from cda.models.template import Encoded, Template
-from cda.records import Prompt
+from cda.records import user_prompt
 from cda.scorers.batching import (
     CHARACTERS_A_TOKEN,
     Batch,
@@ -21,11 +23,14 @@ from cda.scorers.batching import (
     TextBar,
     batch_budget,
     characters,
+    check_known,
     forward,
     token_batches,
+    token_ids,
     windows,
 )
-from cda.scorers.protocols import Finished, OverLength, TextScore, TextScorer
+from cda.scorers.compared import Text
+from cda.scorers.protocols import Finished, OverLength, TextScore, TextScorer, not_finite
 from cda.scorers.workers import Load, WorkerPool
 
 Workers = int | Literal["auto"]
@@ -36,15 +41,10 @@ _PAYS_FROM_S = 60.0
 
 @dataclass
 class ClassifierScorer(TextScorer):
-    """A scorer over a loaded reward model.
+    """A scorer over a loaded reward model; without a `label` it shows no progress bar.
 
-    Args:
-        reward_model: Loaded model, with its template.
-        batch_tokens: Padded tokens in a batch at most; None for a default that suits the model's device.
-        label: Shown next to the progress bar; None for no bar.
-        over_length: Treatment of texts beyond max_length_tokens.
-        workers: Processes that compute, each with the model in its own memory besides the one given here; see `n_workers`.
-        load: Makes the model in a worker. Without it there are none.
+    `workers` are processes that compute, each with a model of its own made by `load`, besides the one given here; without
+    `load` there are none.
     """
 
     reward_model: RewardModel
@@ -67,11 +67,7 @@ class ClassifierScorer(TextScorer):
         return self.reward_model.spec.precision
 
     def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),
-        known: Mapping[str, float] | None = None,
+        self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
     ) -> Generator[Finished, None, None]:
         """Rewards as the batches come, about the longest first; NaN and infinity are passed on unchanged.
 
@@ -81,34 +77,28 @@ class ClassifierScorer(TextScorer):
         too_long: list[int] = []
         same = SameTokens(skip, known or {})
         template = self.reward_model.template
-        budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
-        tokenized = windows(template, prompts, responses)
+        tokenized = windows(template, texts)
         kept = _without_long(tokenized, too_long) if self.over_length == "drop" else tokenized
-        unknown = (
-            batch for batch in token_batches(map(same.first_of_each, kept), budget) if not skip.issuperset(batch.rows)
-        )
-        n_characters = [characters(*text) for text in zip(prompts, responses, strict=True)]
+        budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
+        batches = token_batches(map(same.first_of_each, kept), budget)
+        n_characters = [characters(*text) for text in texts]
         sizes = [min(n, CHARACTERS_A_TOKEN * template.max_length_tokens) for n in n_characters]
         with TextBar(sizes, skip, self.label) as bar:
+            unknown = (batch for batch in batches if not skip.issuperset(batch))
             for batch, rewards in self._computed(unknown, sum(n_characters)):
-                finished = same.finished(zip(batch.rows, map(float, rewards), strict=True))
+                finished = same.finished(zip(batch, map(float, rewards), strict=True))
                 yield finished
                 bar.scored([row for row, _ in finished])
             if left := [*same.finished(()), *((row, TextScore(None)) for row in too_long)]:
                 yield left
                 bar.scored([row for row, _ in left])
 
-    def refuse_long(self, texts: Sequence[tuple[Prompt, str]]) -> None:
-        """Refuse texts that are longer than the model reads, before any is scored.
-
-        Raises:
-            ModelError: Gives their number.
-        """
+    def refuse_long(self, texts: Sequence[Text]) -> None:
         template, limit = self.reward_model.template, self.reward_model.template.max_length_tokens
         uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id)
         # All are tokenized for this and again to be scored: little next to a model, and no ids have to be held.
-        tokenized = windows(uncut, [prompt for prompt, _ in texts], [response for _, response in texts])
-        long = [n for window in tokenized for text in window.values() if (n := len(text.ids)) > limit]
+        lengths = (len(text.ids) for window in windows(uncut, texts) for text in window.values())
+        long = [n for n in lengths if n > limit]
         if long:
             raise ModelError(
                 f"{self.name}: {len(long)} of {len(texts)} texts are longer than {limit} tokens, the longest has "
@@ -119,8 +109,7 @@ class ClassifierScorer(TextScorer):
         """Rewards of every batch, in any order of batches; workers compute if it pays."""
         n = n_workers(self.workers, self.reward_model, n_characters) if self.load is not None else 1
         if self.load is None or n == 1:
-            for batch in batches:
-                yield batch, self._forward(batch.ids)
+            yield from ((batch, self._forward(token_ids(batch))) for batch in batches)
             return
         import torch
 
@@ -133,16 +122,10 @@ class ClassifierScorer(TextScorer):
 
 
 def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) -> int:
-    """Number of workers to start; 1 stands for none besides this process.
+    """Number of workers to start; 1 stands for none besides this process. ModelError if several were asked for on a GPU.
 
-    Args:
-        workers: A number, or `auto`: the number of torch's threads, if the texts are worth the loading, each worker's model
-            fits into half of the free memory, and this is the only process of the launch.
-        reward_model: As loaded.
-        n_characters: Total length of the texts.
-
-    Raises:
-        ModelError: Several were asked for on a GPU.
+    `auto`: the number of torch's threads, if texts of so many characters are worth the loading, each worker's model fits into
+    half of the free memory, and this is the only process of the launch.
     """
     import torch
 
@@ -179,3 +162,105 @@ def _without_long(tokenized: Iterable[dict[int, Encoded]], too_long: list[int]) 
     for window in tokenized:
         too_long += [row for row, text in window.items() if text.truncated]
         yield {row: text for row, text in window.items() if not text.truncated}
+
+
+PROBES: tuple[Text, ...] = tuple(
+    (user_prompt(prompt), response)
+    for prompt, response in (
+        ("What is the capital of France?", "Paris."),
+        ("Name a fruit.", "An apple is a fruit, and so are pears and plums."),
+        (
+            "How do I boil an egg?",
+            "Put the egg into boiling water, wait for eight minutes, and cool it under the tap before you peel it. "
+            "For a soft yolk six minutes are enough.",
+        ),
+        (
+            "Why is the sky blue?",
+            "Sunlight holds all colours. Air scatters blue light far more than red light, because blue waves are shorter, "
+            "so that blue reaches us from every direction of the sky, while the other colours come mostly straight from "
+            "the sun. In the evening the light has a longer way through the air, most of the blue is lost on it, and "
+            "what is left looks red.",
+        ),
+        (
+            "Give me three tips for better sleep, please.",
+            "1. Go to bed and get up at the same hours, also at the weekend.\n2. Keep the bedroom dark, quiet and cool, "
+            "and leave the telephone outside.\n3. Drink no coffee after lunch, and eat little in the late evening.\n\n"
+            "None of these works in a single night: give them two weeks. If you still lie awake for hours, ask a doctor, "
+            "since poor sleep can have causes that no habit cures. It helps to write down for some days when you went to "
+            "bed, when you got up, and how rested you felt.",
+        ),
+    )
+)
+"""Texts of about 5 to 130 tokens."""
+
+# Largest share of the spread by which padding and company may move a score. In fp32 measured at most 1e-5; bf16 rounds at
+# 0.4% of the score; in 8-bit the columns that stay out of it depend on the whole batch, measured at up to 0.2.
+_TOLERANCE: Mapping[Precision, float] = {"fp32": 1e-4, "bf16": 0.1, "8bit": 0.4}
+# Rounding grows with the score itself, so that scores that hardly differ are given a spread of this share of it.
+_LEAST_SPREAD = 0.1
+
+
+def self_check(reward_model: RewardModel, texts: Sequence[Text] = PROBES) -> list[str]:
+    """Problems with a model's scoring, each as a sentence for the user; empty if there are none.
+
+    The `texts` are at least two, of differing length; all of them make one batch. A model whose scores depend on the batch is
+    found by scoring them padded together and each alone. ModelError if a reward is NaN or infinite, or the tokenizer is another
+    model's.
+    """
+    encoded = [reward_model.template.encode(*text).ids for text in texts]
+    check_known(reward_model, max(map(max, encoded)))
+    alone = np.array([_alone(reward_model, ids) for ids in encoded])
+    together = forward(reward_model, encoded)
+    broken = np.flatnonzero(~np.isfinite(alone + together))
+    if broken.size:
+        name = f"{reward_model.spec.name_or_path}, tried before scoring"
+        raise not_finite(name, len(broken), len(texts), f"response {texts[broken[0]][1][:60]!r}")
+    lengths = [len(ids) for ids in encoded]
+    return [*_beginnings(reward_model.template, encoded), *_differences(reward_model, alone, together, lengths)]
+
+
+def _alone(reward_model: RewardModel, ids: list[int]) -> float:
+    """Reward of one text as the plain model gives it: no padding, no mask, nothing of our own."""
+    import torch
+
+    with torch.inference_mode():
+        output = reward_model.model(input_ids=torch.tensor([ids], device=reward_model.model.device))
+    return float(output.logits[0, 0])
+
+
+def _differences(
+    reward_model: RewardModel, alone: FloatArray, together: FloatArray, lengths: Sequence[int]
+) -> list[str]:
+    name, precision = reward_model.spec.name_or_path, reward_model.spec.precision
+    spread = float(np.ptp(alone))
+    if spread == 0:
+        return [f"{name}: gives {len(alone)} different texts the same reward, {alone[0]:.6g}; is it trained?"]
+    moved = np.abs(together - alone)
+    worst = int(moved.argmax())
+    if moved[worst] <= _TOLERANCE[precision] * max(spread, _LEAST_SPREAD * float(np.abs(alone).max())):
+        return []
+    return [
+        f"{name}: its reward of a text changes with the texts it is scored with: one of {lengths[worst]} tokens gets "
+        f"{alone[worst]:.4g} alone and {together[worst]:.4g} when padded to {max(lengths)} tokens, in {precision}, where "
+        f"{len(alone)} texts alone are {spread:.2g} apart. It may read its score off padding, pay no regard to the "
+        "attention mask, or be left in training mode. With score.batch_tokens=1 each text is scored alone"
+    ]
+
+
+def _beginnings(template: Template, encoded: Sequence[Sequence[int]]) -> list[str]:
+    """Texts should begin with one beginning-of-sequence token, if the tokenizer has one and sets it by itself."""
+    tokenizer, bos = template.tokenizer, template.tokenizer.bos_token_id
+    if bos is None:
+        return []
+    # If one token both begins and ends texts, only the one at the beginning counts.
+    ends = bos in (tokenizer.eos_token_id, template.pad_token_id)
+    most = max(ids[:2].count(bos) if ends else ids.count(bos) for ids in map(list, encoded))
+    if most > 1:
+        return [f"Texts hold {most} beginning-of-sequence tokens ({tokenizer.bos_token}) where the model expects one."]
+    by_itself = tokenizer("text", verbose=False)["input_ids"][:1] == [bos]
+    if by_itself and not all(ids[0] == bos for ids in encoded):
+        return [
+            f"The tokenizer begins texts with {tokenizer.bos_token}, but as {template.form} they begin without it: was the "
+            "model trained so?"
+        ]
+    return []

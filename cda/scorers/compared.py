@@ -11,7 +11,6 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.records import Prompt, content_id
-from cda.scorers.protocols import PairwiseScorer
 from cda.stats.people import panel_margins
 
 Text = tuple[Prompt, str]
@@ -25,9 +24,14 @@ def text_id(prompt: Prompt, response: str) -> str:
     return content_id("text", prompt, response)
 
 
+def comparison_id(prompt: Prompt, first: str, second: str) -> str:
+    """Name of a comparison."""
+    return content_id("comparison", prompt, first, second)
+
+
 def distinct_texts(texts: Iterable[Text]) -> dict[str, Text]:
     """Every distinct text by its `text_id`, in order of first appearance."""
-    return {text_id(prompt, response): (prompt, response) for prompt, response in texts}
+    return {text_id(*text): text for text in texts}
 
 
 class Compared(Protocol):
@@ -52,7 +56,6 @@ class Rewards:
             long, or because nothing of the response would be left.
         read: `text_id` of each text that was cut, to a name of its remaining part: texts that differ after the cut only are
             the same to the model.
-        unit: Unit of the rewards.
         tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.
         n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
     """
@@ -100,15 +103,17 @@ class Rewards:
         return self.by_text[text_id(prompt, response)]
 
 
+class PairwiseScorer(Protocol):
+    """Says which of two responses to a prompt it prefers."""
+
+    def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN if there is no readable verdict."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Preferences of a pairwise scorer by `comparison_id`.
-
-    Attributes:
-        by_comparison: Preference of every comparison.
-        unit: Always `preference`.
-        judges: Preferences of each judge of a panel; empty for one judge.
-    """
+    """Preferences of a pairwise scorer by `comparison_id`; `judges` holds those of each judge of a panel."""
 
     by_comparison: Mapping[str, float]
     unit: str = "preference"
@@ -124,17 +129,11 @@ class Preferences:
 def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
     """Several judges' preferences on the same comparisons as one scorer's: the mean of those who gave one.
 
-    Raises:
-        DataError: No judge gave any.
+    DataError if no judge gave any.
     """
     names = list(next(iter(judges.values())).by_comparison)
     means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
     return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges))
-
-
-def comparison_id(prompt: Prompt, first: str, second: str) -> str:
-    """Name of a comparison."""
-    return content_id("comparison", prompt, first, second)
 
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from cda.launch import rank, world_size
@@ -41,9 +42,7 @@ def score_texts(
     scope: str | None = None,
     launched: Path | None = None,
 ) -> Rewards:
-    """Reward of every distinct text.
-
-    Beyond the texts and a reward for each, memory does not grow with their number.
+    """Reward of every distinct text; beyond the texts and a reward for each, memory does not grow with their number.
 
     Args:
         scorer: Scores, and decides on texts that are too long.
@@ -70,7 +69,7 @@ def score_texts(
     own = {names[row]: distinct[names[row]] for row in share}
     rows = Exchange(launched, fingerprint([scope, scorer.over_length, names])).gathered(
         lambda: (
-            {"text": name, "reward": score.reward, "read": score.read, "tokens": score.tokens, "known": known}
+            {"text": name, **asdict(score), "known": known}
             for name, score, known in _scored(scorer, own, cache, scope or "")
         )
     )
@@ -105,18 +104,13 @@ def _scored(
     if len(skip) == len(left):
         return
     broken: list[str] = []
-    prompts, responses = [texts[name][0] for name in left], [texts[name][1] for name in left]
     by_tokens = {score.tokens: score.reward for score in known.values() if score.tokens and score.reward is not None}
-    with contextlib.closing(scorer.in_batches(prompts, responses, skip=skip, known=by_tokens)) as computed:
+    with contextlib.closing(scorer.in_batches([texts[name] for name in left], skip, by_tokens)) as computed:
         for finished in computed:
-            whole: list[tuple[str, TextScore]] = []
-            for row, score in finished:
-                if row in skip:
-                    continue
-                if score.reward is None or math.isfinite(score.reward):
-                    whole.append((left[row], score))
-                else:
-                    broken.append(left[row])
+            new = {left[row]: score for row, score in finished if row not in skip}
+            unsound = [name for name, score in new.items() if not math.isfinite(score.reward or 0.0)]
+            whole = [(name, score) for name, score in new.items() if name not in unsound]
+            broken += unsound
             if cache is not None:
                 cache.keep(scope, whole)
             yield from ((name, score, False) for name, score in whole)
@@ -125,7 +119,7 @@ def _scored(
         raise not_finite(scorer.name, len(broken), len(left) - len(skip), first)
 
 
-def _in_order(distinct: Mapping[str, Text], scored: Iterable[_NamedScore]) -> Rewards:
+def _in_order(distinct: Iterable[str], scored: Iterable[_NamedScore]) -> Rewards:
     """All rewards, in the order of the texts."""
     by_name: dict[str, TextScore] = {}
     n_cached = 0

@@ -50,10 +50,8 @@ class BothOrders:
 def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray, BothOrders]:
     """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts.
 
-    Args:
-        values: Preference for the text that was shown first, −1 to 1, shape (n, 2): as given, and in the other order. NaN
-            without a verdict.
-        needed: A comparison read in one order only has no margin; otherwise that order alone counts.
+    `values` are preferences for the text that was shown first, −1 to 1, shape (n, 2): as given, and in the other order; NaN
+    without a verdict. A comparison read in one order only has no margin if both are `needed`; else that order alone counts.
     """
     read = ~np.isnan(values)
     both, count = read.all(axis=1), read.sum(axis=1)
@@ -74,10 +72,8 @@ def of_one_order(
 ) -> tuple[FloatArray, BothOrders]:
     """Preference for the first text, shape (n,), NaN if there is none, not free of a taste for a place; and the counts.
 
-    Args:
-        values: Preference for the text that was shown first, −1 to 1, shape (n,). NaN without a verdict.
-        swapped: The second text was shown first, shape (n,).
-        prompt_ids: Cluster of each comparison. Length n.
+    `values` are preferences for the text that was shown first, −1 to 1, shape (n,), NaN without a verdict; `swapped` tells where
+    that was the second text.
     """
     read = ~np.isnan(values)
     ids = np.asarray(prompt_ids)[read].tolist()
@@ -127,7 +123,6 @@ class LLMJudge:
     """A PairwiseScorer that asks an LLM.
 
     Attributes:
-        llm: The judge.
         ties: It may say that neither is better; otherwise such a verdict is unread.
         by_token: Read the probabilities of a verdict of one token, in place of a written verdict after an explanation; see
             `token_preference`.
@@ -152,18 +147,14 @@ class LLMJudge:
         return self.llm.name
 
     def request(self, prompt: Prompt, first: str, second: str) -> Request:
-        """The request for one comparison in one order."""
         request = token_request if self.by_token else judge_request
         return request(prompt, first, second, self.ties, self.instructions)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,); NaN if no verdict could be read.
 
-        The mean of both orders, in which a taste for a place cancels; or that of one order, drawn from the texts, in which it
-        does not.
-
-        Raises:
-            LLMError: Nothing can be answered; or, by token, the server gives no probabilities.
+        The mean of both orders, in which a taste for a place cancels; or that of one order, drawn from the texts, in which it does
+        not. LLMError if nothing can be answered; or, by token, if the server gives no probabilities.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
         if self.instructions.orders == "one":
@@ -274,13 +265,9 @@ def parse_verdict(answer: str | None, code: str | None = None, reasons: Reasons 
 def token_preference(logprobs: Iterable[tuple[str, float]], ties: bool = True) -> float | None:
     """(P(1) − P(2)) / (P(1) + P(2) + P(tie)), −1 to 1: preference for the text that was shown first.
 
-    Args:
-        logprobs: Candidates for the first token with their natural log probabilities. Candidates that differ only in
-            spaces around them are added up.
-        ties: `0`, a tie, is a verdict.
-
-    Returns:
-        None if less than LEAST_MASS lies on the verdicts: the judge did not mean to give one.
+    `logprobs` are candidates for the first token with natural log probabilities; those that differ only in spaces around them
+    are added up. `0`, a tie, is a verdict if there are `ties`. None if less than LEAST_MASS lies on the verdicts: the judge did
+    not mean to give one.
 
     >>> round(token_preference([("1", math.log(0.6)), (" 2", math.log(0.2)), ("The", math.log(0.2))]), 3)
     0.5

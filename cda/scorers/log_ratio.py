@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,55 +12,47 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
-from cda.records import Prompt, content_id
-from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters
+from cda.records import content_id
+from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters, row_groups
+from cda.scorers.compared import Text
 from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
     import torch
 
-
 _ELSEWHERE_TOKENS = 4096  # of 128,000 words, 1 GiB of logits in bf16
 _SLICE_LOGITS = 2**25  # logits that are held in fp32 at once: 128 MiB
+_CHUNK = 256
+"""Texts whose scores come together, and may be lost by a kill."""
 
 
 def log_probabilities(
     causal: CausalModel,
-    spans: Sequence[ResponseSpan],
+    spans: Mapping[int, ResponseSpan],
     batch_tokens: int | None = None,
     done: Callable[[Sequence[int]], object] = lambda _: None,
 ) -> FloatArray:
-    """log π(response | prompt) of each text, summed over the response's tokens.
+    """log π(response | prompt) of each text in the model's present state, summed over the response's tokens.
 
-    Padding is always on the right, where a causal model's tokens cannot attend to it. Logits come in the model's precision,
-    their log-sum-exp in fp32 and the sums in fp64.
-
-    Args:
-        causal: Model, in its present state.
-        spans: Texts, as `response_spans` gives them.
-        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096.
-        done: Called with the rows of each finished batch.
-
-    Returns:
-        Natural logarithms, shape (n,), at most 0; NaN and infinity are passed on unchanged.
-
-    Raises:
-        ModelError: The model has no embedding of a token.
+    Natural logarithms, shape (n,) in the order of `spans`, at most 0; NaN and infinity are passed on unchanged. Padding is
+    always on the right, where a causal model's tokens cannot attend to it. Logits come in the model's precision, their
+    log-sum-exp in fp32 and the sums in fp64. `done` is called with the rows of each finished batch. ModelError if the model has
+    no embedding of a token.
     """
     import torch
 
-    _check_token_ids(causal, spans)
-    sums = np.full(len(spans), np.nan)
+    _check_token_ids(causal, spans.values())
+    sums: dict[int, float] = {}
     budget = batch_budget(batch_tokens, causal.model.device.type, _ELSEWHERE_TOKENS)
     with torch.inference_mode():
-        for rows in batches([span.encoded for span in spans], budget):
-            sums[rows] = _summed(causal.model, [spans[row] for row in rows])
-            done(rows)
-    return sums
+        for batch in batches({row: span.encoded for row, span in spans.items()}, budget):
+            sums.update(zip(batch, map(float, _summed(causal.model, [spans[row] for row in batch])), strict=True))
+            done(list(batch))
+    return np.array([sums[row] for row in spans], dtype=np.float64)
 
 
 def _summed(model: Any, spans: Sequence[ResponseSpan]) -> FloatArray:
-    """One batch: log-probabilities summed over each response, shape (rows,)."""
+    """One batch's sums, shape (rows,)."""
     import torch
 
     width = max(len(span.encoded.ids) for span in spans)
@@ -103,7 +95,7 @@ def _log_softmax_at(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
     return torch.cat(parts)
 
 
-def _check_token_ids(causal: CausalModel, spans: Sequence[ResponseSpan]) -> None:
+def _check_token_ids(causal: CausalModel, spans: Iterable[ResponseSpan]) -> None:
     rows = int(causal.model.get_input_embeddings().weight.shape[0])
     highest = max((max(span.encoded.ids) for span in spans), default=0)
     if highest >= rows:
@@ -114,18 +106,11 @@ def _check_token_ids(causal: CausalModel, spans: Sequence[ResponseSpan]) -> None
         )
 
 
-_CHUNK = 256
-"""Texts whose scores come together, and may be lost by a kill."""
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A causal model in one state: as it was loaded, with its adapter off, or steered.
 
-    Attributes:
-        causal: Loaded model.
-        state: Puts the model into its state and back; entered around some batches at a time.
-        note: The state in words, after the model's name; empty for the model as loaded.
+    `state` puts the model into its state and back, around some batches at a time; the `note` says it after the model's name.
     """
 
     causal: CausalModel
@@ -140,8 +125,7 @@ class Policy:
 def adapter_off(causal: CausalModel) -> Policy:
     """The base under a model's adapter: the reference of a DPO adapter, without loading a second model.
 
-    Raises:
-        ModelError: There is no adapter, or it trained biases of the base, which cannot be switched off.
+    ModelError if there is no adapter, or it trained biases of the base, which cannot be switched off.
     """
     if causal.adapter is None:
         raise ModelError(f"{causal.name}: has no adapter to switch off; give a reference model of its own")
@@ -158,17 +142,15 @@ def adapter_off(causal: CausalModel) -> Policy:
 class LogRatioScorer(TextScorer):
     """A scorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
 
-    Args:
-        policy: π.
-        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses if it is summed.
-        beta: β; DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
-        per_token: Divide by the response's number of tokens.
-        batch_tokens: As in `log_probabilities`. The largest array is (response tokens of a batch, vocabulary), in the model's
-            precision: 4,096 tokens of 128,000 words take 1 GiB in bf16.
-        label: Shown next to the progress bar; None for no bar.
+    ModelError if β is not a positive number, or policy and reference cannot read the same tokens.
 
-    Raises:
-        ModelError: β is not a positive number, or policy and reference cannot read the same tokens.
+    Attributes:
+        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses if it is summed.
+        beta: DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
+        per_token: Divide by the response's number of tokens.
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096. The largest array is (response tokens
+            of a batch, vocabulary), in the model's precision: 4,096 tokens of 128,000 words take 1 GiB in bf16.
+        label: Shown next to the progress bar; None for no bar.
     """
 
     policy: Policy
@@ -215,71 +197,50 @@ class LogRatioScorer(TextScorer):
         return notes
 
     def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),
-        known: Mapping[str, float] | None = None,
+        self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
     ) -> Generator[Finished, None, None]:
         """Rewards some hundred texts at a time; positive: the policy makes the response likelier than the reference does.
 
-        NaN and infinity are passed on unchanged; there is no reward if the prompt alone fills max_length_tokens.
-
-        Raises:
-            ModelError: The chat template does not show the start of responses, or the tokenizer is another model's.
+        NaN and infinity are passed on unchanged; there is no reward if the prompt alone fills max_length_tokens. ModelError if
+        the chat template does not show the start of responses, or the tokenizer is another model's.
         """
-        groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
-        asked = [rows for rows in groups if not skip.issuperset(rows)]
+        n, policies = len(texts), [self.policy, self.reference] if self.reference else [self.policy]
+        asked = [rows for rows in row_groups(n, _CHUNK) if not skip.issuperset(rows)]
         same = SameTokens(skip, known or {})
         left = frozenset(row for rows in asked for row in rows)
-        n, n_policies = len(prompts), 1 if self.reference is None else 2
-        done = frozenset(row for row in range(n * n_policies) if row % n not in left)
-        sizes = [characters(*text) for text in zip(prompts, responses, strict=True)]
+        done = frozenset(row for row in range(n * len(policies)) if row % n not in left)
+        sizes = [characters(*text) for text in texts]
         label = f"{self.label} (policy and reference)" if self.label and self.reference else self.label
-        with TextBar(sizes * n_policies, done, label) as bar:
-
-            def scored(policy: int, rows: Sequence[int]) -> None:
-                bar.scored([policy * n + row for row in rows])
-
+        with TextBar(sizes * len(policies), done, label) as bar:
             for rows in asked:
-                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, scored)
+                spans = response_spans(self.policy.causal.template, [texts[row] for row in rows])
+                computed = {
+                    row: span
+                    for row, span in zip(rows, spans, strict=True)
+                    # The same tokens with the response beginning elsewhere have another probability.
+                    if span is not None
+                    and same.is_first(row, content_id("read", span.encoded.ids, span.start), span.encoded.truncated)
+                }
+                sums = list[FloatArray]()
+                for number, policy in enumerate(policies):
+                    scored = _counts_in(bar, number * n)
+                    scored([row for row in rows if row not in computed])
+                    with policy.state():
+                        sums.append(log_probabilities(policy.causal, computed, self.batch_tokens, scored))
+                finished = same.finished(zip(computed, self._rewards(sums, computed.values()), strict=True))
+                too_long = [(row, TextScore(None)) for row, span in zip(rows, spans, strict=True) if span is None]
+                yield sorted([*finished, *too_long], key=lambda row_and_score: row_and_score[0])
 
-    def _group(
-        self,
-        rows: range,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        same: SameTokens,
-        done: Callable[[int, list[int]], None],
-    ) -> Finished:
-        spans = dict(zip(rows, response_spans(self.policy.causal.template, prompts, responses), strict=True))
-        computed = {
-            row: span
-            for row, span in spans.items()
-            # The same tokens with the response beginning elsewhere have another probability.
-            if span is not None
-            and same.is_first(row, content_id("read", span.encoded.ids, span.start), span.encoded.truncated)
-        }
-        kept = list(computed)
-
-        def log_probability(number: int, policy: Policy) -> FloatArray:
-            done(number, [row for row in rows if row not in computed])
-            with policy.state():
-                return log_probabilities(
-                    policy.causal,
-                    list(computed.values()),
-                    self.batch_tokens,
-                    lambda batch: done(number, [kept[at] for at in batch]),
-                )
-
-        log_ratio = log_probability(0, self.policy)
-        if self.reference is not None:
-            log_ratio = log_ratio - log_probability(1, self.reference)
+    def _rewards(self, sums: Sequence[FloatArray], spans: Iterable[ResponseSpan]) -> list[float]:
+        log_ratio = sums[0] - sums[1] if self.reference else sums[0]
         if self.per_token:
-            log_ratio = log_ratio / np.array([span.n_tokens for span in computed.values()], dtype=np.float64)
-        scored = same.finished(zip(computed, map(float, self.beta * log_ratio), strict=True))
-        too_long = [(row, TextScore(None)) for row, span in spans.items() if span is None]
-        return sorted([*scored, *too_long], key=lambda row_and_score: row_and_score[0])
+            log_ratio = log_ratio / np.array([span.n_tokens for span in spans], dtype=np.float64)
+        return [float(reward) for reward in self.beta * log_ratio]
+
+
+def _counts_in(bar: TextBar, start: int) -> Callable[[Sequence[int]], None]:
+    """Counts rows of one policy in a bar of all."""
+    return lambda rows: bar.scored([start + row for row in rows])
 
 
 def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,12 @@ from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, template_of
 from cda.models.template import add_segments
 from cda.records import Prompt
+from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import Text
 from cda.scorers.judge import BothOrders, of_both_orders
-from cda.scorers.own_code import OwnCode, code_in_memory, load_code
-from cda.scorers.protocols import Finished, TextScorer, rewards_only
+from cda.scorers.own_code import OwnCode, checked_code, load_code
+from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 BATCH_ROWS = 256
 """Texts in a call of the user's function."""
@@ -50,8 +53,7 @@ class InMemoryModel(ClassifierScorer):
 def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: int) -> Iterator[InMemoryModel]:
     """Have a sequence classifier, on any device, score as one that is loaded from its folder does; leave it as it was.
 
-    Raises:
-        ModelError: It has not exactly one label, or the tokenizer cannot be used.
+    ModelError if it has not exactly one label, or the tokenizer cannot be used.
     """
     config = getattr(model, "config", None)
     labels = getattr(config, "num_labels", None)
@@ -105,13 +107,13 @@ class OwnPointwise(TextScorer):
 
     def in_batches(
         self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
+        texts: Sequence[Text],
         skip: frozenset[int] = frozenset(),  # noqa: ARG002
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
         """Scores call by call; ModelError if the function fails, or a reward is NaN or infinite."""
-        for rows in _batches(len(prompts)):
+        for rows in row_groups(len(texts), BATCH_ROWS):
+            prompts, responses = zip(*texts[rows.start : rows.stop], strict=True)
             rewards = self.code.numbers(rows, prompts, responses)
             broken = np.flatnonzero(~np.isfinite(rewards))
             if broken.size:
@@ -119,44 +121,38 @@ class OwnPointwise(TextScorer):
                     f"{self.name}: {broken.size} of {len(rows)} rewards are NaN or infinite (first: text "
                     f"{rows[broken[0]] + 1:,}); every text needs a reward"
                 )
-            yield rewards_only(rows, rewards)
+            yield [(row, TextScore(float(reward))) for row, reward in zip(rows, rewards, strict=True)]
 
 
 @dataclass
 class OwnPairwise:
-    """A PairwiseScorer over a user's function, which is asked in both orders as an LLM judge is.
-
-    Attributes:
-        code: The function.
-        both_orders: A comparison with a verdict in one order only has no margin; otherwise that order alone counts.
-        orders: Counts of the last comparisons; unread if the function gave NaN.
-        reasons: As those of an LLM judge; a function gives none.
-    """
+    """A PairwiseScorer over a user's function, which is asked in both orders as an LLM judge is; see `LLMJudge`."""
 
     code: OwnCode
     both_orders: bool = False
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
+    """As those of an LLM judge; a function gives none."""
 
     @property
     def name(self) -> str:
         return self.code.name
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Settings that decide its answers."""
         return self.code.settings
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, (f(first, second) − f(second, first)) / 2; NaN without a verdict in either order.
 
-        Raises:
-            ModelError: The function fails, or a preference is outside −1 to 1.
+        ModelError if the function fails, or a preference is outside −1 to 1.
         """
         values = np.full((len(prompts), 2), np.nan)
-        for rows in _batches(len(prompts)):
-            for order, texts in enumerate(((first, second), (second, first))):
-                values[rows, order] = preferences = self.code.numbers(rows, prompts, *texts)
+        for rows in row_groups(len(prompts), BATCH_ROWS):
+            part = slice(rows.start, rows.stop)
+            for order, (shown, other) in enumerate(((first, second), (second, first))):
+                values[rows, order] = preferences = self.code.numbers(rows, prompts[part], shown[part], other[part])
                 outside = np.flatnonzero(np.abs(preferences) > 1)
                 if outside.size:
                     at = outside[0]
@@ -178,12 +174,9 @@ def own_scorer(name: str) -> OwnPointwise | OwnPairwise:
 
 def scorer_in_memory(function: Callable[..., object], name: str) -> OwnPointwise | OwnPairwise:
     """A function in memory as a scorer; ModelError if it takes neither two nor three parameters."""
-    return _scorer(code_in_memory(function, name))
+    # Its code may change unseen, so that no two calls take each other's scores.
+    return _scorer(checked_code(name, function, inspect.getmodule(function), uuid.uuid4().hex))
 
 
 def _scorer(code: OwnCode) -> OwnPointwise | OwnPairwise:
     return OwnPointwise(code) if code.n_columns == 2 else OwnPairwise(code)
-
-
-def _batches(count: int) -> Iterator[range]:
-    return (range(start, min(start + BATCH_ROWS, count)) for start in range(0, count, BATCH_ROWS))

@@ -8,7 +8,6 @@ import importlib
 import inspect
 import sys
 import traceback
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +27,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 def own_files(file: Path, module: str | None = None) -> list[Path]:
     """A Python file, followed by the files that it imports from its own folder or package, sorted; no installed packages.
 
-    Args:
-        file: Python file.
-        module: Dotted name under which it was imported; None if it was run as a file.
+    `module` is the dotted name under which it was imported, None if it was run as a file.
     """
     root = file.parent
     if module is not None:
@@ -77,18 +74,12 @@ def _files_of(folder: Path, parts: list[str]) -> Iterator[Path]:
             return
 
 
-_POINTWISE = "(prompts, responses) for rewards"
-_PAIRWISE = "(prompts, first, second) for preferences"
-
-
 @dataclass(frozen=True, slots=True)
 class OwnCode:
-    """A loaded function.
+    """A loaded function, by the user's name of it.
 
     Attributes:
-        name: The user's name of it.
-        function: The callable.
-        file: Its file; None if Python does not say.
+        file: None if Python does not say.
         n_columns: 2 for rewards, 3 for preferences.
         in_memory: Unique name of an object given in memory, not loaded by its name.
     """
@@ -117,13 +108,13 @@ class OwnCode:
         return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]} | asked
 
     def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
-        """The function's numbers for some rows, shape (len(rows),); ModelError if it raises or gives anything else."""
+        """The function's numbers for the texts of some rows, shape (len(rows),); ModelError if it raises or gives anything else."""
         where = f"{self.name}, texts {rows.start + 1:,} to {rows.stop:,}"
         conversations = [
-            [{"role": message.role, "content": message.content} for message in prompts[row]] for row in rows
+            [{"role": message.role, "content": message.content} for message in prompt] for prompt in prompts
         ]
         try:
-            returned = self.function(conversations, *([column[row] for row in rows] for column in texts))
+            returned = self.function(conversations, *map(list, texts))
         except (Exception, SystemExit) as error:
             raise ModelError(f"{_place(error, self.file)}: {_said(error)} ({where})") from error
         return _as_numbers(returned, len(rows), where)
@@ -145,10 +136,8 @@ def load_code(name: str) -> OwnCode:
     """Find, load and check the function of a name such as `package.module:function` or `path/to/file.py:function`.
 
     This runs its module. A file's own folder, or for a module the current one, is put at the end of Python's search path.
-
-    Raises:
-        ModelError: No such module, file or function, it fails while it is loaded, or it takes neither two nor three
-            parameters.
+    ModelError if there is no such module, file or function, it fails while it is loaded, or takes neither two nor three
+    parameters.
     """
     if not is_own(name):
         raise ModelError(f"'{name}' is no scorer of your own, like package.module:function or path/to/file.py:function")
@@ -165,14 +154,13 @@ def load_code(name: str) -> OwnCode:
                 f"It has: {', '.join(sorted(known)) or 'no functions'}"
             )
         function = getattr(function, part)
+    return checked_code(name, function, module)
+
+
+def checked_code(name: str, function: Any, module: ModuleType | None, in_memory: str | None = None) -> OwnCode:
+    """Check a function; ModelError if it takes neither two nor three parameters."""
     file = getattr(module, "__file__", None)
-    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function))
-
-
-def code_in_memory(function: Callable[..., object], name: str) -> OwnCode:
-    """Check a function that is already there. Its code may change unseen, so no two calls take each other's scores."""
-    file = getattr(inspect.getmodule(function), "__file__", None)
-    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function), uuid.uuid4().hex)
+    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function), in_memory)
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -215,11 +203,10 @@ def _search_too(folder: Path) -> None:
 
 def _n_columns(name: str, function: object) -> int:
     """2 or 3, from the parameters that have no default."""
-    if not callable(function) or inspect.isclass(function):
-        kind = (
-            "a class; name a function, or an object that can be called" if inspect.isclass(function) else "no function"
-        )
-        raise ModelError(f"{name} is {kind}")
+    if inspect.isclass(function):
+        raise ModelError(f"{name} is a class; name a function, or an object that can be called")
+    if not callable(function):
+        raise ModelError(f"{name} is no function")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise ModelError(f"{name} is async or a generator; it must be a plain function that returns its numbers")
     try:
@@ -227,13 +214,11 @@ def _n_columns(name: str, function: object) -> int:
     except (TypeError, ValueError):
         raise ModelError(f"{name}: Python does not tell its parameters; wrap it in a function of your own") from None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [
-        parameter for parameter in parameters if parameter.default is parameter.empty and parameter.kind not in optional
-    ]
-    if len(needed) not in (2, 3) or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
-        names = ", ".join(parameter.name for parameter in needed)
+    needed = [given for given in parameters if given.default is given.empty and given.kind not in optional]
+    if len(needed) not in (2, 3) or any(given.kind is given.KEYWORD_ONLY for given in needed):
         raise ModelError(
-            f"{name} needs the parameters ({names}); it must need two, {_POINTWISE}, or three, {_PAIRWISE}; others need a default"
+            f"{name} needs the parameters ({', '.join(given.name for given in needed)}); it must need two, (prompts, responses) "
+            "for rewards, or three, (prompts, first, second) for preferences; others need a default"
         )
     return len(needed)
 
@@ -254,15 +239,13 @@ def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
         shape = f"{len(array):,} values" if array.ndim == 1 else f"an array of shape {array.shape}"
         raise ModelError(f"{where}: the function returned {shape}; {wanted}")
     if array.dtype.kind not in "fiu":
-        no_number = (
-            row for row, value in enumerate(returned) if isinstance(value, bool) or not isinstance(value, _NUMBER)
-        )
-        odd = next(no_number, 0)
+        odd = next((row for row, value in enumerate(returned) if not _is_number(value)), 0)
         raise ModelError(f"{where}: value {odd + 1} is {returned[odd]!r:.40}, no number; {wanted}")
     return array.astype(np.float64)
 
 
-_NUMBER = (int, float, np.integer, np.floating)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _place(error: BaseException, file: Path | None) -> str:

@@ -17,8 +17,7 @@ from cda.errors import DataError, ModelError
 from cda.models.load import RewardModel
 from cda.records import Prompt
 from cda.results.base import Estimate
-from cda.scorers.batching import TextBar, batch_budget, batches, forward
-from cda.scorers.compared import text_id
+from cda.scorers.batching import TextBar, batch_budget, batches, forward, token_ids
 
 FEWEST_PAIRS = 10
 """A choice: a direction has hundreds of numbers, and a mean over fewer pairs is largely those pairs' subjects."""
@@ -37,35 +36,30 @@ def head_inputs(
     batch_tokens: int | None = None,
     label: str | None = None,
 ) -> FloatArray:
-    """The hidden state that the score is computed from, text by text, shape (n, h); each distinct text is read once.
+    """The hidden state that the score is computed from, text by text, shape (n, h); texts of the same tokens are read once.
 
     Template, truncation and batches are those of `ClassifierScorer`. Its position depends on the head:
         (B, T, h) to (B, T, 1), models like Llama: the last token that is not padding.
         (B, h) to (B, 1), BERT, DeBERTa: the vector that the model pooled already.
         (B, T, h) to (B, 1), RoBERTa, ELECTRA: the first token, which such heads take themselves.
-    It is checked each time: the head alone must turn it into the model's score.
-
-    Raises:
-        DataError: No texts.
-        ModelError: The score does not come from one vector by the model's head alone.
+    It is checked each time: the head alone must turn it into the model's score; if not, or if there is no such vector,
+    ModelError. DataError without texts.
     """
     import torch
 
-    names = [text_id(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-    if not names:
+    encoded = [reward_model.template.encode(*text) for text in zip(prompts, responses, strict=True)]
+    if not encoded:
         raise DataError("no texts: there is no head input to read")
-    distinct = dict(zip(names, zip(prompts, responses, strict=True), strict=True))
-    encoded = {name: reward_model.template.encode(*text) for name, text in distinct.items()}
     # Texts that are the same token ids are read once: below fp32 a state moves with its batch.
-    by_tokens = {tuple(text.ids): text for text in encoded.values()}
-    different = list(by_tokens.values())
+    different = {tuple(text.ids): text for text in encoded}
     states: dict[tuple[int, ...], FloatArray] = {}
-    with TextBar([len(ids) for ids in by_tokens], label=label) as bar, torch.inference_mode():
-        for rows in batches(different, batch_budget(batch_tokens, reward_model.model.device.type)):
-            batch = [different[row].ids for row in rows]
-            states.update(zip(map(tuple, batch), _read(reward_model, batch), strict=True))
-            bar.scored(rows)
-    return np.stack([states[tuple(encoded[name].ids)] for name in names])
+    budget = batch_budget(batch_tokens, reward_model.model.device.type)
+    with TextBar([len(ids) for ids in different], label=label) as bar, torch.inference_mode():
+        for batch in batches(dict(enumerate(different.values())), budget):
+            ids = token_ids(batch)
+            states.update(zip(map(tuple, ids), _read(reward_model, ids), strict=True))
+            bar.scored(list(batch))
+    return np.stack([states[tuple(text.ids)] for text in encoded])
 
 
 def head_scores(reward_model: RewardModel, states: FloatArray) -> FloatArray:
@@ -97,41 +91,37 @@ def _read(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
         handle.remove()
     if len(seen) != 1:
         raise _no_vector(reward_model, f"its head '{reward_model.head_names[-1]}' ran {len(seen)} times for one batch")
-    hidden, output = _first_tensor(reward_model, seen[0][0]), seen[0][1]
-    states = _pooled(reward_model, hidden, output, ids)
+    states = _pooled(reward_model, *seen[0], ids)
     off = np.abs(_scores_alone(head, states).cpu().numpy() - scores) / (1 + np.abs(scores))
-    if (worst := float(off.max())) > _HEAD_TOLERANCE.get(str(hidden.dtype), _HEAD_TOLERANCE_HALF):
+    if (worst := float(off.max())) > _HEAD_TOLERANCE.get(str(states.dtype), _HEAD_TOLERANCE_HALF):
         raise _no_vector(
             reward_model, f"its head alone gives other scores than the model, off by {worst:.2g} of 1 + score"
         )
     return states.double().cpu().numpy()  # type: ignore[no-any-return]
 
 
-def _pooled(reward_model: RewardModel, hidden: Any, output: Any, ids: list[list[int]]) -> Any:
+def _pooled(reward_model: RewardModel, inputs: tuple[Any, ...], output: Any, ids: list[list[int]]) -> Any:
     """The vector of each text that its score comes from. Shape (B, h)."""
-    shapes = (hidden.ndim, getattr(output, "ndim", None))
-    if shapes == (2, 2):
-        return hidden
-    if shapes == (3, 2):
-        return hidden[:, 0]
-    if shapes != (3, 3):
-        turned = f"{tuple(hidden.shape)} to {tuple(getattr(output, 'shape', ()))}"
-        raise _no_vector(reward_model, f"its head turns {turned}, which is none of the known forms")
-    # As the model looks for it: a text may end in the token that is used for padding.
-    pad = reward_model.template.pad_token_id
-    last = [max((at for at, token in enumerate(row) if token != pad), default=0) for row in ids]
-    return hidden[range(len(ids)), last]
+    hidden: Any = inputs[0] if inputs else None
+    match getattr(hidden, "ndim", None), getattr(output, "ndim", None):
+        case 2, 2:
+            return hidden
+        case 3, 2:
+            return hidden[:, 0]
+        case 3, 3:
+            # As the model looks for it: a text may end in the token that is used for padding.
+            pad = reward_model.template.pad_token_id
+            last = [max((at for at, token in enumerate(row) if token != pad), default=0) for row in ids]
+            return hidden[range(len(ids)), last]
+        case 2 | 3, _:
+            turned = f"{tuple(hidden.shape)} to {tuple(getattr(output, 'shape', ()))}"
+            raise _no_vector(reward_model, f"its head turns {turned}, which is none of the known forms")
+    raise _no_vector(reward_model, "its head is not given hidden states as its first argument")
 
 
 def _scores_alone(head: Any, states: Any) -> Any:
     """Scores of vectors, shape (B,): a head takes texts of one position as it takes longer ones."""
     return head(states[:, None]).reshape(len(states)).float()
-
-
-def _first_tensor(reward_model: RewardModel, inputs: tuple[Any, ...]) -> Any:
-    if not inputs or getattr(inputs[0], "ndim", None) not in (2, 3):
-        raise _no_vector(reward_model, "its head is not given hidden states as its first argument")
-    return inputs[0]
 
 
 def _no_vector(reward_model: RewardModel, why: str) -> ModelError:
@@ -141,7 +131,7 @@ def _no_vector(reward_model: RewardModel, why: str) -> ModelError:
 
 
 def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
-    """The direction in which a bias moves the head's input: the mean difference of contrast pairs, normalised.
+    """The direction in which a bias moves the head's input: the mean difference of contrast pairs, normalised. Shape (h,).
 
     v = d / |d| with d = mean over pairs of (h_perturbed − h_base), each prompt counting once. The sides may be exchanged in a
     projection, but v · h grows with the bias. Mean differences of pairs are the simplest of the concept directions that
@@ -156,9 +146,6 @@ def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_i
         base_states: Head inputs of the unbiased sides, row by row. Shape (n, h).
         prompt_ids: Prompt of each pair. Length n.
 
-    Returns:
-        Shape (h,), of length 1.
-
     Raises:
         DataError: Shapes that differ, values not finite, too few pairs, or differences that are zero or cancel.
     """
@@ -170,7 +157,10 @@ def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_i
         raise DataError(f"{int((~np.isfinite(differences)).any(axis=1).sum())} of {len(base)} states are not finite")
     if len(differences) < FEWEST_PAIRS:
         raise DataError(f"{len(differences)} pairs: a bias direction needs at least {FEWEST_PAIRS}")
-    weights = _prompt_weights(prompt_ids, len(differences))
+    if len(prompt_ids) != len(differences):
+        raise DataError(f"{len(prompt_ids)} prompt ids for {len(differences)} pairs: one each is needed")
+    _, clusters, counts = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)
+    weights = 1 / (counts[clusters] * len(counts))
     mean = weights @ differences
     length, typical = float(np.linalg.norm(mean)), float(weights @ np.linalg.norm(differences, axis=1))
     if length <= 1e-9 * typical or length == 0:
@@ -195,7 +185,6 @@ class FeatureCorrection:
         ridge: Penalty, on features scaled to a root mean square of 1; 0 is plain least squares.
         n: Contrasts it was fitted on.
         n_prompts: Their distinct prompts.
-        unit: Unit of the margins.
     """
 
     beta: Mapping[str, Estimate]
@@ -204,21 +193,14 @@ class FeatureCorrection:
     ridge: float
     n: int
     n_prompts: int
-    unit: str
+    unit: str = "reward"
 
     def corrected(self, values: ArrayLike, features: Mapping[str, ArrayLike], strength: float = 1.0) -> FloatArray:
         """Margins less strength · β · differences, or rewards less strength · β · the texts' features. Shape (n,).
 
-        Rewards that are corrected so have another zero; only their differences within a prompt mean anything.
-
-        Args:
-            values: Margins, or rewards of single texts. Shape (n,).
-            features: Differences perturbed − base for margins, the texts' own values for rewards; shape (n,) each. Others
-                than the fitted ones are ignored.
-            strength: 0 leaves the values as they are, 1 takes off all that was fitted.
-
-        Raises:
-            DataError: A fitted feature is missing, shapes that differ, or values not finite.
+        `features` are differences perturbed − base for margins, the texts' own values for rewards; shape (n,) each. Others than the
+        fitted ones are ignored. Corrected rewards have another zero; only their differences within a prompt mean anything.
+        DataError if a fitted feature is missing, shapes differ, or values are not finite.
         """
         if missing := [name for name in self.beta if name not in features]:
             raise DataError(f"the correction was fitted on {', '.join(missing)}, not measured here: measure them too")
@@ -235,9 +217,6 @@ def feature_correction(
     margins: ArrayLike,
     differences: Mapping[str, ArrayLike],
     prompt_ids: Sequence[str],
-    *,
-    ridge: float | None = None,
-    unit: str = "reward",
 ) -> FeatureCorrection:
     """Regress margins on the differences of measured features: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin.
 
@@ -251,21 +230,19 @@ def feature_correction(
     and with terms for the model and the instruction.
 
     Each difference is divided by its root mean square r (no centring: there is no intercept), and b minimises
-    mean (margin − Zb)² + ridge · |b|²; β = b / r. Intervals are cluster-robust by prompt, times G/(G − k) for G prompts and
+    mean (margin − Zb)² + ridge · |b|²; β = b / r. The ridge is as little as brings the condition number of the features down to
+    MAX_CONDITION: 0 unless they are nearly collinear. Intervals are cluster-robust by prompt, times G/(G − k) for G prompts and
     k features, with t's quantile at G − k; they do not count what a ridge shrinks, and are too narrow for few prompts
     (90% instead of 95% with 25, 93% with 60, in the test's simulation).
 
     Args:
-        margins: score(perturbed) − score(base). Shape (n,), in `unit`.
+        margins: score(perturbed) − score(base). Shape (n,).
         differences: Feature to perturbed − base, shape (n,) each; one whose sides never differ is left out.
         prompt_ids: Cluster of each contrast; the same prompt under several biases is one cluster. Length n.
-        ridge: Penalty, 0 or more. None: as little as brings the condition number of the features down to MAX_CONDITION,
-            which is 0 unless they are nearly collinear.
-        unit: Unit of the margins.
 
     Raises:
-        DataError: Shapes that differ, values not finite, a negative ridge, margins all zero, not one feature that differs,
-            or not more prompts than features.
+        DataError: Shapes that differ, values not finite, margins all zero, not one feature that differs, or not more prompts
+            than features.
     """
     n = len(prompt_ids)
     values = _shaped("margins", margins, n)
@@ -277,7 +254,7 @@ def feature_correction(
     _check_enough(values, tuple(used), left_out, n_prompts)
     design = np.column_stack(list(used.values()))
     scale = np.sqrt((design**2).mean(axis=0))
-    coefficients, errors, r_squared, penalty = _through_origin(values, design / scale, clusters, ridge)
+    coefficients, errors, r_squared, penalty = _through_origin(values, design / scale, clusters)
     half = float(stats.t.ppf(0.975, n_prompts - len(used))) * errors
     ends = [(end / scale).tolist() for end in (coefficients, coefficients - half, coefficients + half)]
     beta = {
@@ -287,12 +264,12 @@ def feature_correction(
             high=high,
             n=n,
             n_prompts=n_prompts,
-            unit=f"{unit} per unit of {name}",
+            unit=f"reward per unit of {name}",
             method="through the origin, CR 95%",
         )
         for name, value, low, high in zip(used, *ends, strict=True)
     }
-    return FeatureCorrection(beta, left_out, r_squared, penalty, n, n_prompts, unit)
+    return FeatureCorrection(beta, left_out, r_squared, penalty, n, n_prompts)
 
 
 def _check_enough(values: FloatArray, used: Sequence[str], left_out: Mapping[str, str], n_prompts: int) -> None:
@@ -311,13 +288,14 @@ def _check_enough(values: FloatArray, used: Sequence[str], left_out: Mapping[str
 
 
 def _through_origin(
-    values: FloatArray, design: FloatArray, clusters: NDArray[np.intp], ridge: float | None
+    values: FloatArray, design: FloatArray, clusters: NDArray[np.intp]
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Coefficients, cluster-robust standard errors (Liang and Zeger, 1986), R² and penalty of a ridge without intercept."""
     n, k = design.shape
-    penalty = _ridge_needed(design) if ridge is None else ridge
-    if not 0 <= penalty < np.inf:
-        raise DataError(f"ridge={ridge}: a penalty is 0 or more")
+    # The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues.
+    eigenvalues = np.linalg.eigvalsh(design.T @ design / n)
+    smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
+    penalty = max(0.0, (largest - MAX_CONDITION * smallest) / (MAX_CONDITION - 1))
     inverse = np.linalg.pinv(design.T @ design / n + penalty * np.eye(k), hermitian=True) / n
     coefficients = inverse @ (design.T @ values)
     residuals = values - design @ coefficients
@@ -326,22 +304,7 @@ def _through_origin(
     n_prompts = len(sums)
     errors = np.sqrt(n_prompts / (n_prompts - k) * (sums**2).sum(axis=0))
     r_squared = 1 - float((residuals**2).sum() / (values**2).sum())
-    return coefficients, errors, r_squared, float(penalty)
-
-
-def _ridge_needed(design: FloatArray) -> float:
-    """The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues; 0 if none is needed."""
-    eigenvalues = np.linalg.eigvalsh(design.T @ design / len(design))
-    smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
-    return max(0.0, (largest - MAX_CONDITION * smallest) / (MAX_CONDITION - 1))
-
-
-def _prompt_weights(prompt_ids: Sequence[str], n: int) -> FloatArray:
-    """Weights of the pairs, shape (n,), that sum to 1; each prompt has the same."""
-    if len(prompt_ids) != n:
-        raise DataError(f"{len(prompt_ids)} prompt ids for {n} pairs: one each is needed")
-    _, clusters, counts = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)
-    return 1 / (counts[clusters] * len(counts))
+    return coefficients, errors, r_squared, penalty
 
 
 def _shaped(what: str, values: ArrayLike, n: int) -> FloatArray:

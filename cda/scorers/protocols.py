@@ -1,4 +1,4 @@
-"""The protocols of scorers: rewards of texts batch by batch, or a preference between two responses."""
+"""The protocol of scorers that give each text a reward, batch by batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.records import Prompt
+from cda.scorers.compared import Text
 
 OverLength = Literal["cut", "drop", "refuse"]
-"""Treatment of texts that are too long: cut at the end and counted; left out and counted; or refused, all together, before any
-is scored."""
+"""Texts that are too long are cut at the end and counted; left out and counted; or refused, all together, before any is scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ Finished = list[tuple[int, TextScore]]
 class TextScorer(Protocol):
     """Gives each text a reward, batch by batch, so that each batch can be kept: the scorers that `score_texts` takes."""
 
+    batch_tokens: int | None = None
+    """Padded tokens in a batch at most; None if the scorer chooses."""
+    over_length: OverLength = "cut"
+    """Treatment of texts that are too long; `cut` too if the scorer has settings of its own for them."""
+
     @property
     def name(self) -> str:
         """For messages."""
@@ -50,28 +55,13 @@ class TextScorer(Protocol):
         """Precision of a local model's weights; None if there are none."""
         return None
 
-    @property
-    def batch_tokens(self) -> int | None:
-        """Padded tokens in a batch at most; None if the scorer chooses."""
-        return None
-
-    @property
-    def over_length(self) -> OverLength:
-        """Treatment of texts that are too long; `cut` too if the scorer has settings of its own for them."""
-        return "cut"
-
     def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),
-        known: Mapping[str, float] | None = None,
+        self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
     ) -> Generator[Finished, None, None]:
         """Rows and their scores as they come, each row once, in any order.
 
         Args:
-            prompts: Length n.
-            responses: Length n.
+            texts: Length n.
             skip: Rows that are known. A batch of nothing else may be left out; the others keep all of their texts.
             known: Rewards by `TextScore.tokens`, of texts scored before.
         """
@@ -83,22 +73,17 @@ class TextScorer(Protocol):
         Raises:
             ModelError: A reward is NaN or infinite.
         """
-        scores = dict(row for finished in self.in_batches(prompts, responses) for row in finished)
-        rewards = [scores[row].reward for row in range(len(prompts))]
+        texts = list(zip(prompts, responses, strict=True))
+        scores = dict(row for finished in self.in_batches(texts) for row in finished)
+        rewards = [scores[row].reward for row in range(len(texts))]
         broken = [row for row, reward in enumerate(rewards) if reward is not None and not math.isfinite(reward)]
         if broken:
             raise not_finite(self.name, len(broken), len(rewards), f"text {broken[0]}")
         return np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
 
-    def refuse_long(self, texts: Sequence[tuple[Prompt, str]]) -> None:  # noqa: ARG002
+    def refuse_long(self, texts: Sequence[Text]) -> None:  # noqa: ARG002
         """Raise ModelError if any of the texts is too long; called if `over_length` is `refuse`."""
         return
-
-
-def rewards_only(rows: Sequence[int], rewards: FloatArray) -> Finished:
-    """Scores of a scorer that knows rewards alone; NaN for a text that has none."""
-    scores = [TextScore(None if np.isnan(reward) else float(reward)) for reward in rewards]
-    return list(zip(rows, scores, strict=True))
 
 
 def not_finite(name: str, n_broken: int, n: int, first: str) -> ModelError:
@@ -106,11 +91,3 @@ def not_finite(name: str, n_broken: int, n: int, first: str) -> ModelError:
     return ModelError(
         f"{name}: {n_broken} of {n} rewards are NaN or infinite (first: {first}). Try model.precision=fp32"
     )
-
-
-class PairwiseScorer(Protocol):
-    """Says which of two responses to a prompt it prefers."""
-
-    def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN if there is no readable verdict."""
-        ...

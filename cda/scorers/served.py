@@ -6,21 +6,15 @@ One text a request, many at once: the server forms its own batches, and a text t
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from cda.arrays import FloatArray
 from cda.errors import CdaError, LLMError, ModelError
 from cda.llm.asking import Answers, answered, with_progress
-from cda.records import Prompt
-from cda.scorers.protocols import Finished, TextScorer, rewards_only
+from cda.scorers.compared import Text
+from cda.scorers.protocols import Finished, TextScore, TextScorer
 from cda.scorers.served_client import ServedClient
-
-_Rewards = tuple[list[int], FloatArray]
-"""Rows, and the reward of each; NaN for a text that the model cannot read as a whole."""
 
 _CHUNK = 16
 _PROBED = 8
@@ -44,8 +38,7 @@ class ServedScorer(TextScorer):
 
     def in_batches(
         self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
+        texts: Sequence[Text],
         skip: frozenset[int] = frozenset(),  # noqa: ARG002
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
@@ -59,12 +52,11 @@ class ServedScorer(TextScorer):
                 answers with a sigmoid.
         """
         self.n_truncated = 0
-        texts = list(zip(prompts, responses, strict=True))
         done = 0
         try:
-            for rows, rewards in self._in_chunks(texts):
-                done += len(rows)
-                yield rewards_only(rows, rewards)
+            for finished in self._in_chunks(texts):
+                done += len(finished)
+                yield finished
         except LLMError as error:
             if not done:
                 raise
@@ -73,24 +65,24 @@ class ServedScorer(TextScorer):
                 "same command goes on with the rest"
             ) from None
 
-    def _in_chunks(self, texts: Sequence[tuple[Prompt, str]]) -> Iterator[_Rewards]:
-        probed = 0 if self._is_raw else min(_PROBED, len(texts))
+    def _in_chunks(self, texts: Sequence[Text]) -> Iterator[Finished]:
+        probed = range(0 if self._is_raw else min(_PROBED, len(texts)))
         if probed:
-            rows, rewards = _all(self._chunks(texts, range(probed), activation=False))
-            self._check_raw(texts, rows, rewards)
-            yield rows, rewards
-        yield from self._chunks(texts, range(probed, len(texts)), self.client.options.sigmoid, self.label)
+            first = [row for chunk in self._chunks(texts, probed, activation=False) for row in chunk]
+            self._check_raw(texts, {row: score.reward for row, score in first if score.reward is not None})
+            yield first
+        yield from self._chunks(texts, range(len(probed), len(texts)), self.client.options.sigmoid, self.label)
 
-    def _check_raw(self, texts: Sequence[tuple[Prompt, str]], rows: list[int], rewards: FloatArray) -> None:
+    def _check_raw(self, texts: Sequence[Text], first: Mapping[int, float]) -> None:
         """Raise ModelError unless the server follows `use_activation: false`, which asks for the reward itself.
 
         With one output vLLM applies a sigmoid unless told otherwise, older versions know the option under other names and
         ignore this one, and others apply a softmax, which makes every reward 1. A value outside 0 to 1 settles it; else the
         same texts are asked again with the sigmoid on, and the answers must be the sigmoids of the first ones.
         """
-        first = {row: float(reward) for row, reward in zip(rows, rewards, strict=True) if np.isfinite(reward)}
         if first and all(0 <= reward <= 1 for reward in first.values()):
-            again = dict(zip(*_all(self._chunks(texts, list(first), activation=True)), strict=True))
+            asked = self._chunks(texts, list(first), activation=True)
+            again = {row: math.nan if score.reward is None else score.reward for chunk in asked for row, score in chunk}
             # Nearer to one or the other: batch-mates move scores a little, so that equality would prove nothing.
             to_sigmoid = sum(abs(again[row] - 1 / (1 + math.exp(-reward))) for row, reward in first.items())
             if sum(abs(again[row] - reward) for row, reward in first.items()) <= to_sigmoid:
@@ -103,42 +95,29 @@ class ServedScorer(TextScorer):
         self._is_raw = True
 
     def _chunks(
-        self, texts: Sequence[tuple[Prompt, str]], asked: Sequence[int], activation: bool, label: str | None = None
-    ) -> Iterator[_Rewards]:
-        """Rewards of some rows in small groups; the last group comes before an error does."""
-        requests = ((row, self.client.request(row, *texts[row], activation)) for row in asked)
-        answers: Answers = answered(self.client, requests)
+        self, texts: Sequence[Text], asked: Sequence[int], activation: bool, label: str | None = None
+    ) -> Iterator[Finished]:
+        """Scores of some rows in small groups; the last group comes before an error does."""
+        answers: Answers = answered(
+            self.client, ((row, self.client.request(row, *texts[row], activation)) for row in asked)
+        )
         if label is not None:
             answers = with_progress(answers, (), label, len(asked), lambda: None)
-        rows: list[int] = []
-        rewards: list[float] = []
+        # The raw check asks for known texts again, which count once.
+        cut = self.client.options.truncate_tokens if activation == self.client.options.sigmoid else None
+        chunk: Finished = []
         failed: CdaError | None = None
         with closing(answers):
-            while True:
-                try:
-                    row, answer = next(answers, (-1, None))
-                except CdaError as error:
-                    failed = error
-                    break
-                if answer is None:
-                    break
-                rows.append(row)
-                rewards.append(float(answer.text) if answer.text is not None else float("nan"))
-                cut = self.client.options.truncate_tokens
-                # Otherwise it is the raw check, which asks for known texts again.
-                if cut is not None and activation == self.client.options.sigmoid:
-                    self.n_truncated += answer.input_tokens >= cut
-                if len(rows) == _CHUNK:
-                    yield rows, np.array(rewards)
-                    rows, rewards = [], []
-        if rows:
-            yield rows, np.array(rewards)
+            try:
+                for row, answer in answers:
+                    chunk.append((row, TextScore(None if answer.text is None else float(answer.text))))
+                    self.n_truncated += cut is not None and answer.input_tokens >= cut
+                    if len(chunk) == _CHUNK:
+                        yield chunk
+                        chunk = []
+            except CdaError as error:
+                failed = error
+        if chunk:
+            yield chunk
         if failed is not None:
             raise failed
-
-
-def _all(chunks: Iterable[_Rewards]) -> _Rewards:
-    groups = list(chunks)
-    return [row for rows, _ in groups for row in rows], np.concatenate(
-        [np.empty(0), *(rewards for _, rewards in groups)]
-    )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
-import random
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
+from pydantic import BaseModel, ConfigDict, Field
+
+from cda.errors import LLMError, ModelError, did_you_mean
 from cda.inert import sendable, without_turns
 from cda.keys import address_problem, variable_problem
-from cda.llm.asking import Ask, pause
+from cda.llm.asking import Ask, back_off, pause
 from cda.llm.limiter import Limiter
 from cda.llm.outcome import (
     Again,
@@ -33,19 +33,50 @@ from cda.llm.outcome import (
 )
 from cda.llm.protocol import TOO_LONG, Completion, Request, gave_up
 from cda.records import Prompt, prompt_text
-from cda.scorers.served_options import ServedOptions
 
 Kind = Literal["classify", "pooling", "score"]
 
 _LARGEST = sys.float_info.max
+_LONGEST_WAIT_S = 600.0
+_THROTTLED_AT_MOST = 30
+_LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
 _FIELDS: Mapping[Kind, str] = {"classify": "probs", "pooling": "data", "score": "score"}
+
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class ServedOptions(BaseModel):
+    """Options of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    """Its name on the server; null: whatever is served there."""
+    form: Literal["messages", "text"] = "messages"
+    """messages: the conversation, to which the server applies the model's chat template. text: one text, by default the
+    prompt, a blank line and the response."""
+    sigmoid: bool = False
+    """The server can only answer with the sigmoid of the reward: ask for it, and undo it."""
+    check_raw: bool = True
+    """Before anything else, make sure that the server left the sigmoid off."""
+    last_token: bool = False
+    """The server gives a number for every token (/pooling only); take the last."""
+    truncate_tokens: Positive | None = None
+    """The server keeps the first so many tokens (`truncate_prompt_tokens`; versions before `truncation_side` keep the last
+    instead). null: a text longer than the model reads is too long."""
+    too_long: Literal["refuse", "count"] = "refuse"
+    """Texts that the server calls too long: stop, or leave them out and count them."""
+    api_key_env: str = "VLLM_API_KEY"
+    """The environment variable that holds the key, if the server requires one."""
+    concurrency: Positive = 32
+    """Requests under way at once, at most; a 429 halves it for a while."""
 
 
 def endpoint_of(url: str) -> tuple[str, Kind]:
     """Address before the endpoint's name, and that name; a server's own address, with or without /v1, means /classify.
 
-    Raises:
-        ModelError: No http address.
+    ModelError for anything but an http address.
 
     >>> endpoint_of("http://localhost:8000/v1"), endpoint_of("https://host/models/7/pooling")
     (('http://localhost:8000', 'classify'), ('https://host/models/7', 'pooling'))
@@ -67,8 +98,7 @@ def endpoint_of(url: str) -> tuple[str, Kind]:
 def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
     """The one reward in an answer's `data`; with `last_token`, the last of one number a token.
 
-    Raises:
-        ModelError: Not one text, not one number, or a number that is NaN or infinite.
+    ModelError if there is not one text, or not one finite number.
     """
     if len(items) != 1:
         raise ModelError(f"{len(items)} results came for one text")
@@ -105,26 +135,18 @@ def undone(probability: float) -> float:
     )
 
 
-_LONGEST_BACKOFF_S = 30.0
-_LONGEST_WAIT_S = 600.0
-_THROTTLED_AT_MOST = 30
-_LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
-
-
 @dataclass(eq=False)
 class ServedClient:
     """An Asker of a reward server.
 
-    Args:
+    ModelError if the url is no address of a server, or an option is not one of its endpoint.
+
+    Attributes:
         url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
             reads prompt and response as a text pair, as cross-encoders without a chat template need it.
-        options: The recipe's `score.served`.
         timeout_s: Limit of one attempt from start to end.
         retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
         backoff_s: Longest first pause; doubles with each try.
-
-    Raises:
-        ModelError: No address of a server, or an option that its endpoint does not have.
     """
 
     url: str
@@ -176,7 +198,6 @@ class ServedClient:
 
     @property
     def spent_usd(self) -> None:
-        """No price is known here."""
         return
 
     def check(self, timeout_s: float = 10.0) -> list[str]:
@@ -268,36 +289,28 @@ class ServedClient:
                 tries += 1
                 if tries > self.retries:
                     raise LLMError(f"{self.address}: {request.system}: {gave_up(tries, outcome.reason)}")
-                backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
-                await pause(max(backoff_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+                await back_off(tries, self.backoff_s, outcome.wait_s)
 
-    async def _attempt(self, http: Any, body: Mapping[str, Any], text: str) -> Outcome:
+    async def _attempt(self, http: object, body: Mapping[str, Any], text: str) -> Outcome:
         import openai
 
-        from cda.llm.connection import own_error
+        from cda.llm.connection import posted
 
         try:
-            # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
-            async with asyncio.timeout(self.timeout_s):
-                content = await http.post(f"/{self._kind}", body=body, cast_to=str)
-        except openai.APIStatusError as error:
-            self._reached = True
-            return self._of_status(error.response, text)
-        except (openai.APITimeoutError, TimeoutError):
-            return Again(f"timed out after {self.timeout_s:g} s")
-        except (openai.APIConnectionError, LLMError) as error:
-            if (own := own_error(error)) is not None:
-                raise LLMError(f"{self.address}: {text}: {own}") from None
-            if crowded := out_of_files(error, f"score.served.concurrency={self.concurrency}"):
-                raise LLMError(crowded) from None
-            refused = type(error.__cause__).__name__ == "ConnectError"
-            if refused and not self._reached:
-                raise LLMError(
-                    f"{self.address}: cannot be reached ({error.__cause__}); is the server running?"
-                ) from None
-            return Again("connection refused" if refused else "connection lost")
+            setting = f"score.served.concurrency={self.concurrency}"
+            answer = await posted(http, f"/{self._kind}", body, self.timeout_s, setting)
+        except ConnectionRefusedError as error:
+            if not self._reached:
+                raise LLMError(f"{self.address}: cannot be reached ({error}); is the server running?") from None
+            return Again("connection refused")
+        if isinstance(answer, Again):
+            return answer
+        if isinstance(answer, LLMError):
+            raise LLMError(f"{self.address}: {text}: {answer}")
         self._reached = True
-        return self._of_content(content, body, text)
+        if isinstance(answer, openai.APIStatusError):
+            return self._of_status(answer.response, text)
+        return self._of_content(answer, body, text)
 
     def _of_status(self, response: Any, text: str) -> Outcome:
         if response.status_code == 404:

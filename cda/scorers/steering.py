@@ -24,12 +24,9 @@ from cda.scorers.log_ratio import Policy
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """A vector, the layer after which it is added, and its factor.
+    """A vector in the model's own units, shape (hidden size,), not normalised; its factor; and the layer after which it is added.
 
-    Attributes:
-        vector: In the model's own units, shape (hidden size,); it is not normalised.
-        layer: Decoder layer whose output is shifted, counted from 0 (`hidden_states[layer + 1]` in Transformers).
-        strength: Factor of the vector; 0 is the model itself, negative steers away.
+    Decoder layers count from 0 (`hidden_states[layer + 1]` in Transformers). Strength 0 is the model itself, negative steers away.
     """
 
     vector: FloatArray
@@ -40,8 +37,7 @@ class Steering:
 def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
     """A steering vector, shape (hidden size,), from a .npy or .safetensors file; pickle is never read.
 
-    Raises:
-        DataError: No such file, another format, several tensors and none named, or no vector of finite numbers.
+    DataError if there is no such file, another format, several tensors and none named, or no vector of finite numbers.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -62,11 +58,7 @@ def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
 
 
 def steered(causal: CausalModel, steering: Steering) -> Policy:
-    """A policy of the steered model.
-
-    Raises:
-        ModelError: The vector does not fit the model, there is no such layer, or the strength is no number.
-    """
+    """A policy of the steered model; ModelError if the vector does not fit it, it has no such layer, or the strength is no number."""
     _check(causal, steering)
     return Policy(
         causal, lambda: steer(causal, steering), f"(steered at layer {steering.layer}, strength {steering.strength:g})"

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from cda.arrays import FloatArray
@@ -24,7 +23,7 @@ from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import launch_id, made_in_this_launch, rank, world_size
 from cda.models.load import Precision, RewardModel
 from cda.records import user_prompt
-from cda.scorers.batching import Batch, forward
+from cda.scorers.batching import Batch, forward, token_ids
 
 Load = Callable[[], RewardModel]
 """Loads the same model in another process; picklable, as `functools.partial(load_reward_model, spec, adapter)` is."""
@@ -34,19 +33,13 @@ _SAME: Mapping[Precision, float] = {"fp32": 1e-4, "8bit": 2e-2, "bf16": 2e-2}
 
 
 class WorkerPool:
-    """Processes that each hold a copy of one model and compute batches, one at a time.
+    """Processes that each hold a copy of one model and compute batches, one at a time; `threads` of torch in each.
 
     Ctrl-C, an error here or in one of them, and the end of this process end all of them.
-
-    Args:
-        load: Makes the model, once in each.
-        n: Number of processes.
-        threads: Torch threads of each.
     """
 
     def __init__(self, load: Load, n: int, threads: int = 1) -> None:
-        self._arguments = (load, threads)
-        self._n = n
+        self._n, self._arguments = n, (load, threads)
         self._workers: dict[Connection, BaseProcess] = {}
 
     def __enter__(self) -> WorkerPool:
@@ -61,9 +54,7 @@ class WorkerPool:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def compute(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, FloatArray]]:
@@ -75,7 +66,7 @@ class WorkerPool:
             # No worker has more than one batch: so much is lost by a kill.
             while idle and (batch := next(left, None)) is not None:
                 connection = idle.pop()
-                self._send(connection, batch.ids)
+                self._send(connection, token_ids(batch))
                 running[connection] = batch
             if not running:
                 return
@@ -166,17 +157,14 @@ def dealt(sizes: Sequence[int], n: int) -> list[list[int]]:
 class Exchange:
     """Rows of each process of a launch, shared by files: no collective that would wait for a failed process.
 
-    The files stay, named by their content: a process that finds its own from an earlier launch need not work again.
-
-    Args:
-        folder: Seen by all processes, on every machine.
-        name: Fingerprint of everything that determines the rows, the same in all processes.
-        poll_s: Pause between two looks.
+    The files stay, named by their content: a process that finds its own from an earlier launch need not work again. All
+    processes, on every machine, see the `folder`; the `name` is a fingerprint of everything that determines the rows.
     """
 
     folder: Path
     name: str
     poll_s: float = 0.2
+    """Pause between two looks."""
 
     def gathered(self, own: Callable[[], Iterable[object]]) -> Iterator[dict[str, Any]]:
         """Rows of all processes in the order of their ranks; `own` computes those of this one. RunError if another one failed."""

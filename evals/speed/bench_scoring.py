@@ -166,12 +166,11 @@ class Pooled(ClassifierScorer):
 
 def ours(scorer: ClassifierScorer, pool: WorkerPool | None, texts: Sequence[Text]) -> Callable[[], Any]:
     """Our batches, in workers that have loaded the model, or in this process."""
-    prompts, responses = [prompt for prompt, _ in texts], [response for _, response in texts]
     shared = scorer if pool is None else Pooled(scorer.reward_model, pool)
 
     def score() -> list[float]:
         found = np.full(len(texts), np.nan)
-        for finished in shared.in_batches(prompts, responses):
+        for finished in shared.in_batches(texts):
             for row, one in finished:
                 found[row] = one.reward
         return found.tolist()

@@ -26,17 +26,13 @@ class Words:
         return Encoded(ids[:LONGEST], len(ids) > LONGEST)
 
 
-class NoWords:
-    """A configuration that does not say how many tokens the model knows."""
-
-    def get_text_config(self) -> NoWords:
-        return self
-
-
 class Summed:
     """The reward of a text is the sum of a number for each of its ids; an unknown id is torch's own error."""
 
-    config = NoWords()
+    config = SimpleNamespace(get_text_config=SimpleNamespace)  # does not say how many tokens the model knows
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
 
     @property
     def device(self) -> Any:
@@ -47,11 +43,11 @@ class Summed:
     def __call__(self, input_ids: Any, attention_mask: Any) -> Any:
         import torch
 
-        numbers = torch.sin(torch.arange(N_IDS, dtype=torch.float32))[:, None]
+        numbers = self.factor * torch.sin(torch.arange(N_IDS, dtype=torch.float32))[:, None]
         each = torch.nn.functional.embedding(input_ids, numbers)[:, :, 0]
         return SimpleNamespace(logits=(each * attention_mask).sum(1, keepdim=True))
 
 
-def summed_model() -> RewardModel:
+def summed_model(factor: float = 1.0) -> RewardModel:
     """Picklable by name, for workers."""
-    return RewardModel(Summed(), Words(), ModelSpec("summed", "fp32", LONGEST), ())  # type: ignore[arg-type]
+    return RewardModel(Summed(factor), Words(), ModelSpec("summed", "fp32", LONGEST), ())  # type: ignore[arg-type]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tiny import load
+from tiny import load, scores_of
 
-from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import RewardModel
 from cda.models.template import Encoded
 from cda.records import user_prompt
 from cda.scorers import batching
@@ -54,56 +53,25 @@ def reference(llama: Path, texts: Texts) -> list[float]:
         {"pad": "</s>", "padding_side": "left"},
         {"pad": None},
         {"pad": None, "eos": False},
+        {"chat_template": None, "pad": "</s>"},  # its texts end in the padding token
+        None,
     ],
-    ids=["right", "left", "pad-is-eos", "pad-is-eos-left", "no-pad", "no-pad-no-eos"],
+    ids=["right", "left", "pad-is-eos", "pad-is-eos-left", "no-pad", "no-pad-no-eos", "plain", "bert"],
 )
 def test_scores_are_the_unpadded_ones_whatever_the_tokenizer_pads_with_and_where(
     llama_maker: ModelMaker,
+    bert: Path,
     texts: Texts,
     reference: list[float],
-    tokenizer: dict[str, object],
+    tokenizer: dict[str, object] | None,
     request: pytest.FixtureRequest,
 ) -> None:
-    reward_model = load(llama_maker(f"score-{request.node.callspec.id}", **tokenizer))
-    for batch_tokens in (1, 100, 8192):
-        scores = ClassifierScorer(reward_model, batch_tokens).score(texts.prompts, texts.responses)
-        np.testing.assert_allclose(scores, reference, atol=TOLERANCE, rtol=0)
-
-
-def test_plain_text_that_ends_in_the_padding_token_scores_the_same_padded_and_alone(
-    llama_maker: ModelMaker, texts: Texts
-) -> None:
-    reward_model = load(llama_maker("score-plain-pad-eos", chat_template=None, pad="</s>"))
-    encoded = reward_model.template.encode(texts.prompts[0], texts.responses[0])
-    assert encoded.ids[-1] == reward_model.template.pad_token_id
-    scores = ClassifierScorer(reward_model).score(texts.prompts, texts.responses)
-    np.testing.assert_allclose(scores, alone_and_unpadded(reward_model, texts), atol=TOLERANCE, rtol=0)
-
-
-def test_bert_scores_are_the_unpadded_ones(bert: Path, texts: Texts) -> None:
-    reward_model = load(bert)
-    expected = alone_and_unpadded(reward_model, texts)
+    name = request.node.callspec.id
+    reward_model = load(bert if tokenizer is None else llama_maker(f"score-{name}", **tokenizer))
+    expected = alone_and_unpadded(reward_model, texts) if name in ("plain", "bert") else reference
     assert np.ptp(expected) > 0.1
-    for batch_tokens in (1, 8192):
-        scores = ClassifierScorer(reward_model, batch_tokens).score(texts.prompts, texts.responses)
-        np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
-
-
-def test_rewards_that_are_no_numbers_are_one_clear_error(llama: Path, texts: Texts) -> None:
-    import torch
-
-    reward_model = load(llama)
-    broken = reward_model.template.encode(user_prompt("good"), "bad").ids
-    with torch.no_grad():
-        # `good` alone is broken, so only the texts that hold it are.
-        reward_model.model.model.embed_tokens.weight[broken[2]] = float("nan")
-    scorer = ClassifierScorer(reward_model)
-    assert np.isfinite(scorer.score(texts.prompts, texts.responses)).all()
-    with pytest.raises(ModelError) as error:
-        scorer.score([*texts.prompts, user_prompt("good")], [*texts.responses, "bad"])
-    assert str(error.value) == (
-        f"{llama}: 1 of 13 rewards are NaN or infinite (first: text 12). Try model.precision=fp32"
-    )
+    for batch_tokens in (1, 100, 8192):
+        np.testing.assert_allclose(scores_of(reward_model, texts, batch_tokens), expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +89,8 @@ def test_rewards_that_are_no_numbers_are_one_clear_error(llama: Path, texts: Tex
 def test_batches_hold_similar_lengths_within_the_budget_longest_first(
     lengths: list[int], batch_tokens: int, expected: list[list[int]]
 ) -> None:
-    encoded = [Encoded([0] * length, False) for length in lengths]
-    assert list(batches(encoded, batch_tokens)) == expected
+    encoded = {row: Encoded([0] * length, False) for row, length in enumerate(lengths)}
+    assert [list(batch) for batch in batches(encoded, batch_tokens)] == expected
 
 
 def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_does(
@@ -142,8 +110,7 @@ def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_doe
         assert ids[-1] == reward_model.template.tokenizer.eos_token_id
         with torch.no_grad():
             expected.append(stock(input_ids=torch.tensor([ids])).logits[0, 0].item())
-    scores = ClassifierScorer(reward_model).score(texts.prompts, texts.responses)
-    np.testing.assert_allclose(scores, expected, atol=TOLERANCE)
+    np.testing.assert_allclose(scores_of(reward_model, texts, 8192), expected, atol=TOLERANCE)
 
 
 def test_windows_hold_a_limited_number_of_characters_longest_first(
@@ -151,13 +118,12 @@ def test_windows_hold_a_limited_number_of_characters_longest_first(
 ) -> None:
     monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 500)
     template = load(llama).template
-    prompts = [user_prompt("w1 w2")] * 6
-    responses = [words(count) for count in (1, 90, 70, 2, 60, 200)]
-    found = list(windows(template, prompts, responses))
+    given = [(user_prompt("w1 w2"), words(count)) for count in (1, 90, 70, 2, 60, 200)]
+    found = list(windows(template, given))
     # 200 words are a window of their own; the short texts count for 128 characters each.
     assert [list(window) for window in found] == [[5], [1], [2, 4], [0, 3]]
     for window in found:
-        assert window == {row: template.encode(prompts[row], responses[row]) for row in window}
+        assert window == {row: template.encode(*given[row]) for row in window}
 
 
 def test_no_more_than_three_windows_are_held_at_once(
@@ -168,8 +134,7 @@ def test_no_more_than_three_windows_are_held_at_once(
     template, encoded = load(llama).template, list[int]()
     real = template.encode
     monkeypatch.setattr(template, "encode", lambda *text: encoded.append(1) or real(*text))
-    n = 300
-    found = windows(template, [user_prompt("w1")] * n, [words(3, start=row) for row in range(n)])
+    found = windows(template, [(user_prompt("w1"), words(3, start=row)) for row in range(300)])
     for used, window in enumerate(itertools.islice(found, 5)):
         assert len(window) == 3
         assert len(encoded) <= 3 * (used + 2)
@@ -180,7 +145,7 @@ def test_what_fills_no_batch_waits_for_the_next_window() -> None:
         return {start + at: Encoded([0] * length, False) for at, length in enumerate(lengths)}
 
     found = token_batches(iter([given(5, 5, 4, start=0), {}, given(4, 3, 2, 9, start=3), {}]), 10)
-    assert [batch.rows for batch in found] == [[0, 1], [6], [2, 3], [4, 5]]
+    assert [list(batch) for batch in found] == [[0, 1], [6], [2, 3], [4, 5]]
     assert list(token_batches(iter([]), 10)) == [] == list(token_batches(iter([{}]), 10))
 
 
@@ -196,7 +161,8 @@ def test_scores_are_the_same_however_small_the_windows(
 def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
     scorer = ClassifierScorer(load(llama, limit=12), over_length="drop")
     prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
-    found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses)))))
+    given = list(zip(prompts, responses, strict=True))
+    found = dict(itertools.chain(*(finished := list(scorer.in_batches(given)))))
     assert finished[-1] == [(1, TextScore(None))]
     whole = ClassifierScorer(scorer.reward_model).score(prompts, responses)
     assert [found[row].reward for row in (0, 2)] == pytest.approx([whole[0], whole[2]], abs=TOLERANCE)
@@ -215,8 +181,8 @@ def test_long_texts_weigh_more_and_known_ones_are_behind_it() -> None:
 def test_a_resumed_scoring_starts_behind_what_is_known_and_ends_at_all(
     llama: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64)), batch_tokens=16, label="scoring")
-    responses = [" ".join(["good"] * n) for n in range(1, 9)]
-    list(scorer.in_batches([user_prompt("w1")] * 8, responses, skip=frozenset({6, 7})))
+    scorer = ClassifierScorer(load(llama), batch_tokens=16, label="scoring")
+    given = [(user_prompt("w1"), " ".join(["good"] * n)) for n in range(1, 9)]
+    list(scorer.in_batches(given, skip=frozenset({6, 7})))
     shown = capsys.readouterr().err
     assert "2/8 texts" in shown and "8/8 texts" in shown and "0/8 texts" not in shown

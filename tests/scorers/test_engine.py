@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from devices import on_a_cpu
 from summed import summed_model
+from tiny import load
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
+from cda.models.load import Precision, RewardModel
 from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
@@ -40,7 +41,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).pa
 
 @pytest.fixture(scope="module")
 def reward_model(llama: Path) -> RewardModel:
-    return load_reward_model(ModelSpec(str(llama), "fp32", 24))
+    return load(llama, limit=24)
 
 
 @pytest.fixture
@@ -50,10 +51,15 @@ def cache(tmp_path: Path) -> Iterator[ScoreCache]:
 
 
 @pytest.fixture
-def asked(texts: Texts) -> list[Text]:
+def given(texts: Texts) -> list[Text]:
+    """Twelve texts."""
+    return list(zip(texts.prompts, texts.responses, strict=True))
+
+
+@pytest.fixture
+def asked(given: list[Text]) -> list[Text]:
     """Twelve texts, eight of them cut at 24 tokens, and two of them asked for twice."""
-    rows = list(zip(texts.prompts, texts.responses, strict=True))
-    return [*rows, rows[3], rows[8]]
+    return [*given, given[3], given[8]]
 
 
 class Counting(ClassifierScorer):
@@ -64,6 +70,11 @@ class Counting(ClassifierScorer):
     def _forward(self, ids: list[list[int]]) -> FloatArray:
         self.n_computed += len(ids)
         return super()._forward(ids)
+
+
+def assert_same(found: Rewards, expected: Rewards) -> None:
+    assert (list(found.by_text), found.read) == (list(expected.by_text), expected.read)
+    np.testing.assert_allclose(list(found.by_text.values()), list(expected.by_text.values()), atol=TOLERANCE, rtol=0)
 
 
 def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
@@ -95,27 +106,20 @@ def test_a_cache_hit_computes_nothing_and_loses_nothing(
     assert (again.n_computed, second.n_cached, len(second.by_text)) == (0, 14, 14)
     assert (second.by_text, second.read) == (first.by_text, first.read)
     assert len(second.read) == 10
-    margin = second.margins([(prompt, words(40), words(41))])
-    assert np.isnan(margin).all()
-
-
-def test_what_is_new_alone_is_computed_and_another_scope_computes_all(
-    reward_model: RewardModel, asked: list[Text], cache: ScoreCache
-) -> None:
-    score_texts(ClassifierScorer(reward_model), asked[:5], cache=cache, scope="one")
-    scorer = Counting(reward_model)
-    found = score_texts(scorer, asked, cache=cache, scope="one")
-    assert (scorer.n_computed, found.n_cached, len(found.by_text)) == (7, 5, 12)
-    score_texts(scorer, asked, cache=cache, scope="two")
-    assert scorer.n_computed == 7 + 12
+    assert np.isnan(second.margins([(prompt, words(40), words(41))])).all()
+    # What is new alone is computed; another scope computes all.
+    score_texts(again, [*asked, (prompt, words(4, start=50))], cache=cache, scope=scope)
+    assert again.n_computed == 1
+    score_texts(again, asked, cache=cache, scope="two")
+    assert again.n_computed == 1 + 12
     with pytest.raises(ValueError, match="scope"):
         score_texts(scorer, asked, cache=cache)
 
 
 def test_every_batch_is_on_disk_before_the_next(
-    reward_model: RewardModel, asked: list[Text], cache: ScoreCache, tmp_path: Path
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache
 ) -> None:
-    with ScoreCache(tmp_path / "scores.sqlite") as other:
+    with ScoreCache(cache.path) as other:
 
         class Looking(Counting):
             def _forward(self, ids: list[list[int]]) -> FloatArray:
@@ -152,14 +156,8 @@ score_texts(Killed(summed_model(), 80), texts, cache=ScoreCache(sys.argv[1]), sc
 
 def test_a_kill_loses_the_batch_under_way_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "scores.sqlite"
-    process = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, str(path)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=ROOT,
-    )
+    program = [sys.executable, "-P", "-c", KILLED, str(path)]
+    process = subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert process.returncode == -9, process.stderr
     sizes = list(map(int, process.stdout.split()))
     assert len(sizes) == 4
@@ -171,8 +169,7 @@ def test_a_kill_loses_the_batch_under_way_and_no_more(tmp_path: Path) -> None:
     assert resumed.n_cached == sum(sizes[:3]) and scorer.n_computed == 60 - resumed.n_cached
     fresh = score_texts(ClassifierScorer(summed_model(), 80), texts)
     assert np.ptp(list(fresh.by_text.values())) > 1
-    assert list(resumed.by_text) == list(fresh.by_text)
-    np.testing.assert_allclose(list(resumed.by_text.values()), list(fresh.by_text.values()), atol=TOLERANCE)
+    assert_same(resumed, fresh)
 
 
 def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
@@ -186,7 +183,6 @@ def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
         assert found.scored.keys() == cut.by_text.keys() - cut.read.keys()
         assert (len(found.by_text), found.read, found.n_cached) == (12, {}, n_cached)
     assert scorer.n_computed == 4
-    assert [bool(np.isnan(found.of(*text))) for text in asked] == [text_id(*text) in cut.read for text in asked]
     # Kept by a run that cut them, they are still too long.
     score_texts(ClassifierScorer(reward_model), asked, cache=cache, scope="s")
     found = score_texts(scorer, asked, cache=cache, scope="s")
@@ -196,25 +192,19 @@ def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
 def test_long_texts_are_refused_before_any_is_scored(
     reward_model: RewardModel, asked: list[Text], cache: ScoreCache
 ) -> None:
-    with pytest.raises(ModelError) as error:
-        score_texts(ClassifierScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
     # The longest: a prompt of 6 words, a response of 45, five marks of the template.
-    assert str(error.value).endswith(
-        ": 8 of 12 texts are longer than 24 tokens, the longest has 56. Raise model.max_length_tokens where the model reads "
-        "more, or have such texts cut or dropped"
-    )
+    with pytest.raises(ModelError, match="8 of 12 texts are longer than 24 tokens, the longest has 56"):
+        score_texts(ClassifierScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
     assert len(cache) == 0
     short = [text for text in asked if len(text[1].split()) < 10]
-    assert score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).by_text.keys() == {
-        text_id(*text) for text in short
-    }
+    assert len(score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).by_text) == 3
 
 
 @pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
 def test_lengths_are_those_of_the_pair_form_too(
     bert: Path, words: Callable[..., str], longest: int, n_long: int
 ) -> None:
-    reward_model = load_reward_model(ModelSpec(str(bert), "fp32", longest))
+    reward_model = load(bert, limit=longest)
     texts = [(user_prompt(words(25)), words(100)), (user_prompt(words(1)), words(1))]  # with three marks 128 tokens
     assert len(score_texts(ClassifierScorer(reward_model, over_length="drop"), texts).dropped) == n_long
     if n_long:
@@ -227,9 +217,10 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
 ) -> None:
     import torch
 
-    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    reward_model = load(llama)
     broken = reward_model.template.encode(user_prompt("good"), "bad").ids
     with torch.no_grad():
+        # `good` alone is broken, so only the texts that hold it are.
         reward_model.model.model.embed_tokens.weight[broken[2]] = float("nan")
     with pytest.raises(ModelError) as error:
         score_texts(ClassifierScorer(reward_model), [(user_prompt("good"), "bad"), *asked], cache=cache, scope="s")
@@ -256,11 +247,12 @@ class Served(TextScorer):
     def __init__(self, fails_after: int = 99) -> None:
         self.fails_after = fails_after
 
-    def in_batches(self, prompts: Sequence[Prompt], responses: Sequence[str], **_: object) -> Iterator[Finished]:  # type: ignore[override]
-        for done, row in enumerate(reversed(range(len(prompts)))):
+    def in_batches(self, texts: Sequence[Text], *_: object) -> Iterator[Finished]:  # type: ignore[override]
+        for done, row in enumerate(reversed(range(len(texts)))):
             if done == self.fails_after:
                 raise ModelError("the server is gone")
-            yield [(row, TextScore(float(len(responses[row])) if len(responses[row]) < 5 else None))]
+            n = len(texts[row][1])
+            yield [(row, TextScore(float(n) if n < 5 else None))]
 
 
 def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
@@ -285,15 +277,15 @@ def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.Monke
 
     def peak_bytes(n: int) -> int:
         tracemalloc.start()
-        found = batching.windows(Template(), [prompt] * n, ["r" * 200] * n)  # type: ignore[arg-type]
-        assert sum(len(batch.rows) for batch in batching.token_batches(found, 2000)) == n
+        found = batching.windows(Template(), [(prompt, "r" * 200)] * n)  # type: ignore[arg-type]
+        assert sum(map(len, batching.token_batches(found, 2000))) == n
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
 
-    small, large = peak_bytes(500), peak_bytes(10_000)
+    small, large = peak_bytes(500), peak_bytes(5_000)
     assert small > 50 * 200 * 8  # a window was really held
-    assert large - small < 9_500 * 150  # the ids of a text take 7,200
+    assert large - small < 4_500 * 150  # the ids of a text take 7,200
 
 
 @on_a_cpu
@@ -306,11 +298,10 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
     assert n_workers("auto", reward_model, many) == 4
     assert n_workers("auto", reward_model, 10_000) == 1  # would take less long than loading
     assert n_workers(3, reward_model, 1) == 3
-    model_bytes = sum(one.numel() * 4 for one in reward_model.model.parameters())
-    monkeypatch.setattr(classifier, "_free_bytes", lambda: 5 * model_bytes)
-    assert n_workers("auto", reward_model, many) == 2
-    monkeypatch.setattr(classifier, "_free_bytes", lambda: model_bytes)
-    assert n_workers("auto", reward_model, many) == 1
+    model_bytes = sum(weights.numel() * 4 for weights in reward_model.model.parameters())
+    for free, expected in ((5 * model_bytes, 2), (model_bytes, 1)):
+        monkeypatch.setattr(classifier, "_free_bytes", lambda free=free: free)
+        assert n_workers("auto", reward_model, many) == expected
     monkeypatch.setattr(classifier, "_free_bytes", lambda: None)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert n_workers("auto", reward_model, many) == 1
@@ -322,12 +313,10 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
 
 
 def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: ScoreCache) -> None:
-    here = score_texts(ClassifierScorer(summed_model(), 60), asked)
     scorer = Counting(summed_model(), 60, workers=2, load=summed_model)
     found = score_texts(scorer, asked, cache=cache, scope="s")
     assert scorer.n_computed == 0 and len(cache) == 12 and found.read
-    assert (list(found.by_text), found.read) == (list(here.by_text), here.read)
-    np.testing.assert_allclose(list(found.by_text.values()), list(here.by_text.values()), atol=TOLERANCE, rtol=0)
+    assert_same(found, score_texts(ClassifierScorer(summed_model(), 60), asked))
     with pytest.raises(ValueError, match="how to load"):
         Counting(summed_model(), workers=2)
 
@@ -336,13 +325,12 @@ LAUNCHED = """
 import json, os, signal, sys
 from pathlib import Path
 from summed import summed_model
-from cda.models.load import ModelSpec, load_reward_model
 from cda.records import user_prompt
-from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers.cache import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import score_texts
 
-folder, what = Path(sys.argv[2]), sys.argv[3]
+folder, what = Path(sys.argv[1]), sys.argv[2]
 
 class Counting(ClassifierScorer):
     n_computed = n_tokens = 0
@@ -356,13 +344,10 @@ class Counting(ClassifierScorer):
         return super()._forward(ids)
 
 texts = [(user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)]
-# A real model where the scores matter, and one that needs no time to load where only the end of a process does.
-reward_model = load_reward_model(ModelSpec(sys.argv[1], "fp32", 24)) if what == "works" else summed_model()
-scope = scope_of(reward_model) if what == "works" else "summed"
-scorer = Counting(reward_model, 100)
+scorer = Counting(summed_model(), 100)
 for _ in range(2):
     found = score_texts(
-        scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope=scope, launched=folder / "shared"
+        scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope="summed", launched=folder / "shared"
     )
 result = {"rewards": dict(found.by_text), "read": dict(found.read), "n": scorer.n_computed, "tokens": scorer.n_tokens}
 (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
@@ -370,20 +355,18 @@ result = {"rewards": dict(found.by_text), "read": dict(found.read), "n": scorer.
 
 
 @pytest.fixture
-def launched(tmp_path: Path, llama: Path) -> list[str]:
+def launched(tmp_path: Path) -> list[str]:
     script = tmp_path / "launched.py"
     script.write_text(LAUNCHED, encoding="utf-8")
-    return [str(script), str(llama), str(tmp_path)]
+    return [str(script), str(tmp_path)]
 
 
 def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
-    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"]
-    return subprocess.run([*program, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
+    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *words]
+    return subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
 
 
-def test_two_launched_processes_share_the_work_and_both_have_the_whole(
-    launched: list[str], tmp_path: Path, reward_model: RewardModel
-) -> None:
+def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched: list[str], tmp_path: Path) -> None:
     result = torchrun(*launched, "works")
     assert result.returncode == 0, result.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
@@ -392,10 +375,8 @@ def test_two_launched_processes_share_the_work_and_both_have_the_whole(
     texts = [
         (user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)
     ]
-    alone = score_texts(ClassifierScorer(reward_model, 100), texts)
-    assert list(first["rewards"]) == list(alone.by_text) and first["read"] == alone.read
-    np.testing.assert_allclose(list(first["rewards"].values()), list(alone.by_text.values()), atol=TOLERANCE, rtol=0)
-    assert first["n"] + second["n"] == len(alone.by_text) and abs(first["n"] - second["n"]) <= 1
+    assert_same(Rewards(first["rewards"], first["read"]), score_texts(ClassifierScorer(summed_model(), 100), texts))
+    assert first["n"] + second["n"] == len(first["rewards"]) and abs(first["n"] - second["n"]) <= 1
     assert abs(first["tokens"] - second["tokens"]) <= 24
 
 
@@ -406,16 +387,10 @@ def test_a_killed_process_ends_the_launch(launched: list[str]) -> None:
 
 def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(launched: list[str]) -> None:
     common = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    program = [sys.executable, *launched, "fails"]
     running = [
-        subprocess.Popen(
-            [sys.executable, *launched, "fails"],
-            env=common | {"RANK": str(number)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for number in range(2)
+        subprocess.Popen(program, env=common | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        for rank in range(2)
     ]
     problems = [process.communicate(timeout=240)[1] for process in running]
     assert all(process.returncode for process in running)
@@ -425,15 +400,14 @@ def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(lau
     )
 
 
-def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path, texts: Texts, tmp_path: Path) -> None:
+def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(
+    llama: Path, given: list[Text], tmp_path: Path
+) -> None:
     """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
-    given = list(zip(texts.prompts, texts.responses, strict=True))
-    reward_model = load_reward_model(ModelSpec(str(llama), "8bit", 64))
-    scorer = ClassifierScorer(reward_model, 96)
+    scorer = ClassifierScorer(load(llama, precision="8bit"), 96)
     expected = score_texts(scorer, given).by_text
     with ScoreCache(tmp_path / "cache.sqlite") as cache:
-        whole = score_texts(scorer, given, cache=cache, scope="s")
-        assert whole.by_text == expected
+        assert score_texts(scorer, given, cache=cache, scope="s").by_text == expected
         assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
         # Other texts beside them, and other company: none of these scores fits.
         assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
@@ -449,7 +423,7 @@ def spaced(n: int) -> list[Text]:
     """As many texts of rising length, each of them followed by one that differs in spaces alone."""
     prompt = user_prompt("w1 w2")
     texts = [" ".join(f"w{(3 * row + at) % 60}" for at in range(2 + row)) for row in range(n)]
-    return [(prompt, one) for text in texts for one in (text, text.replace(" ", "  "))]
+    return [(prompt, shown) for text in texts for shown in (text, text.replace(" ", "  "))]
 
 
 class Noisy(Counting):
@@ -483,19 +457,19 @@ def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
 
 def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
     """Each process scores its share; what they have in common is the first one's."""
-    first = Rewards({"a": 1.0, "b": 2.0}, tokens={"a": "x"})
-    second = Rewards({"c": 3.0, "d": np.nan}, tokens={"c": "x"}, n_cached=1)
+    a, b = (text_id(user_prompt("q"), response) for response in "ab")
+    first = Rewards({a: 1.0, "b": 2.0}, tokens={a: "x"})
+    second = Rewards({b: 3.0, "d": np.nan}, tokens={b: "x"}, n_cached=1)
     whole = joined_rewards([first, second])
-    assert whole.scored == {"a": 1.0, "b": 2.0, "c": 1.0}
+    assert whole.scored == {a: 1.0, "b": 2.0, b: 1.0}
     assert (whole.dropped, whole.n_cached) == (["d"], 1)
-    rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},
-                      tokens={text_id(user_prompt("q"), "a"): "x", text_id(user_prompt("q"), "b"): "x"})  # fmt: skip
-    assert rewards.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
+    unlike = Rewards({a: 1.0, b: 1.5}, tokens={a: "x", b: "x"})
+    assert unlike.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("n_batches", range(1, 6))
 def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
-    reward_model: RewardModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_batches: int
+    reward_model: RewardModel, cache: ScoreCache, monkeypatch: pytest.MonkeyPatch, n_batches: int
 ) -> None:
     """Though what was kept is not computed again, and some texts are the same to the model."""
     monkeypatch.setattr(ClassifierScorer, "precision", property(lambda _: "8bit"))
@@ -514,23 +488,23 @@ def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
 
     texts = spaced(12)
     unbroken = score_texts(Whole(reward_model, 40), texts)
-    with ScoreCache(tmp_path / "scores.sqlite") as cache:
-        with pytest.raises(KeyboardInterrupt):
-            score_texts(ByBatch(reward_model, 40), texts, cache=cache, scope="s")
-        assert 0 < len(cache) < 24
-        resumed = score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s")
-    assert resumed.by_text == unbroken.by_text
+    with pytest.raises(KeyboardInterrupt):
+        score_texts(ByBatch(reward_model, 40), texts, cache=cache, scope="s")
+    assert 0 < len(cache) < 24
+    assert score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s").by_text == unbroken.by_text
 
 
-def test_scores_of_other_batches_are_kept_apart_where_they_count(llama: Path, texts: Texts, tmp_path: Path) -> None:
+def test_scores_of_other_batches_are_kept_apart_where_they_count(
+    llama: Path, given: list[Text], tmp_path: Path
+) -> None:
     """Whoever scores each text alone, because padding moves a model's scores, is not given the scores that were moved."""
-    given = list(zip(texts.prompts, texts.responses, strict=True))
 
-    def cached(precision: Precision, batch_tokens: int | None) -> int:
-        scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), precision, 64)), batch_tokens)
+    def cached(precision: Precision) -> list[int]:
+        reward_model = load(llama, precision=precision)
         with ScoreCache(tmp_path / f"{precision}.sqlite") as cache:
-            return score_texts(scorer, given, cache=cache, scope="s").n_cached
+            sizes = (None, 96, 1, 96, 1)
+            scorers = (ClassifierScorer(reward_model, size) for size in sizes)
+            return [score_texts(scorer, given, cache=cache, scope="s").n_cached for scorer in scorers]
 
-    n = len({*given})
-    assert [cached("fp32", size) for size in (None, 96, 1, 96, 1)] == [0, n, 0, n, n]
-    assert [cached("bf16", size) for size in (None, 96, 1, 96, 1)] == [0, 0, 0, n, n]
+    assert cached("fp32") == [0, 12, 0, 12, 12]
+    assert cached("bf16") == [0, 0, 0, 12, 12]

@@ -8,97 +8,67 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from summed import summed_model
 
 from cda.errors import ModelError, RunError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import ModelSpec, load_reward_model
 from cda.models.template import Encoded
-from cda.scorers.batching import Batch, forward
+from cda.scorers.batching import Batch, forward, token_ids
 from cda.scorers.workers import Exchange, WorkerPool, dealt
 
-if TYPE_CHECKING:
-    from conftest import Texts
-
 ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
+# Nine batches of different lengths.
+GIVEN: list[Batch] = [
+    {row: Encoded([1, 2 + row] * (1 + row), False), row + 9: Encoded([3 + row], False)} for row in range(9)
+]
 
 
-@pytest.fixture(scope="module")
-def reward_model(llama: Path) -> RewardModel:
-    return load_reward_model(ModelSpec(str(llama), "fp32", 64))
-
-
-@pytest.fixture(scope="module")
-def pool(llama: Path) -> Iterator[WorkerPool]:
-    with WorkerPool(partial(load_reward_model, ModelSpec(str(llama), "fp32", 64)), 2) as started:
-        yield started
-
-
-@pytest.fixture
-def given(reward_model: RewardModel, texts: Texts) -> list[Batch]:
-    """Nine batches of different lengths."""
-    encoded = [reward_model.template.encode(*text) for text in zip(texts.prompts, texts.responses, strict=True)]
-    return [Batch([row, row + 3], [encoded[row], encoded[row + 3]]) for row in range(9)]
-
-
-def test_every_batch_gets_the_rewards_of_this_process(
-    pool: WorkerPool, reward_model: RewardModel, given: list[Batch]
-) -> None:
+def test_every_batch_gets_the_rewards_of_this_process_until_one_fails() -> None:
     asked: list[int] = []
 
     def following() -> Iterator[Batch]:
-        for batch in given:
-            asked.append(batch.rows[0])
+        for batch in GIVEN:
+            asked.append(min(batch))
             yield batch
 
-    answered = 0
-    for batch, rewards in pool.compute(following()):
-        answered += 1
-        # A worker has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
-        assert len(asked) <= answered + 1
-        np.testing.assert_allclose(rewards, forward(reward_model, batch.ids), atol=1e-5, rtol=0)
-    assert sorted(asked) == list(range(9)) and answered == 9
-    assert list(pool.compute([])) == []
-
-
-def test_a_worker_with_another_model_is_found_out(pool: WorkerPool, reward_model: RewardModel, llama: Path) -> None:
-    import torch
-
-    pool.check_same(reward_model)
-    adapted = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-    with torch.no_grad():
-        adapted.model.score.weight.mul_(1.1)
-    with pytest.raises(ModelError, match=r"worker's model gives .*the same adapter at the same dose"):
-        pool.check_same(adapted)
-
-
-def test_an_error_in_a_worker_is_told_here_and_ends_all(given: list[Batch]) -> None:
-    unknown = Batch([0], [Encoded([10**6], False)])
-    with WorkerPool(summed_model, 2) as broken:
-        processes = list(broken._workers.values())
+    with WorkerPool(summed_model, 2) as pool:
+        processes, answered = list(pool._workers.values()), 0
+        for batch, rewards in pool.compute(following()):
+            answered += 1
+            # A worker has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
+            assert len(asked) <= answered + 1
+            np.testing.assert_allclose(rewards, forward(summed_model(), token_ids(batch)), atol=1e-5, rtol=0)
+        assert sorted(asked) == list(range(9)) and answered == 9
+        assert list(pool.compute([])) == []
+        pool.check_same(summed_model())
+        with pytest.raises(ModelError, match=r"worker's model gives .*the same adapter at the same dose"):
+            pool.check_same(summed_model(1.1))
+        unknown: Batch = {0: Encoded([10**6], False)}
         with pytest.raises(ModelError, match="a scoring worker failed: IndexError: index out of range"):
-            list(broken.compute([*given[:3], unknown, *given]))
+            list(pool.compute([*GIVEN[:3], unknown, *GIVEN]))
     assert [process.is_alive() for process in processes] == [False, False]
 
 
-def test_a_model_that_cannot_be_loaded_is_told_in_its_own_words(tmp_path: Path) -> None:
-    load = partial(load_reward_model, ModelSpec(str(tmp_path / "missing"), "fp32", 64))
-    with pytest.raises(ModelError, match=r"a scoring worker failed: .*missing: no such folder"), WorkerPool(load, 1):
-        pass
-
-
-def test_a_worker_that_dies_is_noticed() -> None:
-    load = partial(os._exit, 3)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="a scoring worker ended with exit code 3;"), WorkerPool(load, 1):
-        pass
-    load = partial(signal.raise_signal, signal.SIGKILL)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=r"exit code -9 \(killed, .*memory runs out"), WorkerPool(load, 1):
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            partial(load_reward_model, ModelSpec("/nowhere/missing", "fp32")),
+            r"failed: /nowhere/missing: no such folder",
+        ),
+        (partial(os._exit, 3), "a scoring worker ended with exit code 3;"),  # type: ignore[arg-type]
+        (partial(signal.raise_signal, signal.SIGKILL), r"exit code -9 \(killed, .*memory runs out"),
+    ],
+)
+def test_a_worker_that_cannot_load_or_dies_is_told(load: Callable[[], object], message: str) -> None:
+    with pytest.raises(ModelError, match=message), WorkerPool(load, 1):  # type: ignore[arg-type]
         pass
 
 
@@ -106,12 +76,11 @@ ENDLESS = """
 import itertools, json
 from summed import summed_model
 from cda.models.template import Encoded
-from cda.scorers.batching import Batch
 from cda.scorers.workers import WorkerPool
 
 if __name__ == "__main__":
     with WorkerPool(summed_model, 2) as pool:
-        for at, _ in enumerate(pool.compute(Batch([0], [Encoded([1, 5, 6], False)]) for _ in itertools.count())):
+        for at, _ in enumerate(pool.compute({0: Encoded([1, 5, 6], False)} for _ in itertools.count())):
             if at == 3:
                 print(json.dumps([process.pid for process in pool._workers.values()]), flush=True)
 """
@@ -123,7 +92,7 @@ def test_no_worker_outlives_the_process_that_asked(tmp_path: Path, sent: int, to
     script.write_text(ENDLESS, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, str(script)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])},
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -171,8 +140,11 @@ def test_shares_are_even_in_number_and_in_every_measure_of_size(n: int) -> None:
     assert dealt([], 2) == [[], []] and dealt([5], 2) == [[0], []]
 
 
+AsProcess = Callable[[int], None]
+
+
 @pytest.fixture
-def as_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def as_process(monkeypatch: pytest.MonkeyPatch) -> AsProcess:
     """This process is one of two."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("MASTER_PORT", "1")
@@ -189,23 +161,17 @@ def write_part(folder: Path, name: str, number: int, *rows: object) -> None:
     part.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def test_rows_of_all_processes_come_in_the_order_of_the_processes(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_rows_of_all_processes_come_in_the_order_of_the_processes(as_process: AsProcess, tmp_path: Path) -> None:
     as_process(1)
     write_part(tmp_path, "a", 0, {"x": 0.1 + 0.2})
+    write_part(tmp_path, "b", 0, {"x": 5})  # found for something else
     assert exchanged(tmp_path, "a", {"x": 2}, {"x": None}) == [{"x": 0.1 + 0.2}, {"x": 2}, {"x": None}]
+    assert exchanged(tmp_path, "b", {"x": 6}) == [{"x": 5}, {"x": 6}]
     as_process(0)
     assert exchanged(tmp_path, "a", {"x": "found before, and not asked for again"})[0] == {"x": 0.1 + 0.2}
 
 
-def test_what_was_found_for_something_else_is_not_taken(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    as_process(1)
-    write_part(tmp_path, "a", 0, {"x": 1})
-    write_part(tmp_path, "b", 0, {"x": 5})
-    assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
-    assert exchanged(tmp_path, "b", {"x": 6}) == [{"x": 5}, {"x": 6}]
-
-
-def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process: AsProcess, tmp_path: Path) -> None:
     def fails() -> list[object]:
         raise ModelError("m: 3 of 9 rewards are NaN")
 
@@ -221,7 +187,7 @@ def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process, tmp_pat
     assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
 
 
-def test_a_failure_of_an_earlier_launch_says_nothing(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_of_an_earlier_launch_says_nothing(as_process: AsProcess, tmp_path: Path) -> None:
     as_process(0)
     marker = tmp_path / "a" / "1-of-2.failed.json"
     exchange = Exchange(tmp_path, "a")
