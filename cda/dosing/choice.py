@@ -13,7 +13,7 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.dose import DosePoint
 from cda.stats.people import against_people
-from cda.stats.preference import margins_finite, positive_share
+from cda.stats.preference import positive_share
 from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority
 
@@ -32,20 +32,17 @@ DECIMALS = 9  # doses that differ by rounding alone are tied
 
 @dataclass(frozen=True, slots=True)
 class DoseCurve:
-    """Margins of the same rows at every dose, with people's majorities.
+    """Margins of the same rows at every dose, reward units, with people's majorities.
 
     Attributes:
         doses: λ, ascending, with 0 (base model) and 1 (plain CDA) among them. Length k.
-        margins: score(perturbed) − score(base) at each dose, reward units. Shape (k, n).
+        margins: score(perturbed) − score(base) at each dose. Shape (k, n).
         people: Majorities of the n contrasts.
         prompt_ids: Cluster of each contrast. Length n.
         quality_margins: score(chosen) − score(rejected) of quality pairs at each dose. Shape (k, m); None without any.
         quality_prompt_ids: Cluster of each quality pair, in the same names. Length m.
         biases: Bias of each contrast. Several biases weigh the same in the choice of a dose, and gaps of opposite sign do not
             cancel. Empty: all are of one. Length n.
-
-    Raises:
-        DataError: Doses that are negative, do not ascend or lack 0 or 1; shapes that differ; a margin that is not finite.
     """
 
     doses: tuple[float, ...]
@@ -55,25 +52,6 @@ class DoseCurve:
     quality_margins: FloatArray | None = None
     quality_prompt_ids: Sequence[str] = ()
     biases: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        ascending = np.isfinite(self.doses).all() and (np.diff(self.doses) > 0).all()
-        if not {0.0, 1.0} <= set(self.doses) or self.doses[0] < 0 or not ascending:
-            doses = ", ".join(f"{dose:g}" for dose in self.doses) or "(none)"
-            raise DataError(f"doses {doses}: they must ascend from 0 (base model) and hold 1 (plain CDA)")
-        for margins, what in ((self.margins, "contrast"), (self.quality_margins, "quality")):
-            if margins is None:
-                continue
-            if margins_finite(margins).ndim != 2 or len(margins) != len(self.doses):
-                raise DataError(f"{what} margins of shape {margins.shape} for {len(self.doses)} doses: one row a dose")
-        n_quality = 0 if self.quality_margins is None else self.quality_margins.shape[1]
-        if n_quality != len(self.quality_prompt_ids):
-            raise DataError(f"{n_quality} quality pairs, {len(self.quality_prompt_ids)} prompts of them: one each")
-        n, n_people, n_ids = self.margins.shape[1], len(self.people.target), len(self.prompt_ids)
-        if not n == n_people == n_ids or (self.biases and len(self.biases) != n):
-            raise DataError(
-                f"{n} margins a dose, {n_people} majorities, {n_ids} prompts, {len(self.biases)} biases: one each"
-            )
 
     def rows_of(self, bias: str | None) -> Rows:
         """True for the contrasts of a bias; for all of them if it is None. Shape (n,)."""
@@ -123,11 +101,7 @@ class Choice:
 
 
 def dose_response(curve: DoseCurve) -> tuple[DosePoint, ...]:
-    """Every dose against people, and its change of quality.
-
-    Raises:
-        DataError: No row with a majority.
-    """
+    """Every dose against people, and its change of quality."""
     points = []
     for at, dose in enumerate(curve.doses):
         quality = change = None
@@ -149,16 +123,10 @@ def choose_dose(
     """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
 
     With several biases, the mean over biases of miscalibration + gap is minimized. Dose 0 is always allowed. If two doses
-    are equally near to 1, the smaller one is taken. `rows` (n,) and `quality_rows` (m,) limit what the choice rests on.
-
-    Raises:
-        DataError: No row with a majority, no quality pair although the curve has them, or a negative limit.
+    are equally near to 1, the smaller one is taken. `rows` (n,) and `quality_rows` (m,) limit what the choice rests on; among
+    them are a contrast with a majority, and a quality pair if the curve has any.
     """
-    if not max_quality_loss >= 0:
-        raise DataError(f"a quality loss of at most {max_quality_loss:g}: give a share of 0 or more, such as 0.01")
     used = curve.people.used if rows is None else curve.people.used & rows
-    if not used.any():
-        raise DataError("no row to choose a dose on has a majority of people")
     excess = (curve.margins > 0) - curve.people.target
     per_bias = [excess[:, used & own] for own in curve.bias_rows() if (used & own).any()]
     losses = [np.abs(own).mean(axis=1) + np.abs(own.mean(axis=1)) for own in per_bias]
@@ -166,8 +134,6 @@ def choose_dose(
     allowed = np.ones(len(curve.doses), dtype=bool)
     if curve.quality_margins is not None:
         checked = curve.quality_margins if quality_rows is None else curve.quality_margins[:, quality_rows]
-        if not checked.shape[1]:
-            raise DataError("no quality pair to measure a dose's loss on; give some, or leave quality out")
         right = (checked > 0).mean(axis=1)
         allowed = np.round(right[0] - right, DECIMALS) <= max_quality_loss
         allowed[0] = True
@@ -205,11 +171,8 @@ def out_of_fold(
     pairs, are each split evenly.
 
     Raises:
-        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, if there are any), no repeats, and
-            as in `choose_dose`.
+        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, if there are any).
     """
-    if repeats < 1:
-        raise DataError(f"{repeats} repeats of cross-validation: at least 1 is needed")
     of_contrast, of_quality, strata = prompt_codes(curve)
     _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
     if curve.quality_margins is not None:

@@ -38,7 +38,6 @@ def dose_from_files(
     votes: Path | None = None,
     quality: tuple[Path, Path] | None = None,
     *,
-    doses: Sequence[float] = DOSES,
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
     ties: TieRule = "drop",
@@ -55,11 +54,6 @@ def dose_from_files(
         votes: As `load_votes` reads them, or people's annotations in the layout of "Flattery, Fluff, and Fog". Without
             a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`).
         quality: Score files of quality pairs before and after: `chosen_score` and `rejected_score`, or `margin`.
-        doses: λ, ascending, with 0 and 1.
-        repeats: Splits in two of the cross-validation.
-        max_quality_loss: Accuracy on quality pairs that a dose may lose against the base model, as a share.
-        ties: Rule for people's ties and splits.
-        seed: Seed of splits and intervals.
 
     Raises:
         DataError: A file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
@@ -74,7 +68,7 @@ def dose_from_files(
         quality_margins, quality_prompts = _margins(earlier, later), _prompts(earlier)
         notes += left_out
     scored = DoseCurve((0.0, 1.0), _margins(first, second), people, _prompts(first), quality_margins, quality_prompts)
-    curve = scored.mixed(doses)
+    curve = scored.mixed(DOSES)
     response = dose_response(curve)
     held = cross_validated_dose(curve, np.random.default_rng(seed), repeats, max_quality_loss)
     files = {

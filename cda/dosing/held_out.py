@@ -65,7 +65,7 @@ def cross_validated_dose(
         bias: Measure on the contrasts of this bias alone; the dose is chosen on those of all biases.
 
     Raises:
-        DataError: Too few prompts (gives their number and the number needed), and as in `choose_dose`.
+        DataError: Too few prompts; gives their number and the number needed.
     """
     held = out_of_fold(curve, rng, repeats, max_quality_loss)
     final = choose_dose(curve, max_quality_loss=max_quality_loss)

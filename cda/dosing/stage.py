@@ -86,11 +86,7 @@ def may_have_votes(audit: AuditSection) -> bool:
 
 
 def check_counts(loaded: LoadedRecipe) -> None:
-    """Count votes and quality pairs before anything is spent.
-
-    Raises:
-        DataError: Too few to choose a dose by.
-    """
+    """Count votes and quality pairs before anything is spent; DataError for too few to choose a dose by."""
     recipe, inputs = loaded.recipe, audit_inputs(loaded)
     audit, seed = recipe.audit, recipe.seed
     existing = inputs.existing_contrasts()
@@ -115,9 +111,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     Raises:
         DataError: Too few contrasts, or too few with a majority of people; or no quality pair can be read.
     """
-    recipe = loaded.recipe
-    settings = recipe.dose
-    texts = audit_texts(loaded)
+    recipe, settings, texts = loaded.recipe, loaded.recipe.dose, audit_texts(loaded)
     aim, contrasts, prompts = aimed(
         texts.contrasts, loaded.biases, settings.aim, recipe.audit.ties, ties_taught=recipe.aims_at_ties
     )
@@ -126,7 +120,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     too_few = {name: n for name, n in prompts.items() if n < MIN_PROMPTS}
     for name, n in too_few.items():
         say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
-    to_score = _texts(contrasts, pairs)
+    to_score = list(dict.fromkeys(texts_of([*contrast_comparisons(contrasts), *pair_comparisons(pairs)])))
     spec, adapter = model_spec(recipe.model), run_folder.stage(training.stage("train")) / ADAPTER
     curves = {"dose": dosed_rewards(spec, scorer_settings(loaded), adapter, settings.doses, to_score)}
     missing: dict[str, str] = {}
@@ -174,29 +168,32 @@ def aimed(
 ) -> tuple[Aim, list[Contrast], dict[str, int]]:
     """The aim of the dose, the contrasts that choose it, and for each bias the number of prompts that have them.
 
-    Args:
-        contrasts: Contrasts of all biases.
-        aim: The recipe's `dose.aim`.
-        rule: Rule for people's ties.
-        ties_taught: A tie is the aim if too few people voted.
+    `rule` is for people's ties. With `ties_taught`, a tie is the aim if too few people voted.
     """
-    voted: list[Contrast] = []
-    prompts: dict[str, int] = {}
-    for bias in biases if aim != "tie" else ():
-        of_bias = [contrast for contrast in contrasts if contrast.bias == bias.name]
-        own = tuple(contrast for contrast in of_bias if contrast.votes or contrast.preferred)
-        people = people_of(Group(bias, True, own, tuple(contrast.id for contrast in own), {}, "reward", 0), rule)
-        with_majority = [] if people is None else list(compress(own, people.majority.used))
-        prompts[bias.name] = len({prompt_id(contrast.prompt) for contrast in with_majority})
-        voted += own if prompts[bias.name] >= MIN_PROMPTS else []
-    if aim != "tie" and (voted or not ties_taught):
-        return "votes", voted, prompts
-    kept: list[Contrast] = []
-    for bias in biases:
-        of_bias = [contrast for contrast in contrasts if contrast.bias == bias.name]
-        prompts[bias.name] = len({prompt_id(contrast.prompt) for contrast in of_bias})
-        kept += of_bias if prompts[bias.name] >= MIN_PROMPTS else []
-    return "tie", kept, prompts
+    every = {bias.name: [one for one in contrasts if one.bias == bias.name] for bias in biases}
+    if aim != "tie":
+        voted = {name: [one for one in own if one.votes or one.preferred] for name, own in every.items()}
+        prompts = {bias.name: _n_prompts(_with_majority(bias, voted[bias.name], rule)) for bias in biases}
+        kept = _enough(voted, prompts)
+        if kept or not ties_taught:
+            return "votes", kept, prompts
+    prompts = {name: _n_prompts(own) for name, own in every.items()}
+    return "tie", _enough(every, prompts), prompts
+
+
+def _enough(by_bias: Mapping[str, Sequence[Contrast]], prompts: Mapping[str, int]) -> list[Contrast]:
+    """Contrasts of the biases that have some on enough prompts."""
+    return [contrast for name, own in by_bias.items() for contrast in own if prompts[name] >= MIN_PROMPTS]
+
+
+def _with_majority(bias: Bias, contrasts: Sequence[Contrast], rule: TieRule) -> list[Contrast]:
+    ids = tuple(contrast.id for contrast in contrasts)
+    people = people_of(Group(bias, True, tuple(contrasts), ids, {}, "reward", 0), rule)
+    return [] if people is None else list(compress(contrasts, people.majority.used))
+
+
+def _n_prompts(rows: Sequence[Contrast] | Sequence[Pair]) -> int:
+    return len({prompt_id(row.prompt) for row in rows})
 
 
 def _check_enough(aim: Aim, prompts: Mapping[str, int], pairs: Sequence[Pair]) -> None:
@@ -208,17 +205,12 @@ def _check_enough(aim: Aim, prompts: Mapping[str, int], pairs: Sequence[Pair]) -
             f"{counts}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
             f"measure). Give {what}, or take a dose of your own with `cda merge --dose`"
         )
-    n_prompts = len({prompt_id(pair.prompt) for pair in pairs})
+    n_prompts = _n_prompts(pairs)
     if 0 < n_prompts < MIN_PROMPTS:
         raise DataError(
             f"quality pairs on {n_prompts} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
             "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
         )
-
-
-def _texts(contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> list[Text]:
-    """Every text once, in order."""
-    return list(dict.fromkeys(texts_of([*contrast_comparisons(contrasts), *pair_comparisons(pairs)])))
 
 
 def _lessons(run_folder: RunFolder, biases: Sequence[Bias], most: int, seed: int) -> dict[str, list[Comparison]]:

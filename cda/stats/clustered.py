@@ -136,11 +136,9 @@ def direct_contrast(
     """Mean margin, biased minus unbiased side of each pair, shape (n,); all else that differs is part of it.
 
     Raises:
-        DataError: Lengths that differ, a margin that is NaN or infinite, no or one prompt, or nothing varies.
+        DataError: A margin that is NaN or infinite, no or one prompt, or nothing varies.
     """
     values = finite(margins, "margins")
-    if values.shape != (len(prompt_ids),):
-        raise DataError(f"{values.shape} margins for {len(prompt_ids)} pairs: one each is needed")
     if not len(values):
         raise DataError("no pairs: nothing can be estimated")
     scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
@@ -158,17 +156,13 @@ def observational_effect(rewards: ArrayLike, attribute: ArrayLike, prompt_ids: S
         attribute: 1 if the answer has the attribute, else 0. Shape (n,).
 
     Raises:
-        DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or
+        DataError: Rewards that are not finite, fewer than two prompts with answers of both kinds, or
             differences that do not vary.
     """
     values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
     if not np.isin(labels, (0, 1)).all():
         raise DataError("the attribute of an answer is 0 or 1; leave out answers whose label could not be read")
     treated = labels == 1
-    if not values.shape == treated.shape == (len(prompt_ids),):
-        raise DataError(
-            f"{values.shape} rewards, {treated.shape} attributes, {len(prompt_ids)} prompts: one each is needed"
-        )
     finite(values, "rewards")
     names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
     sides = treated.astype(np.float64), (~treated).astype(np.float64)

@@ -1,7 +1,7 @@
 """Drift: other changes between the two sides of a pair, feature by feature.
 
-Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each. The same
-names on both; else, and for values that are not finite, DataError. `treatment`: features that are the bias itself.
+Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each; values that
+are not finite raise DataError. `treatment`: features that are the bias itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cda.arrays import FloatArray
+from cda.arrays import FloatArray, finite
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate
@@ -93,10 +93,8 @@ def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], p
     Positive if the other bias was added as well.
 
     Raises:
-        DataError: Lengths differ, or no pair has both labels.
+        DataError: No pair has both labels.
     """
-    if not len(perturbed) == len(base) == len(prompt_ids):
-        raise DataError(f"{len(perturbed)} and {len(base)} labels for {len(prompt_ids)} pairs: one each is needed")
     rows = [
         (first, second, prompt)
         for first, second, prompt in zip(perturbed, base, prompt_ids, strict=True)
@@ -132,22 +130,7 @@ def embedding_similarity(
 
 
 def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Both sides of each feature as arrays of shape (n,).
-
-    Raises:
-        DataError: No pairs, sides that differ in features or length, or values that are not finite.
-    """
+    """Both sides of each feature of n pairs as arrays; DataError for no pairs, and values that are not finite."""
     if n == 0:
         raise DataError("no pairs: drift of nothing cannot be measured")
-    if missing := set(perturbed) ^ set(base):
-        raise DataError(f"measured on one side only: {', '.join(sorted(missing))}; drift needs both sides")
-
-    def side(name: str, values: ArrayLike) -> FloatArray:
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape != (n,):
-            raise DataError(f"{name}: shape {array.shape} for {n} pairs: one value a pair and side is needed")
-        if bad := int((~np.isfinite(array)).sum()):
-            raise DataError(f"{name}: {bad} of {n} values are NaN or infinite")
-        return array
-
-    return {name: (side(name, values), side(name, base[name])) for name, values in perturbed.items()}
+    return {name: (finite(values, name), finite(base[name], name)) for name, values in perturbed.items()}

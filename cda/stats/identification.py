@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import BoolArray, FloatArray, finite
+from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Adjusted, Form, Identified, Limit, NotIdentified, Overlap, PairsEffect, SameMargin
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
 from cda.stats.drift import DEFAULT_LIMITS, Features, paired_features
+from cda.stats.preference import margins_finite
 from cda.stats.proportions import wilson_share
 
 MIN_PROMPTS = 30
@@ -71,7 +72,7 @@ def pairs_effect(
     Raises:
         DataError: No rows, one prompt, or margins that are not finite or do not vary between prompts.
     """
-    values = _checked_margins(margins, len(prompt_ids))
+    values = margins_finite(margins)
     mean = bootstrap_mean(values, prompt_ids, rng)
     # Rounding leaves a trace of an error if there is none.
     if mean.standard_error <= ROUNDING * float(np.abs(values).max()):
@@ -89,15 +90,9 @@ def overlap_effect(
     rng: np.random.Generator,
     unit: str = "reward",
 ) -> PairsEffect | SameMargin | Missing:
-    """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say.
-
-    Raises:
-        DataError: Shapes that differ, or margins that are not finite.
-    """
+    """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)
-    values = _checked_margins(margins, len(prompt_ids))
-    if rows.shape != values.shape:
-        raise DataError(f"{rows.shape} overlap flags for {len(values)} pairs: one each is needed")
+    values = margins_finite(margins)
     kept = list(compress(prompt_ids, rows))
     if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
@@ -130,7 +125,7 @@ def adjusted_effect(
         pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
         explains in full, so that its error is unknown.
     """
-    values = _checked_margins(margins, len(prompt_ids))
+    values = margins_finite(margins)
     sides = paired_features(perturbed, base, len(values))
     used = tuple(name for name, (first, second) in sides.items() if (first != second).any())
     columns = [column for name in used for column in _terms(*sides[name], form)]
@@ -228,13 +223,6 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     if n < MIN_SHARE * n_total:
         return f"overlap too small: {pairs} ({n / n_total:.0%}); {MIN_SHARE:.0%} are needed"
     return ""
-
-
-def _checked_margins(margins: ArrayLike, n: int) -> FloatArray:
-    values = np.asarray(margins, dtype=np.float64)
-    if values.shape != (n,):
-        raise DataError(f"{values.shape} margins for {n} pairs: one each is needed")
-    return finite(values, "margins")
 
 
 def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:

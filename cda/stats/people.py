@@ -37,7 +37,6 @@ def against_people(
     A margin of exactly 0 is no hit (as in the audit), counts `half`, or leaves the row out (`drop`, as the paper does for judges).
     """
     values = margins_finite(margins)
-    _same_length(values, people, prompt_ids)
     rows = people.used & (values != 0) if ties == "drop" else people.used
     if not rows.any():
         raise DataError("no row has both a preference of the model and a majority of people: nothing can be compared")
@@ -55,9 +54,6 @@ def mean_against_people(
     Rows are averaged first: models on the same rows are not independent evidence.
     """
     values = margins_finite(margins)
-    if values.ndim != 2 or not len(values):
-        raise DataError(f"margins of shape {values.shape}: one row for each model is needed, and one model at least")
-    _same_length(values[0], people, prompt_ids)
     rows = people.used
     hits, ids = hits_of(values, ties)[:, rows], list(compress(prompt_ids, rows))
     return _against(hits, people.target[rows], ids, None, int((values[:, rows] == 0).sum()))
@@ -163,11 +159,6 @@ def human_skew(people: Majority, prompt_ids: Sequence[str]) -> Estimate:
     return wilson_share(people.target[people.used], list(compress(prompt_ids, people.used)))
 
 
-def _same_length(margins: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> None:
-    if not len(margins) == len(people.target) == len(prompt_ids):
-        raise DataError(f"{len(margins)} margins, {len(people.target)} majorities, {len(prompt_ids)} prompts: one each")
-
-
 def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     """Area under the ROC curve of the margin against people's majority, with a clustered 95% interval.
 
@@ -201,7 +192,7 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     both scorings rank alike add no width. `target` is as in `auc`.
 
     Raises:
-        DataError: Majorities all for one side, or shapes that differ.
+        DataError: Majorities all for one side.
     """
     first, second = _ranked(before, target, prompt_ids), _ranked(after, target, prompt_ids)
     difference = second.area - first.area
@@ -242,13 +233,7 @@ class _Ranked:
 
 
 def _ranked(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> _Ranked:
-    values, sides = np.asarray(margins, dtype=np.float64), np.asarray(target, dtype=np.float64)
-    if not len(values) == len(sides) == len(prompt_ids) or not np.isfinite(values).all():
-        raise DataError(
-            f"AUC needs one finite margin, one side and one prompt for each row; got {values.shape} margins"
-        )
-    if not np.isin(sides, (0, 0.5, 1)).all():
-        raise DataError("AUC needs people's side of each row: 1 perturbed, 0 base, 0.5 neither")
+    values, sides = margins_finite(margins), np.asarray(target, dtype=np.float64)
     clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
     up, down = sides == 1, sides == 0
     n_up, n_down = int(up.sum()), int(down.sum())

@@ -8,7 +8,7 @@ that of a hand-picked sample.
         would be so is unknown: take the rule `half` if there are any.
     judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
 
-They raise DataError for lengths that differ, a verdict outside [−1, 1], votes without a majority that the tie rule left out, no row with
+They raise DataError for a verdict outside [−1, 1], votes without a majority that the tie rule left out, no row with
 both majority and verdict, none with a verdict only, and as `prediction_powered_mean` does.
 """
 
@@ -131,14 +131,10 @@ def powered_miscalibration(
     A hit is a margin above 0; `ties` is the value of a margin of exactly 0. A margin that is not finite raises DataError.
     """
     hits, target = hits_of(margins_finite(margins), ties), _judge_target(judge)
-    if not hits.shape == target.shape == people.target.shape:
-        raise DataError(f"{hits.shape} margins, {target.shape} verdicts, {people.target.shape} majorities: one each")
     return _powered(np.abs(hits - people.target), np.abs(hits - target), people, prompt_ids)
 
 
 def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> PoweredShare:
-    if not len(labels) == len(predictions) == len(prompt_ids):
-        raise DataError(f"{len(labels)} majorities, {len(predictions)} verdicts, {len(prompt_ids)} prompts: one each")
     # Votes that the tie rule left out would pass for rows without votes and shift the population.
     reasons = people.exclusions.reasons
     if left_out := {reason: reasons[reason] for reason in reasons.keys() - {"no votes", "no label"}}:
@@ -170,7 +166,5 @@ def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prom
 def _judge_target(judge: ArrayLike) -> FloatArray:
     """Preferences in [−1, 1] as shares of the perturbed side in [0, 1]; NaN stays."""
     values = np.asarray(judge, dtype=np.float64)
-    if values.ndim != 1:
-        raise DataError(f"verdicts of shape {values.shape}: one a row is needed; take the mean of a panel first")
     within_preferences(values)
     return (values + 1) / 2

@@ -73,13 +73,9 @@ def preference_table(
         ties: Value of a tie of the model in `skew_given`.
 
     Raises:
-        DataError: Lengths that differ, a margin that is not finite, or no contrast with votes.
+        DataError: A margin that is not finite, or no contrast with votes.
     """
     values = margins_finite(margins)
-    if not len(values) == len(people) == len(prompt_ids):
-        raise DataError(
-            f"{len(values)} margins, {len(people)} majorities, {len(prompt_ids)} prompts: one each is needed"
-        )
     rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in WORDS}
     if not any(keep.any() for keep in rows.values()):
         raise DataError("no contrast has votes: there is nothing to set the model's preferences beside")
@@ -101,10 +97,8 @@ def contingency(
     """Bias × chosen/rejected table of preference pairs: does either side exhibit the bias; None if the label is unparsed.
 
     Raises:
-        DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
+        DataError: No labelled pair, or no pair in which exactly one side has the bias.
     """
-    if not len(chosen) == len(rejected) == len(prompt_ids):
-        raise DataError(f"{len(chosen)} chosen, {len(rejected)} rejected labels, {len(prompt_ids)} prompts: one each")
     parsed = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
     if not parsed.any():
         raise DataError(f"none of {len(chosen)} pairs has a label on both sides: rates cannot be estimated")

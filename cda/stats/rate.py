@@ -100,7 +100,7 @@ def from_rewards(
     Raises:
         DataError: A triple without one of its sides, or an attribute that is not 0 or 1.
     """
-    w = _attribute(attribute, prompt_ids)
+    w = _attribute(attribute)
     first = _complete("original", original, len(w))
     flipped = _complete("rewrite", rewrite, len(w))
     back = _complete("rewrite of rewrite", rewrite_of_rewrite, len(w))
@@ -134,7 +134,7 @@ def from_preferences(
     Raises:
         DataError: As `from_rewards`; a preference outside −1 to 1; naive pairs across prompts or of the wrong sides.
     """
-    w = _attribute(attribute, prompt_ids)
+    w = _attribute(attribute)
     pairs = np.asarray(naive_rows, dtype=np.int64).reshape(-1, 2)
 
     def complete(name: str, preferences: Scores, n: int = len(w)) -> FloatArray:
@@ -155,8 +155,6 @@ def from_preferences(
         naive_rows=pairs if len(pairs) else None,
         unit="preference",
     )
-    if pairs.size and (pairs.min() < 0 or pairs.max() >= len(w)):
-        raise DataError(f"naive pairs name row {pairs.max()} (lowest {pairs.min()}), but there are {len(w)} triples")
     for row, (treated, control) in enumerate(pairs):
         if not w[treated] or w[control] or prompt_ids[treated] != prompt_ids[control]:
             raise DataError(
@@ -291,10 +289,8 @@ def conditional_effects(
     `groups` names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
 
     Raises:
-        DataError: Lengths that differ, or not one group can be estimated.
+        DataError: Not one group can be estimated.
     """
-    if len(groups) != len(contrasts):
-        raise DataError(f"{len(groups)} covariate values for {len(contrasts)} triples: one each is needed")
 
     def within(name: str) -> Effect:
         rows = np.array([group == name for group in groups], dtype=bool)
@@ -355,10 +351,8 @@ def _originals(contrasts: Contrasts, target: Target) -> FloatArray:
     return contrasts.originals
 
 
-def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
+def _attribute(attribute: ArrayLike) -> BoolArray:
     values = np.asarray(attribute, dtype=np.float64)
-    if values.ndim != 1 or len(values) != len(prompt_ids):
-        raise DataError(f"{values.shape} attribute values for {len(prompt_ids)} prompts: one each is needed")
     if not len(values):
         raise DataError("no triples: nothing can be estimated")
     if not np.isin(values, (0, 1)).all():

@@ -353,32 +353,6 @@ def test_too_few_prompts_says_how_many_are_needed() -> None:
     assert cross_validated_dose(half, rng(), repeats=2).people.skew.n == MIN_PROMPTS
 
 
-@pytest.mark.parametrize("doses", [(0.5, 1), (0, 2), (1, 0), (0, 1, 1), (-1, 0, 1), (), (0, 1, float("nan"))])
-def test_doses_ascend_from_0_and_hold_1(doses: tuple[float, ...]) -> None:
-    with pytest.raises(DataError, match=r"must ascend from 0 \(base model\) and hold 1"):
-        DoseCurve(doses, np.ones((len(doses), 3)), people([1, 0, 1]), ids(3))
-
-
-def test_curves_and_choices_that_make_no_sense() -> None:
-    voted, curve = people(np.ones(4)), planted()
-    for margins, pairs, names, message in (
-        (np.ones((3, 4)), None, ids(4), r"contrast margins of shape .* for 2 doses"),
-        (np.ones((2, 4)), np.ones((2, 4)), ids(4), "4 quality pairs, 0 prompts"),
-        (np.full((2, 4), np.nan), None, ids(4), "8 of 8 margins are NaN"),
-        (np.ones((2, 4)), None, ids(3), "4 majorities, 3 prompts"),
-    ):
-        with pytest.raises(DataError, match=message):
-            DoseCurve((0.0, 1.0), margins, voted, names, pairs)
-    with pytest.raises(DataError, match=r"quality loss of at most -0\.1"):
-        choose_dose(curve, max_quality_loss=-0.1)
-    with pytest.raises(DataError, match="no row to choose a dose on"):
-        choose_dose(curve, np.zeros(80, bool))
-    with pytest.raises(DataError, match="no quality pair"):
-        choose_dose(with_quality(0.1), quality_rows=np.zeros(200, bool))
-    with pytest.raises(DataError, match="0 repeats"):
-        cross_validated_dose(curve, rng(), repeats=0)
-
-
 def two_biases(n: int = 60) -> DoseCurve:
     """The dose brings `strong` down to people's share at 1, and `shared`, which people have too, away from theirs."""
     doses, ranks = (0.0, 0.5, 1.0, 1.5), np.tile((np.arange(n) + 0.5) / n, 2)

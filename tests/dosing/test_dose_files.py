@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cda.cli import app
 from cda.dosing import files as dose_files
 from cda.errors import DataError
 from cda.results.base import save
@@ -41,10 +39,6 @@ def votes() -> Rows:
     return [{"id": f"c{row}", "votes": ["perturbed", "perturbed", "tie"] if row % 2 else ["base"]} for row in range(N)]
 
 
-def quality(after: bool) -> Rows:
-    return [{"id": f"q{row}", "chosen_score": 1.0 - 2 * (after and row < 4), "rejected_score": 0.0} for row in range(N)]
-
-
 def files(folder: Path) -> tuple[Path, Path, Path]:
     both = (write(folder / f"{name}.jsonl", scores(name == "after")) for name in ("before", "after"))
     return (*both, write(folder / "votes.jsonl", votes()))  # type: ignore[return-value]
@@ -64,28 +58,6 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     assert found["response"][0]["people"]["miscalibration"]["value"] == 0.5
     assert found["held_out"]["base"]["gap"]["value"] == pytest.approx(0.5, abs=0.02)
     assert "weights" in found["note"] and found["left_out"] == [] and found["files"]["votes"].endswith("votes.jsonl")
-
-
-def test_the_command_writes_where_it_is_told(tmp_path: Path) -> None:
-    named = zip(
-        ("--before", "--after", "--votes", "--out"), (*files(tmp_path), tmp_path / "new" / "dose.json"), strict=True
-    )
-    done = CliRunner().invoke(app, ["dose", *(str(word) for option in named for word in option)])
-    assert done.stdout.strip().endswith("dose.json") and (tmp_path / "new" / "dose.json").is_file()
-
-
-def test_quality_holds_the_dose_back(tmp_path: Path) -> None:
-    pairs = (
-        write(tmp_path / "q_before.jsonl", quality(False)),
-        write(tmp_path / "q_after.jsonl", quality(True)),
-    )
-    free = dose_from_files(*files(tmp_path), quality=pairs, result=tmp_path / "r.json", repeats=3, max_quality_loss=0.5)
-    assert "Chosen dose: 1.25" in free and "40 quality pairs of 40 prompts" in free
-    row = next(line for line in free.splitlines() if line.startswith("1.25 "))
-    assert "90% [" in row and "−10 [" in row
-    held = dose_from_files(*files(tmp_path), quality=pairs, result=tmp_path / "r.json", repeats=3, max_quality_loss=0.0)
-    # Scores of four pairs turn at 0.5: of the doses before, the one nearest to 1.
-    assert "Chosen dose: 0.25" in held and "Doses that lose too much quality: 0.5, 0.75, 1," in held
 
 
 def test_margins_and_stated_preferences_and_prompts(tmp_path: Path) -> None:

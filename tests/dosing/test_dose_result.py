@@ -77,18 +77,6 @@ def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() ->
     assert "Doses that lose too much quality: 0.5." in dose_sentences(found)
 
 
-def test_the_tables_hold_every_way_and_every_dose() -> None:
-    ways, response = dose_tables(planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)))
-    assert [row[:2] for row in ways.rows] == [
-        ("no training", "0"),
-        ("plain CDA (dose 1)", "1"),
-        ("the adapter, dose chosen", "0.5"),
-        ("scores mixed, dose chosen", "1"),
-    ]
-    assert [row[0] for row in response.rows] == ["0", "0.5", "1"]
-    assert all(len(row) == len(table.header) for table in (ways, response) for row in table.rows)
-
-
 def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
     differs = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)).mixing_differs
     assert differs["0"].preferences == differs["1"].preferences == 0

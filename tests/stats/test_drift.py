@@ -82,8 +82,6 @@ def test_labels_of_another_bias_as_drift() -> None:
     assert back.value == pytest.approx(-2 / 3)
     with pytest.raises(DataError, match="none of 1 pairs"):
         label_drift([None], [True], ["p"])
-    with pytest.raises(DataError, match="one each"):
-        label_drift([True], [True, False], ["p"])
 
 
 def test_embedding_similarity_of_known_vectors() -> None:
@@ -105,12 +103,7 @@ def test_embeddings_without_a_cosine_raise(vectors: FloatArray) -> None:
 
 @pytest.mark.parametrize(
     ("perturbed", "base", "n", "message"),
-    [
-        ({}, {}, 0, "no pairs"),
-        ({"words": [1]}, {"bold": [1]}, 1, "one side only: bold, words"),
-        ({"words": [1]}, {"words": [1, 2]}, 2, "shape"),
-        ({"words": [1, np.nan]}, {"words": [1, 2]}, 2, "NaN or infinite"),
-    ],
+    [({}, {}, 0, "no pairs"), ({"words": [1, np.nan]}, {"words": [1, 2]}, 2, "1 of 2 words are NaN or infinite")],
 )
 def test_what_cannot_be_compared_raises(perturbed: dict, base: dict, n: int, message: str) -> None:
     with pytest.raises(DataError, match=message):

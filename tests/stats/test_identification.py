@@ -142,15 +142,6 @@ def test_forms_on_both_sides_of_zero_agree_when_neither_shows_an_effect() -> Non
     assert differ > 0  # else nothing was tested
 
 
-def test_treatment_is_neither_limited_nor_adjusted_for() -> None:
-    found = run(*linear_world(300), treatment=["words"])
-    assert found.overlap.n == 300
-    assert found.overlap.exempt == ("words",)
-    assert fitted(found.adjusted["linear"]).features == ()
-    assert fitted(found.adjusted["linear"]).effect.value == pytest.approx(found.unadjusted.mean_margin.value)
-    assert found.verdict == "identified"
-
-
 def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> None:
     margins = rng(4).normal(0.3, 1, 50)
     found = fitted(adjusted_effect(margins, {"words": np.ones(50)}, {"words": np.ones(50)}, ids(50)))
@@ -182,16 +173,6 @@ def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() 
         found = adjusted_effect(margins, {"words": np.full(100, 150.0)}, {"words": np.full(100, 100.0)}, ids(100), form)
         assert isinstance(found, Missing)
         assert "words is the same in all pairs" in found.reason
-
-
-def test_collinear_drift_leaves_the_effect_estimable() -> None:
-    margins, perturbed, base = linear_world(200)
-    once = fitted(adjusted_effect(margins, perturbed, base, ids(200)))
-    doubled = {"words": perturbed["words"], "characters": 5 * perturbed["words"]}
-    other = {"words": base["words"], "characters": 5 * base["words"]}
-    twice = fitted(adjusted_effect(margins, doubled, other, ids(200)))
-    assert twice.effect == once.effect or twice.effect.value == pytest.approx(once.effect.value)
-    assert twice.standard_error == pytest.approx(once.standard_error)
 
 
 def test_a_feature_of_0_has_1_added_to_both_sides() -> None:

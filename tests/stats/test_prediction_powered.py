@@ -186,10 +186,7 @@ def test_known_shares_are_covered_though_judge_and_model_share_a_bias() -> None:
 @pytest.mark.parametrize(
     ("people", "judge", "n", "message"),
     [
-        (PEOPLE, [1, -1], 9, "9 majorities, 2 verdicts"),
-        (PEOPLE, JUDGE, 8, "8 prompts"),
         (PEOPLE, [2, *JUDGE[1:]], 9, r"preference in \[-1, 1\]"),
-        (PEOPLE, [JUDGE], 9, "one a row"),
         (PEOPLE, [NAN] * 9, 9, "the judge cannot be checked"),
         (PEOPLE, [*JUDGE[:5], NAN, NAN, NAN, NAN], 9, "the judge adds nothing"),
         (PEOPLE, [1, *[NAN] * 4, *JUDGE[5:]], 9, "all 1 labelled rows are of one prompt"),

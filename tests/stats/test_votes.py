@@ -144,23 +144,6 @@ def test_a_larger_second_panel_and_unanimous_people() -> None:
     assert few > many
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
-@given(votes)
-def test_ceiling_bounds_order_and_label_swap(table: list[list[str]]) -> None:
-    try:
-        counts = count_votes(table)
-        found = noise_ceiling(counts, majority(counts, "drop"), ids(len(table)), rng())
-    except DataError:
-        return
-    miss = found.miscalibration
-    assert 0 <= miss.low <= miss.value <= miss.high <= 1
-    swapped = counts[:, [1, 0, 2]]
-    other = noise_ceiling(swapped, majority(swapped, "drop"), ids(len(table)), rng()).miscalibration
-    assert (other.value, other.low, other.high) == pytest.approx((miss.value, miss.low, miss.high), abs=1e-9)
-    back = noise_ceiling(counts[::-1], majority(counts[::-1], "drop"), ids(len(table))[::-1], rng()).miscalibration
-    assert back.value == pytest.approx(miss.value, abs=1e-9)
-
-
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
     found = agreement(counts, [str(row) for row in range(20)], np.random.default_rng(0))
