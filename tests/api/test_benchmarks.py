@@ -32,7 +32,7 @@ def shorter(prompts: list[Any], responses: list[str]) -> list[int]:
 def assert_saved(result: cda.Quality | cda.BestOf | cda.WinRate | cda.Dose) -> None:
     result.save("result.json")
     again = cda.load("result.json")
-    assert type(again) is type(result) and again == result
+    assert isinstance(again, type(result)) and again.model_dump() == result.model_dump()
 
 
 def test_accuracy_of_a_function_and_of_two() -> None:
