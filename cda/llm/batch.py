@@ -44,22 +44,20 @@ NOT_HELD = "the answer does not follow its schema"
 
 @dataclass(slots=True)
 class BatchCounts:
-    """Counts of a run of batches."""
+    """Counts of a run of batches.
+
+    Requests submitted (those sent a second time, `resubmitted`, included); batches adopted from an earlier process; result
+    lines that are duplicates (the first counts), of requests unknown to the batch, or no JSON objects with a custom_id; and
+    tokens paid for, as the server counted them.
+    """
 
     submitted: int = 0
-    """Requests sent in batches, those sent again included."""
     resubmitted: int = 0
-    """Requests sent a second time."""
     adopted: int = 0
-    """Batches that an earlier process had started."""
     duplicates: int = 0
-    """Result lines for a request that had one; the first counts."""
     unknown: int = 0
-    """Result lines for requests that were not in the batch."""
     unreadable: int = 0
-    """Result lines that are not JSON objects with a custom_id."""
     input_tokens: int = 0
-    """Paid for, as the server counted them; `output_tokens` likewise."""
     output_tokens: int = 0
 
 

@@ -237,23 +237,21 @@ def is_version_of(name: str, asked: str) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one model's answers."""
+    """Counts of one model's answers: asked for now, cached (from before, or from an identical question of the same call), and
+    unusable, of either sort.
+
+    Tokens and dollars (None without a price) are those of answers asked for now, as far as the server counted; `uncounted`
+    ones have a text and no count. `models`: answers by the name of the model that gave them, if the server named it.
+    """
 
     asked: int = 0
-    """Answers that were asked for now."""
     cached: int = 0
-    """Answers from before, or from an identical question of the same call."""
     unusable: int = 0
-    """Answers of either sort without a usable text."""
     input_tokens: int = 0
-    """Tokens of the answers asked for now, as far as the server counted; `output_tokens` likewise."""
     output_tokens: int = 0
     uncounted: int = 0
-    """Answers asked for now that have a text and no count of tokens."""
     dollars: float | None = None
-    """For the counted tokens; None without a price."""
     models: Mapping[str, int] = field(default_factory=dict)
-    """Answers by the name of the model that gave them, if the server named it."""
 
     def add(self, completion: Completion, price: Price | None) -> None:
         """Count an answer."""

@@ -29,21 +29,18 @@ _OPTIONAL = ("max_completion_tokens", "temperature", "seed")
 
 @dataclass(eq=False)
 class OpenAIClient:
-    """Chat completions from any OpenAI-compatible endpoint.
+    """Chat completions from any OpenAI-compatible endpoint; `base_url` None: OPENAI_BASE_URL if it is set, else OpenAI's.
 
-    Retries are ours and not the openai package's, because a 429 concerns all workers and not the one that got it.
+    Retries are ours and not the openai package's, because a 429 concerns all workers and not the one that got it: it halves
+    `concurrency`, the most calls under way at once, for a while. The limits a minute are our own, tokens those of input and
+    output together; None: as fast as the server allows. `say` is called with messages for the user, once each.
     """
 
     name: str
-    """Model name."""
     base_url: str | None = None
-    """None for OPENAI_BASE_URL if it is set, else OpenAI's."""
     api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key."""
     concurrency: int = 16
-    """Calls under way at once, at most; a 429 halves it for a while."""
     requests_per_minute: float | None = None
-    """Limit of our own; None: as fast as the server allows. The next one is for input and output tokens together."""
     tokens_per_minute: float | None = None
     temperature: float = 0.0
     """Left out if the model rejects it."""
@@ -57,7 +54,6 @@ class OpenAIClient:
     """After 408, 409, 5xx, timeouts, lost connections and broken answers, with growing random pauses. 429 is waited out however
     often it comes."""
     say: Callable[[str], None] = print_line
-    """Called with messages for the user, once each."""
     backoff_s: float = 0.5
     """Longest first pause; doubles with each try."""
     _limiter: Limiter = field(init=False, repr=False)
