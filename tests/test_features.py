@@ -14,7 +14,6 @@ from cda.features import (
     TEXT_FEATURES,
     long_word_share,
     measure,
-    n_list_lines,
     n_words,
     phrase_pattern,
     sentences,
@@ -47,19 +46,32 @@ def test_every_feature_of_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "count"),
+    ("name", "text", "value"),
     [
+        ("words", "", 0), ("words", "- one", 1), ("words", "— … !", 0), ("words", "a\n\nb\tc", 3), ("words", "Zürich 8001", 2),
+        *[("list_lines", f"before\n{line}\nafter", 1) for line in ("- a", "• a", "3) a", "   * a")],
+        *[("list_lines", f"before\n{line}\nafter", 0) for line in ("-a", "1.5 a", "- ", "2024. Then")],
+        ("long_word_share", "abcdefgh abcdefghi", 0.5),
+        ("long_word_share", "long-term self-made", 0),  # 8 letters each
+        ("long_word_share", "123456789012", 0), ("long_word_share", "", 0),
         ("emoji", "Good 👍 and ✨✨, not © or →.", 3),
         ("emoji", "A family 👨‍👩‍👧, a flag 🇫🇷, a wave 👋🏽, a heart ❤️.", 4),
         ("wide_spaces", "One  two   three four\n\n  five. ", 2),
         ("wide_spaces", "One\u00a0 two\u00a0three", 1),
         ("wide_spaces", "Code:\n```\nx  =  1\n```\nand  so", 1),
-        ("questions", "Is it? Really?! See https://a.b/c?d=1. “Why?” he asked??", 4),
-        ("questions", "No.", 0),
+        ("questions", "Is it? Really?! See https://a.b/c?d=1. “Why?” he asked??", 4), ("questions", "No.", 0),
+        ("specifics", "In 1969 the crew of Apollo 11 flew to the Moon.", 4),  # 1969, Apollo, 11, Moon
+        ("specifics", "We went to New York City. Then I slept, and I'm fine.", 1),
+        ("specifics", "Paris is large. It has parks.", 0),  # a name that opens a sentence is not told from any other opening
+        ("specifics", "The CO2 level and the GDP rose by 3.5 percent.", 3),
+        ("specifics", "# The Great Plan\n1. **Check The Dashboard:** look at it\n2. Done", 0),
+        ("specifics", 'Note: This is it. He said "Go".', 0),
+        ("hedges", "Perhaps it might work, to some extent. Mighty maybes likely tend to.", 5),
+        ("hedges", "It works. The kindly sorter.", 0),
     ],
-)
-def test_emoji_wide_spaces_and_questions(name: str, text: str, count: int) -> None:
-    assert measure(text, name) == count
+)  # fmt: skip
+def test_features_of_small_texts(name: str, text: str, value: float) -> None:
+    assert measure(text, name) == value
 
 
 def test_a_pattern_is_counted_by_line_and_by_text() -> None:
@@ -81,33 +93,11 @@ def test_words_keep_apostrophes_and_numbers_together() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", 0), ("one two", 2), ("- one", 1), ("— … !", 0), ("a\n\nb\tc", 3), ("Zürich 8001", 2)]
-)
-def test_n_words(text: str, expected: int) -> None:
-    assert n_words(text) == expected
-
-
 def test_sentences_split_at_marks_and_line_breaks_not_at_decimals() -> None:
     text = 'It costs 3.5 euros. "Really?" She paid!\n1. Take it. Then go\nno end'
     assert sentences(text) == [
         "It costs 3.5 euros.", '"Really?"', "She paid!", "1. Take it.", "Then go", "no end",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("line", "count"),
-    [("- a", 1), ("• a", 1), ("3) a", 1), ("   * a", 1), ("-a", 0), ("1.5 a", 0), ("- ", 0), ("2024. Then", 0)],
-)
-def test_list_lines(line: str, count: int) -> None:
-    assert n_list_lines(f"before\n{line}\nafter") == count
-
-
-def test_long_words_have_nine_letters_hyphens_aside() -> None:
-    assert long_word_share("abcdefgh abcdefghi") == 0.5
-    assert long_word_share("long-term self-made") == 0.0  # 8 letters each
-    assert long_word_share("123456789012") == 0.0
-    assert long_word_share("") == 0.0
 
 
 def test_markers_per_100_words() -> None:
@@ -157,27 +147,6 @@ def test_type_token_ratio_is_the_mean_over_windows(tokens: list[str]) -> None:
     size = min(50, len(tokens))
     windows = [len(set(tokens[at : at + size])) / size for at in range(len(tokens) - size + 1)]
     assert measure(" ".join(tokens), "type_token_ratio") == pytest.approx(sum(windows) / len(windows))
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("In 1969 the crew of Apollo 11 flew to the Moon.", 4),  # 1969, Apollo, 11, Moon
-        ("We went to New York City. Then I slept, and I'm fine.", 1),
-        ("Paris is large. It has parks.", 0),  # a name that opens a sentence is not told from any other opening
-        ("The CO2 level and the GDP rose by 3.5 percent.", 3),
-        ("# The Great Plan\n1. **Check The Dashboard:** look at it\n2. Done", 0),
-        ('Note: This is it. He said "Go".', 0),
-        ("", 0),
-    ],
-)
-def test_specifics(text: str, count: int) -> None:
-    assert measure(text, "specifics") == count
-
-
-def test_hedges_are_whole_phrases() -> None:
-    assert measure("Perhaps it might work, to some extent. Mighty maybes likely tend to.", "hedges") == 5
-    assert measure("It works. The kindly sorter.", "hedges") == 0
 
 
 @settings(deadline=None, derandomize=True)

@@ -238,6 +238,7 @@ def test_a_disk_that_cannot_be_written_is_said(start: Starter, tmp_path: Path, m
         {"create": ["reset"]},
         {"create": ["json"]},
         {"poll": ["500", "429", "drop", "reset", "json"]},
+        {"poll": [*["500"] * 15, "ok", *["500"] * 15]},
         {"content": ["500", "429", "drop", "reset"]},
         {"list": ["500"], "create": ["reset"]},
     ],
@@ -412,12 +413,13 @@ def test_an_uploaded_file_that_the_server_deleted_is_uploaded_anew(start: Starte
 
 
 def test_abandoned_questions_are_collected_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
-    """A batch of more requests than are asked now is adopted, and all it brings is kept."""
-    server = start()
+    """A batch of more requests than are asked now is adopted, and all it brings is kept; nothing else is given up."""
+    server = start(plans=[BatchPlan(end="expired", answered=20)])
     killed(server, tmp_path, ("poll", "before"))
     complete(batch_llm(server, tmp_path), questions(5), "asking")
     found = complete(batch_llm(server, tmp_path), questions(40), "asking")
-    assert all(one.cached for one in found) and len(server.batches) == 1
+    assert [(one.cached, one.text is None) for one in found] == [(True, False)] * 20 + [(False, False)] * 20
+    assert len(server.batches) == 2
 
 
 def test_other_questions_do_not_wait_for_an_abandoned_batch(start: Starter, tmp_path: Path) -> None:

@@ -207,8 +207,9 @@ def test_a_killed_run_loses_no_more_than_the_calls_under_way(path: Path) -> None
 @pytest.mark.parametrize("damage", ["garbage", "pages"])
 def test_a_damaged_file_is_moved_aside_said_and_begun_anew(path: Path, damage: str) -> None:
     with Cache(path) as cache:
-        for written in [cache.keep(f"{number:064d}", Completion("text " * 100)) for number in range(300)]:
-            written.result()
+        # Nobody waits for them: closing does.
+        kept = [cache.keep(f"{number:064d}", Completion("text " * 100)) for number in range(600)]
+    assert all(written.done() for written in kept)
     content = bytearray(path.read_bytes())
     if damage == "garbage":
         content[:200] = b"not a database" * 14 + b"...."

@@ -87,8 +87,9 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Speak], str
 def test_each_failure_has_a_reason_of_its_own_and_no_text(
     speak: Callable[[Speak], str], answer: Reply, reason: str
 ) -> None:
-    found = one(client(speak(lambda _: answer), timeout_s=0.3))
-    assert found.text is None and found.reason == reason
+    answers, bodies = script(answer)
+    found = one(client(speak(answers), timeout_s=0.3))
+    assert found.text is None and found.reason == reason and len(bodies) == 1
 
 
 @pytest.mark.parametrize(

@@ -130,29 +130,27 @@ def test_settings_that_do_not_go_together(tmp_path: Path) -> None:
         )
 
 
-def test_a_value_that_holds_a_placeholder_is_put_in_as_it_is() -> None:
-    values = {"response": "Say {questions} and {{response}}.\n\n{keep}", "questions": "Q?"}
-    assert filled("{response}\n\n{questions}", values) == "Say {questions} and {{response}}.\n\n{keep}\n\nQ?"
-
-
-def test_doubled_braces_stand_for_single_ones_and_other_braces_stay() -> None:
-    assert filled('{{response}} {"a": 1} { x } {}', {}) == '{response} {"a": 1} { x } {}'
-    assert places("{a} {{b}} {c} { d }") == ["a", "c"]
-
-
-def test_a_paragraph_is_left_out_where_all_its_placeholders_are_empty() -> None:
-    text = "{message}\n\n{response}\n\nMessage: {message} {response}\n\n{length}"
-    assert filled(text, {"message": "", "response": "r", "length": ""}) == "r\n\nMessage:  r"
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("{response}\n\n{questions}", {"response": "Say {questions} and {{x}}.\n\n{keep}", "questions": "Q?"},
+         "Say {questions} and {{x}}.\n\n{keep}\n\nQ?"),  # a value's own placeholder is text
+        ('{{response}} {"a": 1} { x } {}', {}, '{response} {"a": 1} { x } {}'),
+        ("{message}\n\n{response}\n\nMessage: {message} {response}\n\n{length}",
+         {"message": "", "response": "r", "length": ""}, "r\n\nMessage:  r"),
+    ],
+)  # fmt: skip
+def test_placeholders_are_filled_once_and_empty_paragraphs_left_out(
+    text: str, values: dict[str, str], expected: str
+) -> None:
+    assert filled(text, values) == expected
+    assert places("{a} {{b}} {c} { d }") == ["a", "c"] and check_places(" {a}\n", ["a"], ["a"]) == "{a}"
 
 
 def test_sentences_without_a_place_of_their_own_come_last() -> None:
     values = {"markers": "M.", "form": "F."}
     assert with_sentences("Judge.", values, ["markers", "form"]) == "Judge. M. F."
     assert with_sentences("{form} Judge.", values, ["markers", "form"]) == "F. Judge. M."
-
-
-def test_text_with_its_placeholders_is_stripped() -> None:
-    assert check_places(" {a}\n", ["a"], ["a"]) == "{a}"
 
 
 @pytest.mark.parametrize(
