@@ -24,8 +24,7 @@ from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.clustered import Resampling, direct_contrast, observational_effect, same_in_all
-from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
-from cda.stats.identification import identify
+from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift, measured
 from cda.stats.means import common_edges, distribution
 from cda.stats.preference import chosen_correlation, contingency
 

@@ -1,4 +1,4 @@
-"""Drift: other changes between the two sides of a pair, feature by feature.
+"""Drift, the other changes between the two sides of a pair, and identification of an effect in spite of it.
 
 Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each; values that
 are not finite raise DataError. `treatment`: features that are the bias itself.
@@ -7,17 +7,31 @@ are not finite raise DataError. `treatment`: features that are the bias itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations, compress
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
-from cda.results.base import Estimate
-from cda.results.effects import FeatureDrift, Limit
-from cda.stats.bootstrap import bootstrap_mean
+from cda.results.base import Estimate, Missing
+from cda.results.effects import (
+    Adjusted,
+    FeatureDrift,
+    Form,
+    Identified,
+    Limit,
+    NotIdentified,
+    Overlap,
+    PairsEffect,
+    SameMargin,
+)
+from cda.stats.bootstrap import ROUNDING, bootstrap_mean
+from cda.stats.clustered import same_in_all
+from cda.stats.preference import margins_finite
 from cda.stats.proportions import paired_change, wilson_share
 
 Features = Mapping[str, ArrayLike]
@@ -37,13 +51,15 @@ DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
     }
 )
 
+MIN_PROMPTS = 30
+"""Prompts that the overlapping pairs need: below it a 95% interval from between-prompt spread covers visibly less."""
+MIN_SHARE = 0.2
+"""Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
+others, and any adjustment for the rest is extrapolated from far away."""
+
 
 def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:
-    """Features of many texts, each of shape (n,).
-
-    Raises:
-        DataError: A feature is unknown.
-    """
+    """Features of many texts, each of shape (n,); DataError for an unknown one."""
     for feature in features:
         if feature not in TEXT_FEATURES:
             known = ", ".join(TEXT_FEATURES)
@@ -60,11 +76,7 @@ def feature_drift(
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
 ) -> list[FeatureDrift]:
-    """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small.
-
-    Raises:
-        DataError: No pairs, or one prompt.
-    """
+    """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small."""
     drifts = []
     for name, (first, second) in paired_features(perturbed, base, len(prompt_ids)).items():
         drawn = bootstrap_mean(first - second, prompt_ids, rng).estimate(name)
@@ -90,10 +102,7 @@ def feature_drift(
 def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:
     """Drift in another bias: mean of label(perturbed) − label(base), of the pairs whose labels could both be parsed (not None).
 
-    Positive if the other bias was added as well.
-
-    Raises:
-        DataError: No pair has both labels.
+    Positive if the other bias was added as well. Without any pair that has both labels it raises DataError.
     """
     rows = [
         (first, second, prompt)
@@ -134,3 +143,250 @@ def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tu
     if n == 0:
         raise DataError("no pairs: drift of nothing cannot be measured")
     return {name: (finite(values, name), finite(base[name], name)) for name, values in perturbed.items()}
+
+
+def overlap_of(
+    perturbed: Features,
+    base: Features,
+    prompt_ids: Sequence[str],
+    *,
+    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
+    treatment: Collection[str] = (),
+) -> tuple[Overlap, BoolArray]:
+    """The overlap, and which pairs are in it, shape (n,): those with every limited feature's drift within limits.
+
+    A limited feature outside the treatment that was not measured raises DataError.
+    """
+    n = len(prompt_ids)
+    sides = paired_features(perturbed, base, n)
+    inside, beyond = np.ones(n, dtype=bool), {}
+    for name, limit in limits.items():
+        if name in treatment:
+            continue
+        if name not in sides:
+            raise DataError(f"a limit is set on {name}, which was not measured on these pairs")
+        holds = limit.holds(*sides[name])
+        beyond[name] = int((~holds).sum())
+        inside &= holds
+    overlap = Overlap(
+        share=wilson_share(inside, prompt_ids),
+        n=int(inside.sum()),
+        n_prompts=len(set(compress(prompt_ids, inside))),
+        n_total=n,
+        beyond=beyond,
+        exempt=tuple(name for name in limits if name in treatment),
+    )
+    return overlap, inside
+
+
+def pairs_effect(
+    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
+) -> PairsEffect:
+    """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or margins that do not vary between them."""
+    values = margins_finite(margins)
+    mean = bootstrap_mean(values, prompt_ids, rng)
+    # Rounding leaves a trace of an error if there is none.
+    if mean.standard_error <= ROUNDING * float(np.abs(values).max()):
+        raise DataError(
+            f"the mean margin does not vary between its {mean.n_clusters} prompts "
+            f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
+        )
+    return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
+
+
+def overlap_effect(
+    margins: ArrayLike,
+    inside: ArrayLike,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    unit: str = "reward",
+) -> PairsEffect | SameMargin | Missing:
+    """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
+    rows: BoolArray = np.asarray(inside, dtype=bool)
+    values = margins_finite(margins)
+    kept = list(compress(prompt_ids, rows))
+    if reason := _too_small(len(kept), len(set(kept)), len(values)):
+        return Missing(reason=reason)
+    try:
+        return pairs_effect(values[rows], kept, rng, unit)
+    except DataError as error:
+        return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
+
+
+def adjusted_effect(
+    margins: ArrayLike,
+    perturbed: Features,
+    base: Features,
+    prompt_ids: Sequence[str],
+    form: Form = "linear",
+    unit: str = "reward",
+) -> Adjusted | Missing:
+    """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
+
+    Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
+    base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
+    `quadratic`: d and d².
+
+    Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G prompts and k coefficients:
+    HC1 if each prompt occurs once, and unchanged by rows that are repeated within their prompt. Intervals are t's with
+    G − k degrees of freedom.
+
+    Returns:
+        The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
+        pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
+        explains in full, so that its error is unknown.
+    """
+    values = margins_finite(margins)
+    sides = paired_features(perturbed, base, len(values))
+    used = tuple(name for name, (first, second) in sides.items() if (first != second).any())
+    columns = [column for name in used for column in _terms(*sides[name], form)]
+    design = np.column_stack([np.ones(len(values)), *columns])
+    # Columns of one scale, so that the rank does not depend on units.
+    design /= np.sqrt((design**2).mean(axis=0))
+    left, singular, right = np.linalg.svd(design, full_matrices=False)
+    rank = int((singular > singular[0] * 1e-10 * max(design.shape)).sum())
+    clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
+    n_prompts = int(clusters.max()) + 1
+    if rank < len(right) and float((right[:rank, 0] ** 2).sum()) < 1 - 1e-8:
+        reason = f"a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
+        return Missing(reason=f"{form}: {reason}")
+    if n_prompts <= rank:
+        reason = f"{n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
+        return Missing(reason=f"{form}: {reason}")
+    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
+    coefficients = inverse @ values
+    residuals = values - design @ coefficients
+    influence = np.bincount(clusters, weights=inverse[0] * residuals)
+    error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
+    value, freedom = float(coefficients[0]), n_prompts - rank
+    # Rounding leaves a trace of an error if there is none.
+    if error <= ROUNDING * float(np.abs(values).max()):
+        return Missing(reason=f"{form}: {_without_error(value, values, residuals, n_prompts)}")
+    half, method = float(stats.t.ppf(0.975, freedom)) * error, f"{form} adjustment, CR 95%"
+    total = float(((values - values.mean()) ** 2).sum())
+    return Adjusted(
+        form=form,
+        effect=Estimate.symmetric(value, half, n=len(values), n_prompts=n_prompts, unit=unit, method=method),
+        standard_error=error,
+        p_value=float(2 * stats.t.sf(abs(value) / error, freedom)),
+        features=used,
+        r_squared=1 - float((residuals**2).sum()) / total,
+    )
+
+
+def identify(
+    margins: ArrayLike,
+    perturbed: Features,
+    base: Features,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
+    treatment: Collection[str] = (),
+    forms: Sequence[Form] = ("linear", "log_ratio"),
+    unit: str = "reward",
+) -> Identified | NotIdentified:
+    """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
+
+    Adjusted for are the limited features outside the treatment. Not identified from these pairs, if any of these holds:
+        the overlap is too small (see `MIN_PROMPTS`, `MIN_SHARE`);
+        a form cannot be estimated;
+        two forms differ in sign. Two of which each lies in the other's interval, and neither excludes 0, do not: they both
+        say that no effect is shown.
+
+    Raises:
+        DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not measured.
+    """
+    if len(set(forms)) < 2:
+        raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")
+    overlap, inside = overlap_of(perturbed, base, prompt_ids, limits=limits, treatment=treatment)
+    names = [name for name in limits if name not in treatment]
+    first, second = ({name: side[name] for name in names} for side in (perturbed, base))
+    adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
+    small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
+    against = [*([small] if small else []), *_disagreements(adjusted)]
+    among = overlap_effect(margins, inside, prompt_ids, rng, unit)
+    reason = "; ".join(against) + "."
+    if not against:
+        fitted = ", ".join(f"{fit.form} {_number(fit.effect)}" for fit in _fitted(adjusted))
+        here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
+        reason = (
+            f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
+            f"and adjustment of all pairs does not contradict itself ({fitted})."
+        )
+    verdict: type[Identified] | type[NotIdentified] = NotIdentified if against else Identified
+    return verdict(
+        reason=reason,
+        overlap=overlap,
+        overlap_effect=among,
+        adjusted=adjusted,
+        unadjusted=pairs_effect(margins, prompt_ids, rng, unit),
+    )
+
+
+def _too_small(n: int, n_prompts: int, n_total: int) -> str:
+    """Reason why an overlap is too small to speak, in words; empty if it is enough."""
+    pairs = f"{n} of {n_total} pairs have drift within limits"
+    if n == 0:
+        return f"no overlap: none of {n_total} pairs has drift within limits"
+    if n_prompts < MIN_PROMPTS:
+        return f"overlap too small: {pairs}, from {n_prompts} prompts; {MIN_PROMPTS} prompts are needed"
+    if n < MIN_SHARE * n_total:
+        return f"overlap too small: {pairs} ({n / n_total:.0%}); {MIN_SHARE:.0%} are needed"
+    return ""
+
+
+def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
+    """Regressors of one feature, each of shape (n,) and 0 if the sides are equal."""
+    difference = perturbed - base
+    if form == "linear":
+        return [difference]
+    if form == "quadratic":
+        return [difference, difference**2]
+    smallest = min(perturbed.min(), base.min())
+    if form == "log_ratio" and smallest > 0:
+        return [np.log(perturbed / base)]
+    if form == "log_ratio" and smallest == 0:
+        return [np.log1p(perturbed) - np.log1p(base)]
+    return [np.sign(difference) * np.log1p(np.abs(difference))]
+
+
+def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_prompts: int) -> str:
+    """Reason why an adjusted effect has no error: drift explains every margin, or the rest is the same in every prompt."""
+    size = float(np.abs(values).max())
+    varies, left_over = float(np.ptp(values)) > 1e-12 * size, float(np.abs(residuals).max()) > 1e-9 * size
+    if not varies or left_over:
+        return f"nothing is left to vary between its {n_prompts} prompts, so that the effect's error is unknown"
+    if abs(value) <= 1e-9 * size:
+        return "what else differs explains the margins in full, and nothing is left for the bias to explain"
+    return (
+        f"what else differs explains in full how the margins vary; {_signed(value)} is left, and its error is unknown"
+    )
+
+
+def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
+    """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
+    reasons = [form.reason for form in adjusted.values() if isinstance(form, Missing)]
+    for pair in combinations(_fitted(adjusted), 2):
+        first, second = (form.effect for form in pair)
+        shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
+        if first.value * second.value < 0 and shown:
+            both = ", ".join(f"{form.form} {_number(form.effect)}" for form in pair)
+            reasons.append(f"adjusted effects differ in sign: {both}")
+    return reasons
+
+
+def _fitted(adjusted: Mapping[Form, Adjusted | Missing]) -> list[Adjusted]:
+    return [form for form in adjusted.values() if isinstance(form, Adjusted)]
+
+
+def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:
+    return by.low <= min(0.0, effect.value) and by.high >= max(0.0, effect.value)
+
+
+def _number(estimate: Estimate) -> str:
+    return f"{_signed(estimate.value)} [{_signed(estimate.low)}, {_signed(estimate.high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}".replace("-", "−")

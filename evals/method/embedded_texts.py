@@ -1,7 +1,7 @@
 """Claim: contrasts of the embedded texts differ in their bias alone, no question is in two parts, and readers agree.
 
 Thresholds: of the contrasts of each bias and direction, and of the triples' ways back, at least 90% have the drift of every
-limited feature within the limits that an audit itself sets (`cda.stats.identification`; the bias's own features exempt); list lines
+limited feature within the limits that an audit itself sets (`cda.stats.drift`; the bias's own features exempt); list lines
 stand on the biased side of structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75);
 every text that is measured or taught has been read in its present wording by someone who did not know which side is which; of
 the present texts of every part at least 90% pass every reading of them, and two readers of the same texts, 30 or more, agree on
@@ -57,8 +57,7 @@ from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id, prompt_text
 from cda.results.effects import Overlap
-from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured
-from cda.stats.identification import overlap_of
+from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured, overlap_of
 from cda.stats.proportions import wilson_share
 from evals.shared import Check, finish
 

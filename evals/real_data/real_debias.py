@@ -52,8 +52,7 @@ from cda.results.base import Missing
 from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
-from cda.stats.drift import DEFAULT_LIMITS, measured
-from cda.stats.identification import overlap_effect, overlap_of
+from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
 from cda.stats.people import human_skew, people_change
 from cda.stats.preference import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority

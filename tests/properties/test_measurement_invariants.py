@@ -21,8 +21,16 @@ from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect, Form, Limit
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.clustered import Resampling, direct_contrast
-from cda.stats.drift import embedding_similarity, feature_drift, label_drift
-from cda.stats.identification import adjusted_effect, identify, overlap_effect, overlap_of, pairs_effect
+from cda.stats.drift import (
+    adjusted_effect,
+    embedding_similarity,
+    feature_drift,
+    identify,
+    label_drift,
+    overlap_effect,
+    overlap_of,
+    pairs_effect,
+)
 from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
@@ -339,8 +347,8 @@ def small_samples() -> Iterator[None]:
     """The laws hold for any number of draws, and of pairs that overlap."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cda.stats.votes._ALPHA_DRAWS", 100)
-        patch.setattr("cda.stats.identification.MIN_PROMPTS", 2)
-        patch.setattr("cda.stats.identification.MIN_SHARE", 0.1)
+        patch.setattr("cda.stats.drift.MIN_PROMPTS", 2)
+        patch.setattr("cda.stats.drift.MIN_SHARE", 0.1)
         yield
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from cda.arrays import FloatArray
 from cda.results.base import Missing
 from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
-from cda.stats.identification import (
+from cda.stats.drift import (
     adjusted_effect,
     identify,
     overlap_effect,
