@@ -22,9 +22,9 @@ import sys
 from pathlib import Path
 import cda
 assert Path(cda.__file__).is_relative_to(sys.prefix), cda.__file__
-from cda.auditing.report_html import render_html
-from cda.auditing.report_text import render_markdown
-from cda.auditing.report_text import summary_table
+from cda.auditing.report_forms import render_html
+from cda.auditing.report_forms import render_markdown
+from cda.auditing.report_forms import summary_table
 from cda.results.audit import AuditResult
 from cda.results.base import load
 audit = load(AuditResult, Path("audit.json"), "cda audit")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, PrivateAttr
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_html import notebook_html, render_html
-from cda.auditing.report_text import render_markdown, summary_table
+from cda.auditing.report_forms import notebook_html, render_html, render_markdown, summary_table
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.benchmarks.win_rate import win_rate_text

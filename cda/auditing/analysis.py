@@ -291,7 +291,6 @@ def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
 
 
 def _kinds(margins: Mapping[str, FloatArray], words: Sequence[str]) -> dict[str, list[int]]:
-    """The reasons to keep an example, each with its rows, the best first."""
     first, *others = margins.values()
     if others:
         largest = {f"largest margin {label}": -values for label, values in margins.items()}

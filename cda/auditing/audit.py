@@ -218,7 +218,6 @@ def _comparisons(texts: AuditTexts) -> list[Comparison]:
 
 
 def _is_shared(model: ModelSection) -> bool:
-    """True if the processes of a launch share the scoring."""
     return world_size() > 1 and model.is_trainable
 
 
@@ -229,7 +228,6 @@ def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
 
 
 def _doses(run_folder: RunFolder, several: Sequence[Training]) -> dict[Training, float]:
-    """The dose of every training of the run."""
     doses: dict[Training, float] = {}
     for training in several:
         dose = applied_dose(run_folder, training)
@@ -298,7 +296,6 @@ def _subjects(model: ModelSection, doses: Mapping[Training, float], run_folder: 
 
 
 def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, PairLabels]:
-    """Labels of the training pairs, by bias."""
     labelled = list(read_labelled(run_folder.stage("label") / PAIRS))
     labels = {name: training_labels(labelled, name) for name in biases}
     return {name: of_bias for name, of_bias in labels.items() if of_bias is not None}

@@ -25,7 +25,6 @@ from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Measure, Missing
-from cda.results.benchmarks import AccuracyGroup
 from cda.results.effects import Contingency
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.proportions import paired_change
@@ -299,15 +298,11 @@ def outcome_table(audit: AuditResult) -> Table | None:
         by_plain = audit.plain.quality_sections if audit.plain else None
         after = {group.name: accuracy(group.scores["after"].estimate) for group in (by_plain.shown if by_plain else ())}
         for group in sections.shown:
+            scores = [score.estimate for score in group.scores.values()]
+            moved = (tenth_points(group.shift.estimate),) if group.shift is not None else ()
             other = (after[group.name],) if by_plain else cells.blank_of_plain(audit)
-            rows.append((*_section_row(group, sections.name), *other))
+            rows.append((f"{sections.name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]), *other))
     return table("The paper's outcome, of this run, with 95% intervals", ("measure", *cells.estimates(audit)), rows)
-
-
-def _section_row(group: AccuracyGroup, name: str) -> Row:
-    scores = [score.estimate for score in group.scores.values()]
-    moved = (tenth_points(group.shift.estimate),) if group.shift is not None else ()
-    return (f"{name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]))
 
 
 def _peoples(paper: PaperOutcome) -> dict[str, PaperPeople]:

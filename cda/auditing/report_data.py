@@ -17,7 +17,7 @@ from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_e
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.effects import BiasDrift, Contingency, DirectEffects, Effect, Form, NotIdentified, SameMargin
+from cda.results.effects import BiasDrift, Contingency, DirectEffects, Form, NotIdentified, SameMargin
 from cda.results.facts import LabelCounts, RewardModelFacts
 from cda.results.rate import BiasRate, RateEffects
 
@@ -43,7 +43,6 @@ def effects_table(audit: AuditResult) -> Table:
 
 
 def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
-    """The effect among like pairs, their number, the adjusted effects, and the verdict."""
     found, direct = under.identification, under.direct
     if isinstance(direct, SameMargin):
         return "", "", "", "", "identified" if direct.value else "none shown"
@@ -75,28 +74,27 @@ def identification_sentences(audit: AuditResult) -> list[str]:
 
 def drift_tables(audit: AuditResult) -> list[Table]:
     """Other differences between the two sides, for each bias."""
-    return [table for name, drift in audit.drift.items() if (table := _drift_table(name, drift)).rows]
+    return [table for name, drift in audit.drift.items() if (table := _drift_table(name, drift)) is not None]
 
 
-def _drift_table(name: str, drift: BiasDrift) -> Table:
-    rows = []
+def _drift_table(name: str, drift: BiasDrift) -> Table | None:
+    def in_points(label: Estimate) -> str:
+        value, low, high = (f"{100 * end:+.0f}".replace("-", MINUS) for end in (label.value, label.low, label.high))
+        return f"{value} [{low}, {high}] points"
+
+    rows: list[Row] = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
         label = found.feature.replace("_", " ") + (" (the bias itself)" if found.is_treatment else "")
         ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
         rows.append((label, f"{found.base_mean:.2f}", f"{found.perturbed_mean:.2f}", signed(found.difference),
                      cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
     rows += [
-        (f"labelled {other}", "", "", cell(label, _points, None), "", "", "") for other, label in drift.labels.items()
+        (f"labelled {other}", "", "", cell(label, in_points, None), "", "", "") for other, label in drift.labels.items()
     ]
     if isinstance(drift.similarity, Estimate):
         rows.append(("cosine of embeddings", "", "", signed(drift.similarity), "", "", ""))
     header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")
-    return Table(f"{name}: what differs between the sides of {drift.n} contrasts", header, tuple(rows))
-
-
-def _points(label: Estimate) -> str:
-    value, low, high = (f"{100 * end:+.0f}".replace("-", MINUS) for end in (label.value, label.low, label.high))
-    return f"{value} [{low}, {high}] points"
+    return table(f"{name}: what differs between the sides of {drift.n} contrasts", header, rows)
 
 
 def rate_tables(audit: AuditResult) -> list[Table]:
@@ -112,7 +110,11 @@ def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Tab
     under = rate.under().get(when)
     overall: RateEffects | Missing = rate.changes if under is None else under.overall
     parts = (overall,) if under is None else (overall, under.by_length, under.slope)
-    rows = [_effect_row(effect) for part in parts for effect in effects_in(part)]
+    rows = [
+        (f"{effect.estimand.replace('CATE: ', 'words of the original ')}, {effect.estimator}", signed(effect.estimate),
+         cell(effect.bca, signed, ""), cell(effect.standardised, signed, ""), p_value(effect.p_value), count(effect.estimate))
+        for part in parts for effect in effects_in(part)
+    ]  # fmt: skip
     gaps = () if isinstance(overall, Missing) else overall.not_estimated
     gaps += () if under is None else under.slope.not_estimated
     rows += [(f"{gap.estimand}, {gap.estimator}", NOT_ESTIMATED, gap.reason, "", "", "") for gap in gaps]
@@ -126,12 +128,6 @@ def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Tab
         caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for all {audit.n_tests} tests of this audit"
     header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))
-
-
-def _effect_row(effect: Effect) -> Row:
-    what = f"{effect.estimand.replace('CATE: ', 'words of the original ')}, {effect.estimator}"
-    others = (cell(effect.bca, signed, ""), cell(effect.standardised, signed, ""))
-    return what, signed(effect.estimate), *others, p_value(effect.p_value), count(effect.estimate)
 
 
 def rate_sentences(audit: AuditResult) -> list[str]:

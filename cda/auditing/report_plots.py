@@ -123,7 +123,6 @@ def _said(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool 
 
 
 def _change_plot(audit: AuditResult) -> Plot | None:
-    """Paired change of skew of every bias; None without a training."""
     if not compares(audit):
         return None
     changes = [(_label(name, audit), skew.of_training().change) for name, skew in audit.skew.items()]
@@ -139,17 +138,18 @@ def _label(name: str, audit: AuditResult) -> str:
 
 
 def _people_plots(audit: AuditResult) -> list[Plot]:
-    """Skew next to human skew, miscalibration, and the model's skew by people's majority; none if nobody voted."""
     votes = {name: audit.votes[name] for name in voted_names(audit)}
     if not votes:
         return []
     scorings = {when: SCORINGS[when] for when in audit.scorings}
     skew = {name: {"people": voted.human_skew, **dict(voted.skew_on_voted.items())} for name, voted in votes.items()}
-    missed = {
-        name: {**dict(voted.miscalibration.items()), _SECOND: _second_majority(voted)} for name, voted in votes.items()
-    }
-    second = any(shown[_SECOND] for shown in missed.values())
-    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if second else {})}
+    missed: dict[str, Shown] = {}
+    for name, voted in votes.items():
+        ceiling = voted.noise_ceiling
+        second = ceiling.miscalibration if isinstance(ceiling, NoiseCeiling) else None
+        missed[name] = {**dict(voted.miscalibration.items()), _SECOND: second}
+    ceilings = any(shown[_SECOND] for shown in missed.values())
+    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if ceilings else {})}
     return [
         _beside_people(
             "human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
@@ -166,10 +166,6 @@ def _beside_people(
 ) -> Plot:
     text = f"{what}, {' '.join(_said(name, own, share, True) for name, own in shown.items())}"
     return _rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
-
-
-def _second_majority(votes: VotedBias) -> Estimate | None:
-    return votes.noise_ceiling.miscalibration if isinstance(votes.noise_ceiling, NoiseCeiling) else None
 
 
 def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plot:
@@ -273,7 +269,6 @@ def _contrast_rewards(audit: AuditResult) -> Plot | None:
 
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
-    """For each bias with triples: rewards of originals, rewrites and rewrites of rewrites."""
     triples = {} if isinstance(audit.rewards, Missing) else audit.rewards.triples
     words = plots.slugs(triples)
     drawn = []
@@ -341,7 +336,6 @@ def _draw_hill(axes: Axes, hill: Distribution, edges: Sequence[float], bottom: i
 
 
 def _effects_plot(audit: AuditResult, when: str) -> Plot | None:
-    """Mean margin of all pairs, of like pairs, and adjusted for drift; None if none can be estimated."""
     each = {name: _estimates(effects.of(when)) for name, effects in audit.effects.items()}
     estimates = {name: found for name, found in each.items() if found}
     if not estimates:
@@ -383,7 +377,6 @@ def _estimates(effects: DirectEffects) -> dict[str, Estimate]:
 
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
-    """Every estimand by every estimator, under all scorings."""
     effects = {
         when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.overall.effects}
         for when, scored in rate.under().items()

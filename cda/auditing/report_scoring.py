@@ -107,7 +107,6 @@ def _contrast_notes(audit: AuditResult) -> list[str]:
 
 
 def _people_notes(audit: AuditResult) -> list[str]:
-    """Caveats on the data that chose the dose, and on biases without votes."""
     notes = []
     if audit.dose is not None and audit.dose.chosen:
         also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
@@ -217,7 +216,6 @@ def few_of(examples: Sequence[Example], most: int) -> list[Example]:
 
 
 def _is_disputed(example: Example) -> bool:
-    """True if the final model disagrees with people's majority."""
     return list(standings(example).values())[-1:] == ["disagrees"]
 
 
@@ -270,7 +268,6 @@ def how_chosen(audit: AuditResult) -> tuple[str, ...]:
 
 
 def _counts(audit: AuditResult) -> str:
-    """Counts of contrasts, out of all, for each bias; given once if they are the same for all."""
     names = [example.bias for example in audit.examples]
     counts = {name: f"{names.count(name)} of {audit.skew[name].before.n} contrasts of" for name in dict.fromkeys(names)}
     if len(counts) > 1 and len(set(counts.values())) == 1:

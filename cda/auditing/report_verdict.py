@@ -395,7 +395,6 @@ def _left_sentence(name: str, audit: AuditResult) -> str:
 
 
 def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
-    """The other biases that changed with the target, and by how much; empty for none."""
     parts = []
     for name in names:
         skew = audit.skew[name].of_training()

@@ -216,7 +216,6 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
 
 
 def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:
-    """Triples made now, by the recipe's rewriter behind its gate."""
     originals, unlabelled = _originals(bias, n_each, rewriting)
     labels_flips = rewriting.labels(bias) and rewriting.settings.gate.on
     if rewriting.by_llm:

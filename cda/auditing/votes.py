@@ -78,13 +78,11 @@ def _voted(group: Group, people: People, seed: int) -> VotedBias:
 
 
 def _moved(group: Group, people: People, seed: int) -> VotesMoved:
-    """The changes that training made to the model against people."""
     before, after = group.margins.values()
     return people_change(before, after, people.majority, group.prompt_ids, rng(seed))
 
 
 def _votes_alone(group: Group, people: People) -> VotesMoved:
-    """One model against people."""
     (values,) = group.margins.values()
     measured = against_people(values, people.majority, list(group.prompt_ids), group.ties)
     return VotesMoved(

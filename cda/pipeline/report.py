@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_html import render_html
+from cda.auditing.report_forms import render_html, render_markdown, summary_table
 from cda.auditing.report_plots import audit_plots
-from cda.auditing.report_text import render_markdown, summary_table
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, own_folder, user_path

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from cda.auditing.report_html import render_html
+from cda.auditing.report_forms import render_html
 from cda.results.base import PerScoring
 from cda.results.facts import Example, RunFacts, StageRun
 

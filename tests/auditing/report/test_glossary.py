@@ -10,7 +10,7 @@ import pytest
 from changed import changed
 
 import cda
-from cda.auditing.report_meaning import INTERVALS, every_entry, glossary, method_table, methods_of
+from cda.auditing.report_sections import INTERVALS, every_entry, glossary, method_table, methods_of
 from cda.stats import votes
 from cda.stats.bootstrap import N_DRAWS
 

@@ -11,7 +11,7 @@ import yaml
 from changed import changed
 
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_text import render_markdown
+from cda.auditing.report_forms import render_markdown
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"

@@ -8,10 +8,9 @@ import pytest
 from changed import changed
 
 from cda.auditing.paper import paper_sentences, paper_tables
-from cda.auditing.report_meaning import glossary
-from cda.auditing.report_sections import sections
+from cda.auditing.report_forms import summary_table
+from cda.auditing.report_sections import glossary, sections
 from cda.auditing.report_tables import section_sentences, sections_line, skew_table, triple_skew_table
-from cda.auditing.report_text import summary_table
 from cda.data.release import SOURCE
 from cda.report.tables import Table
 

@@ -11,9 +11,8 @@ import pytest
 from changed import changed
 from page_checks import checked
 
-from cda.auditing.report_html import render_html, skew_chart
+from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, render_markdown, skew_chart, summary_table
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, render_markdown, summary_table
 from cda.report.numbers import width
 from cda.results.base import Missing
 from cda.results.facts import LLMUse, RunFacts, StageRun, TrainingStages

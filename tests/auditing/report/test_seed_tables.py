@@ -8,10 +8,9 @@ import pytest
 from changed import changed
 
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_html import render_html
-from cda.auditing.report_meaning import glossary, method_table
+from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, render_markdown, summary_table
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, render_markdown, summary_table
+from cda.auditing.report_sections import glossary, method_table
 from cda.auditing.seeds import effects_over_seeds, seed_sentences, seed_table
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing

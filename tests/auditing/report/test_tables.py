@@ -8,11 +8,10 @@ import pytest
 from changed import changed
 
 from cda.auditing.report_data import effects_table, exclusion_table, rate_tables
-from cda.auditing.report_meaning import glossary
+from cda.auditing.report_forms import render_markdown, summary_table
 from cda.auditing.report_scoring import caveats, provenance
-from cda.auditing.report_sections import sections
+from cda.auditing.report_sections import glossary, sections
 from cda.auditing.report_tables import panel_sentence, panel_table, powered_table, preference_tables, votes_table
-from cda.auditing.report_text import render_markdown, summary_table
 from cda.records import Exclusions
 from cda.report.numbers import share
 from cda.report.scoring import scored_line

@@ -1,23 +1,32 @@
-"""The report as text: in Markdown, and as the short table a run ends with, at most 20 lines and 100 columns."""
+"""The report of an audit in its forms: a page, a <div> for notebooks, Markdown, and the short table that a run ends with."""
 
 from __future__ import annotations
 
 import re
 import textwrap
+from base64 import b64encode
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from markupsafe import Markup
 
 from cda.auditing import report_cells as cells
+from cda.auditing import report_scoring as scoring
 from cda.auditing import report_verdict as verdict
 from cda.auditing import seeds
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED
 from cda.auditing.report_data import missing_rate_sentence, rewritten_line
 from cda.auditing.report_dose import dose_line
+from cda.auditing.report_plots import skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
 from cda.auditing.report_verdict import Verdict, applied, compares, targets, verdicts
-from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, width
-from cda.report.page import ReportSection
+from cda.report.differences import word_differences
+from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, visible, width
+from cda.report.page import ReportSection, render, rendered
+from cda.report.plots import save_plot
 from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 
@@ -29,6 +38,89 @@ _RATE = " RATE ATE"
 _SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
 _FULL = (*_MAIN, "people")
 _TRIPLED = (*_FULL, "triples")
+_N_OPEN = 2
+_FEW_BIASES = 2
+"""Biases that are described next to their verdicts; more would push the numbers off the first screen."""
+
+
+def render_html(audit: AuditResult) -> str:
+    """The audit as a self-contained page."""
+    return rendered(
+        "audit.html.j2",
+        audit=audit,
+        targets=targets(audit),
+        verdicts=[(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
+        quality=verdict.quality_sentence(audit),
+        quality_kind=verdict.quality_kind(audit),
+        dose=dose_line(audit),
+        seeds=seeds.seed_sentences(audit),
+        others=verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit),
+        main=main_table(audit),
+        scored=how_scored(audit),
+        two=compares(audit),
+        few=len(audit.biases) <= _FEW_BIASES,
+        caveats=caveats(audit),
+        chart=Markup(skew_chart(audit)),
+        sections=sections(audit),
+        examples=sorted(audit.examples, key=scoring.example_order),
+        n_open=_N_OPEN,
+        word_differences=word_differences,
+        margins_sentence=margins_sentence,
+        people_sentence=people_sentence,
+        people_keys=scoring.people_keys,
+        order_keys=scoring.order_keys,
+        bias_choices=[(name, name) for name in dict.fromkeys(example.bias for example in audit.examples)],
+        people_choices=scoring.people_choices(audit),
+        order_choices=scoring.order_choices(audit),
+    )
+
+
+def notebook_html(audit: AuditResult) -> str:
+    """One <div> without script or style; the figure stands in it as an image."""
+    plot = skew_plot(audit)
+    with TemporaryDirectory() as folder:
+        figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
+    return render(
+        "notebook.html.j2",
+        verdicts=verdicts(audit),
+        quality=verdict.quality_sentence(audit),
+        main=main_table(audit),
+        scored=how_scored(audit),
+        description=plot.description,
+        figure=figure,
+    )
+
+
+def skew_chart(audit: AuditResult) -> str:
+    """Skew before and after as one <svg> element; everything that comes from outside is escaped."""
+    rows = [_row(name, audit) for name in audit.skew]
+    svg = render(
+        "skew_chart.svg.j2",
+        rows=rows,
+        two=compares(audit),
+        plain=audit.plain is not None,
+        description=" ".join(str(row["words"]) for row in rows),
+        at=lambda value: f"{100 * value:.2f}%",
+    )
+    return re.sub(r">\s+<", "><", svg.strip())
+
+
+def _row(name: str, audit: AuditResult) -> dict[str, object]:
+    """A bias in the chart: its label, its numbers, its marks, and all of it in words for those who do not see it."""
+    skew, two, people = audit.skew[name], compares(audit), audit.votes[name].human_skew if name in audit.votes else None
+    plain = audit.plain.skew[name].last if audit.plain else None
+    target = " (target)" if skew.target and two else ""
+    said = [f"{share(found)}{f' {when}' if two else ''}" for when, found in skew.items()]
+    said += [f"{share(plain)} by plain CDA"] if plain else []
+    beside = f", people {share(people)}" if people else ""
+    return {
+        "words": f"{name}{target}: {', '.join(said)}{beside}.",
+        "target": skew.target,
+        "label": clipped(visible(name).replace("\n", " "), 24) + target,
+        "value": " → ".join(percent(found.value) for _, found in skew.items()),
+        "marks": {"before": skew.before} | ({"after": skew.last} if two else {}) | ({"plain": plain} if plain else {}),
+        "people": people,
+    }
 
 
 def render_markdown(audit: AuditResult) -> str:
@@ -136,7 +228,6 @@ def _where(report_path: str | None) -> list[str]:
 
 
 def _prompts_of(audit: AuditResult) -> dict[str, int]:
-    """Prompts behind the skew of every bias, its voted contrasts and quality."""
     measured = {name: skew.last for name, skew in audit.skew.items()}
     measured |= {f"votes on {name}": votes.human_skew for name, votes in audit.votes.items()}
     measured |= {"quality": audit.quality.last} if audit.quality is not None else {}
@@ -174,7 +265,6 @@ def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[s
 
 
 def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
-    """Every row of a bias that the table may hold, in its order."""
     label, votes = clipped(inert(name), _MAX_LABEL), audit.votes.get(name)
     directions = [(f"  where {way}", *own) for way, *own in cells.direction_rows(name, audit)]
     missed = cells.missed_cells(audit, name) if votes else (NO_VOTES,)
@@ -211,7 +301,6 @@ def _measures(rows: Sequence[Row], has_plain: bool) -> list[str]:
 
 
 def _effect_line(row: Row) -> str:
-    """A row of RATE as a line: the effect before and after, its change, and the number of flipped rewrites."""
     name, before, after, change, flipped = row[:5]
     moved = f" → {after}, change {change}" if after else ""
     return f"{name}: {before}{moved}; {flipped}" if flipped else f"{name}: {before}{moved}"
