@@ -41,7 +41,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import llm_access, llm_settings
-from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings, texts_of
+from cda.resources.named_scorer import Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, bias_settings, prompt_name, prompt_settings, source_fingerprint
 from cda.results.audit import AuditResult
@@ -117,8 +117,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     biases = {bias.name: bias for bias in loaded.biases} | {name: load_bias(name) for name in others}
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
-    settings = scorer_settings(loaded)
-    scored, facts = _score(recipe.model, settings, doses, run_folder, _comparisons(texts), shared)
+    scored, facts = _score(loaded, doses, run_folder, _comparisons(texts), shared)
     all_groups = make_groups(texts.contrasts, biases, inputs.names, scored)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
@@ -179,7 +178,7 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     if not run_folder.is_done(expected):
         comparisons = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in read_jsonl(shared)]
         doses = {} if loaded.only_audit else _doses(run_folder, trainings(recipe.seeds))
-        _score(recipe.model, scorer_settings(loaded), doses, run_folder, comparisons)
+        _score(loaded, doses, run_folder, comparisons)
 
 
 def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
@@ -238,13 +237,9 @@ def _doses(run_folder: RunFolder, several: Sequence[Training]) -> dict[Training,
 
 
 def _score(
-    model: ModelSection,
-    settings: ScorerSettings,
-    doses: Mapping[Training, float],
-    run_folder: RunFolder,
-    comparisons: Sequence[Comparison],
+    loaded: LoadedRecipe, doses: Mapping[Training, float], run_folder: RunFolder, comparisons: Sequence[Comparison],
     shared: Path | None = None,
-) -> tuple[Scorings, Scorer]:
+) -> tuple[Scorings, Scorer]:  # fmt: skip
     """Every scoring of every comparison, and the facts of the scoring; without `doses`, of an audit alone.
 
     `shared` is the file that gives the comparisons to the other processes of a launch.
@@ -261,7 +256,8 @@ def _score(
     facts: list[Scorer] = []
     counts: dict[str, ScoringCounts] = {}
     of_main: Scorer | None = None
-    for label, subject in _subjects(model, doses, run_folder).items():
+    settings = scorer_settings(loaded)
+    for label, subject in _subjects(loaded.recipe.model, doses, run_folder).items():
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counts[label] = scorings["before"], counts["before"]
             continue

@@ -13,27 +13,32 @@ from cda.auditing.groups import Group
 from cda.auditing.report_tables import direction_table
 from cda.auditing.result import skews
 from cda.biases import load_bias
-from cda.records import Contrast, prompt_id, user_prompt
+from cda.records import Contrast, user_prompt
 from cda.results.skew import BiasSkew
 
 MADE = ("added",) * 4 + ("removed",) * 2
 ANY_AUDIT = make_audit()
 
 
-def _group(margins: dict[str, Sequence[float]], preferred: Sequence[str | None], is_target: bool = True) -> Group:
+def group_of(
+    margins: dict[str, Sequence[float]],
+    preferred: Sequence[str | None] = (),
+    made: Sequence[str] = (),
+    is_target: bool = True,
+) -> Group:
+    n = len(next(iter(margins.values())))
     contrasts = tuple(
-        Contrast("jargon", user_prompt(f"q{row}"), f"utilize {row}", f"use {row}", word)  # type: ignore[arg-type]
-        for row, word in enumerate(preferred)
+        Contrast("jargon", user_prompt(f"q{row}"), f"utilize {row}", f"use {row}", word, tags={"direction": how})  # type: ignore[arg-type]
+        for row, word, how in zip(range(n), preferred or (None,) * n, made or ("",) * n, strict=True)
     )
-    ids = tuple(f"q{row}" for row in range(len(contrasts)))
     arrays = {label: np.array(values, dtype=float) for label, values in margins.items()}
-    return Group(load_bias("jargon"), is_target, contrasts, ids, arrays, "reward", 0)
+    return Group(load_bias("jargon"), is_target, contrasts, tuple(f"q{row}" for row in range(n)), arrays, "reward", 0)
 
 
 def test_disagreements_and_agreements_are_among_them() -> None:
     """Forty contrasts fall by much and are agreed upon; one that hardly moved is the only one against people."""
     before, after = [5.0 + row for row in range(40)] + [0.3], [-5.0] * 40 + [0.2]
-    found = examples([_group({"before": before, "after": after}, ["base"] * 41)])
+    found = examples([group_of({"before": before, "after": after}, ["base"] * 41)])
     assert len(found) == N_EXAMPLES
     kept = {one.prompt: one.kept_for for one in found}
     assert kept["q39"] == "largest fall"
@@ -48,7 +53,7 @@ def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
     rng = np.random.default_rng(0)
     before, after = rng.normal(size=200), rng.normal(size=200)
     preferred = ["base", "perturbed"] * 100
-    kinds = [one.kept_for for one in examples([_group({"before": before, "after": after}, preferred)])]
+    kinds = [one.kept_for for one in examples([group_of({"before": before, "after": after}, preferred)])]
     assert set(kinds) == {
         "largest fall", "largest margin before", "largest margin after", "disagrees with people before",
         "disagrees with people after", "agrees with people before", "agrees with people after",
@@ -58,25 +63,15 @@ def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
 
 def test_without_votes_by_margins_alone() -> None:
     values = [float(row) for row in range(30)]
-    found = examples([_group({"model": values}, [None] * 30)])
+    found = examples([group_of({"model": values})])
     assert [one.margins.before for one in found][:4] == [29.0, 0.0, 28.0, 1.0]
     assert all(one.preferred is None for one in found)
 
 
 def test_few_contrasts_are_each_kept_once_and_others_not_at_all() -> None:
-    group = _group({"before": [1.0, 2.0], "after": [0.0, -1.0]}, ["base", "tie"])
+    group = group_of({"before": [1.0, 2.0], "after": [0.0, -1.0]}, ["base", "tie"])
     assert sorted(one.prompt for one in examples([group])) == ["q0", "q1"]
-    assert examples([_group({"model": [1.0]}, [None], is_target=False)]) == ()
-
-
-def made_group(made: tuple[str, ...], **margins: list[float]) -> Group:
-    contrasts = tuple(
-        Contrast("jargon", user_prompt(f"q{row}"), "biased", "plain", tags={"direction": direction})
-        for row, direction in enumerate(made)
-    )
-    ids = tuple(prompt_id(one.prompt) for one in contrasts)
-    found = {label: np.array(values) for label, values in margins.items()}
-    return Group(load_bias("jargon"), True, contrasts, ids, found, "reward", 0)
+    assert examples([group_of({"model": [1.0]}, is_target=False)]) == ()
 
 
 def skew_of(one: Group) -> BiasSkew:
@@ -84,7 +79,7 @@ def skew_of(one: Group) -> BiasSkew:
 
 
 def test_each_direction_has_a_share_of_its_own() -> None:
-    one = made_group(MADE, before=[1, 1, 1, -1, 1, 0], after=[-1, -1, 1, -1, 1, 1])
+    one = group_of({"before": [1, 1, 1, -1, 1, 0], "after": [-1, -1, 1, -1, 1, 1]}, made=MADE)
     found = {name: each.of_training() for name, each in skew_of(one).by_direction.items()}
     shares = {name: (each.before.value, each.after.value, each.change.n) for name, each in found.items()}
     assert shares == {"added": (0.75, 0.25, 4), "removed": (0.5, 1.0, 2)}
@@ -97,6 +92,6 @@ def test_each_direction_has_a_share_of_its_own() -> None:
 
 @pytest.mark.parametrize("made", [("added",) * 3, ("",) * 3, ("removed", "", "")])
 def test_one_direction_alone_is_no_comparison(made: tuple[str, ...]) -> None:
-    found = skew_of(made_group(made, model=[1, 1, -1]))
+    found = skew_of(group_of({"model": [1, 1, -1]}, made=made))
     assert found.by_direction == {}
     assert direction_table(ANY_AUDIT.model_copy(update={"scorings": ("model",), "skew": {"jargon": found}})) is None

@@ -40,9 +40,8 @@ def scored(wins: int, biased: Any, right: Any) -> Rewards:
     """Rewards of contrasts and pairs, and of triples of which the side with the bias leads in the first `wins` by 2 units."""
     sides = {}
     for row, one in enumerate(TRIPLES):
-        having, lacking = (
-            (one.rewrite_of_rewrite, one.rewrite) if one.has_attribute else (one.rewrite, one.rewrite_of_rewrite)
-        )
+        both = (one.rewrite, one.rewrite_of_rewrite)
+        having, lacking = reversed(both) if one.has_attribute else both
         sides |= {text_id(one.prompt, having): 2.0 * (row < wins), text_id(one.prompt, lacking): 1.0 * (row >= wins)}
     found = rewards(biased, right)
     return replace(found, by_text={**found.by_text, **sides})
@@ -58,10 +57,12 @@ TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=Triples(list(TRIPLES)))
 ESTIMATED = {"jargon": made_rate(0.2), "length": made_rate(None)}
 
 
-def made(listed: list[int], scorings: Any = None, texts: Any = TEXTS) -> Any:
-    groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings or SCORED)
-    doses = dict.fromkeys(trainings(listed), 1.0)
-    return seeds(doses, groups, texts, scorings or SCORED, ESTIMATED, "drop")
+def groups(scorings: Any = SCORED) -> Any:
+    return make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings)
+
+
+def made(listed: list[int], scorings: Any = SCORED, texts: Any = TEXTS) -> Any:
+    return seeds(dict.fromkeys(trainings(listed), 1.0), groups(scorings), texts, scorings, ESTIMATED, "drop")
 
 
 def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
@@ -71,12 +72,9 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
     assert (skew.before.value, skew.after.value, skew.change.value) == (1.0, 0.25, -0.75)
     for at, label in enumerate(("after", "seed-3", "seed-1")):
         two = {"before": SCORED["before"], "after": SCORED[label]}
-        own = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], two)
-        alone = (
-            skews(own, {"jargon": N}, {})["jargon"],
-            votes(own, "drop", 0)["jargon"].miscalibration,
-            quality(PAIRS, two),
-        )
+        own = groups(two)
+        voted = votes(own, "drop", 0)["jargon"].miscalibration
+        alone = (skews(own, {"jargon": N}, {})["jargon"], voted, quality(PAIRS, two))
         for measure, single in zip((skew, people, right), alone, strict=True):
             assert single is not None and measure.by_seed[at] == pytest.approx(single.last.value)
             assert measure.before.value == pytest.approx(single.before.value)
@@ -95,12 +93,7 @@ def test_triples_and_their_effect() -> None:
 
 def test_intervals_hold_more_than_one_training_s() -> None:
     every = made([42, 3, 1]).skew["jargon"].after
-    one = skews(
-        [main_group(one) for one in make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)],
-        {"jargon": N},
-        {},
-    )
-    single = one["jargon"].last
+    single = skews([main_group(group) for group in groups()], {"jargon": N}, {})["jargon"].last
     assert single.value == every.value
     assert every.low < single.low and single.high < every.high
 

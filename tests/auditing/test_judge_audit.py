@@ -201,10 +201,9 @@ def test_unread_verdicts_name_the_cache_and_what_asks_again(serve: Any, audit: A
 def test_a_repaired_server_is_asked_again_by_the_same_command(serve: Any, audit: Any) -> None:
     mended = False
     url = serve(lambda _: sent("Verdict: 1") if mended else (200, {"choices": []}))
-    words = ("judge:m", f"llm.base_url={url}", "llm.retries=0")
-    audit(*words, fails=True)
+    audit("judge:m", f"llm.base_url={url}", "llm.retries=0", fails=True)
     mended = True
-    audit(*words)
+    audit("judge:m", f"llm.base_url={url}", "llm.retries=0")
 
 
 @pytest.mark.parametrize("kind", ["judge", "model"])

@@ -49,15 +49,6 @@ def with_seeds(
     )
 
 
-def test_the_terminal_has_a_row_over_trainings(audit: Any) -> None:
-    lines = summary_table(with_seeds(audit), PATH, ADAPTER).splitlines()
-    assert lines[1].startswith("jargon skew")
-    assert " ".join(lines[2].split()) == "3 trainings, SD 10 81% [71, 88] 42% [26, 60] −38 [−57, −19] 80"
-    assert "Means of 3 trainings (SD): length 42% (10), structure 42% (10)" in lines
-    assert "Adapter: runs/jargon/adapter (dose 1, of seed 42; others beside it)" in lines
-    assert sum(line.startswith("  3 trainings, SD ") for line in lines) == 2  # skew and quality
-
-
 @pytest.mark.parametrize("n_targets", [1, 2, 5, 9])
 def test_the_terminal_still_fits(make_audit: Any, n_targets: int) -> None:
     names = [f"a-bias-with-quite-a-long-name-{number}" for number in range(n_targets)]
