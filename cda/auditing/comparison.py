@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_cells import NOT_MEASURED, change_cells
+from cda.auditing.report_cells import NOT_MEASURED, change_cells, compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_verdict import compares, quality_sentence, targets, verdict_kind, verdicts
+from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path

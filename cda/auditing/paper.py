@@ -12,7 +12,7 @@ from cda.arrays import FloatArray
 from cda.auditing import report_cells as cells
 from cda.auditing.analysis import label_rates
 from cda.auditing.groups import VERDICTS, Group, people_of, rng
-from cda.auditing.report_verdict import targets
+from cda.auditing.report_cells import targets
 from cda.biases import Bias
 from cda.data import release
 from cda.data.contrasts import CleanContrasts

@@ -1,11 +1,10 @@
-"""Cells of an audit's tables: shares with their change, margins, and RATE's average effect."""
+"""An audit as its report reads it, and cells of its tables: shares with their change, margins, and RATE's average effect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from cda.auditing.report_verdict import compares
 from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
@@ -20,6 +19,31 @@ NOT_MEASURED = "not measured"
 bare_points = partial(points, unit="")
 Pick = Callable[[AuditResult | Plain], Measure | Missing | None]
 """Takes a measure out of an audit, or the same one out of plain CDA's part of it."""
+
+
+def compares(audit: AuditResult) -> bool:
+    """True if the audit compares before and after a training; else it measures one model or judge as it is."""
+    return len(audit.scorings) > 1
+
+
+def targets(audit: AuditResult) -> list[str]:
+    """The biases that were trained on."""
+    return [name for name, skew in audit.skew.items() if skew.target]
+
+
+def others(audit: AuditResult) -> list[str]:
+    """The other biases that were measured."""
+    return [name for name, skew in audit.skew.items() if not skew.target]
+
+
+def voted_names(audit: AuditResult) -> list[str]:
+    """Biases with votes, targets first."""
+    return [name for name in audit.skew if name in audit.votes]
+
+
+def applied(audit: AuditResult) -> float:
+    """The dose that `after` is of."""
+    return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
 
 
 def estimates(audit: AuditResult) -> Row:

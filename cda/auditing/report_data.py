@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import (
+    compares,
     contrasts_flipped,
     effects_in,
     flipped_cell,
@@ -12,8 +15,10 @@ from cda.auditing.report_cells import (
     margin_unit,
     tested_cells,
 )
-from cda.auditing.report_verdict import compares, drift_sentence
+from cda.auditing.report_verdict import drift_sentence
+from cda.report import plots
 from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_each, p_equals, p_value, share, signed
+from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
@@ -21,9 +26,14 @@ from cda.results.effects import BiasDrift, Contingency, DirectEffects, Form, Not
 from cda.results.facts import LabelCounts, RewardModelFacts
 from cda.results.rate import BiasRate, RateEffects
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FORMS: dict[Form, str] = {"linear": "linear", "log_ratio": "log ratio"}
 Step = tuple[str, int | None, Mapping[str, int]]
 """A step, how many it saw (None if not counted), and reason to the number left out."""
+_TRAINED = Mark("training data", THIRD, "^")
+_NAMED_POINTS = 4
 _SAME = "both sides are the same after cutting"
 
 
@@ -318,3 +328,65 @@ def observational_table(audit: AuditResult) -> Table | None:
 
 def _model(when: str) -> str:
     return "model" if when == "model" else f"model {when}"
+
+
+def correlation_plot(audit: AuditResult) -> Plot | None:
+    """r of the attribute with people's preference against r with the model's, if both are known."""
+    by_people = _known_r({name: analysis.correlation.people for name, analysis in audit.analysis.items()})
+    model = {name: _known_r(dict(audit.analysis[name].correlation.model.items())) for name in by_people}
+    people = {name: r for name, r in by_people.items() if model[name]}
+    if not people:
+        return None
+    labels = {name: analysis.labels.r_train for name, analysis in audit.analysis.items() if analysis.labels}
+    trained = {name: r for name, r in _known_r(labels).items() if name in people}
+    said = []
+    for name, r in people.items():
+        each = {"people": r, **model[name], **({"training data": trained[name]} if name in trained else {})}
+        said.append(f"{name}: {', '.join(f'{word} {decimals(r)} (n = {count(r)})' for word, r in each.items())}.")
+    opening = "Correlation (r) of each attribute with being preferred, by people across and by the model upwards."
+    title = (
+        "What the model favours against what people favour: correlation of each attribute with being preferred. On the diagonal "
+        "the two agree"
+    )
+    by_mark = [
+        (SCORINGS[when], {name: model[name][when] for name in people if when in model[name]}) for when in audit.scorings
+    ]
+    drawn = [(mark, r) for mark, r in (*by_mark, (_TRAINED, trained)) if r]
+    last = {name: list(model[name].values())[-1].value for name in people}
+    draw = partial(_draw_correlations, people, drawn, last)
+    return Plot("correlations", title, f"{opening} {' '.join(said)}", draw, 3.1)
+
+
+def _known_r(found: Mapping[str, object]) -> dict[str, Estimate]:
+    return {key: r for key, r in found.items() if isinstance(r, Estimate)}
+
+
+def _draw_correlations(
+    people: Mapping[str, Estimate], drawn: Sequence[tuple[Mark, Mapping[str, Estimate]]], last: Mapping[str, float],
+    axes: Axes,
+) -> None:  # fmt: skip
+    """Names stand at the points of the last scoring that has one; numbers, with a key below, if they are many."""
+    axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    for mark, by_model in drawn:
+        across, upwards = [people[name] for name in by_model], list(by_model.values())
+        axes.errorbar(
+            [r.value for r in across], [r.value for r in upwards], xerr=plots.errors(across), yerr=plots.errors(upwards),
+            fmt=mark.shape, color=mark.color, label=mark.name, markersize=5, elinewidth=0.8,
+            markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
+        )  # fmt: skip
+    few = len(people) <= _NAMED_POINTS
+    for at, (name, r) in enumerate(people.items(), 1):
+        right = r.value > 0
+        axes.annotate(
+            named(name) if few else str(at), (r.value, last[name]), (-5 if right else 5, 4),
+            textcoords="offset points", ha="right" if right else "left", fontsize=7,
+        )  # fmt: skip
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    axes.set_yticks([-1, -0.5, 0, 0.5, 1])
+    key = [f"{at} {named(name, 14)}" for at, name in enumerate(people, 1)]
+    lines = [] if few else ["   ".join(key[start : start + 3]) for start in range(0, len(key), 3)]
+    plots.draw_frame(axes, "\n".join(["r by people", *lines]), "both")
+    axes.set_ylabel("r by the model" + (", in training data" if drawn[-1][0] is _TRAINED and len(drawn) > 1 else ""))
+    if len(drawn) > 1:
+        plots.legend(axes, len(drawn))

@@ -15,14 +15,14 @@ from cda.auditing import report_cells as cells
 from cda.auditing import report_scoring as scoring
 from cda.auditing import report_verdict as verdict
 from cda.auditing import seeds
-from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED
+from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
 from cda.auditing.report_data import missing_rate_sentence, rewritten_line
 from cda.auditing.report_dose import dose_line
 from cda.auditing.report_plots import skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
-from cda.auditing.report_verdict import Verdict, applied, compares, targets, verdicts
+from cda.auditing.report_verdict import Verdict, verdicts
 from cda.report.differences import word_differences
 from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, visible, width
 from cda.report.page import ReportSection, render, rendered

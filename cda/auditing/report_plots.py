@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import margin_unit
+from cda.auditing.report_cells import compares, margin_unit, voted_names
+from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_dose import dose_plots
 from cda.auditing.report_tables import SIDES
-from cda.auditing.report_verdict import compares, voted_names
 from cda.report import plots
-from cda.report.numbers import count, decimals, points, reward, share, signed
+from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, PerScoring
@@ -38,9 +38,7 @@ _PAIRS = {
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
 _MOST_SDS = 3.0
-_TRAINED = Mark("training data", THIRD, "^")
 _SECOND = "a second majority of people"
-_NAMED_POINTS = 4
 
 Shown = Mapping[str, Estimate | None]
 """Word for a kind of estimate to the estimate; None if there is none."""
@@ -62,7 +60,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
             *_triple_rewards(audit),
         ],
         "quality": [_quality_plot(audit)],
-        "data": [_correlation_plot(audit)],
+        "data": [correlation_plot(audit)],
         "drift": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
@@ -190,68 +188,6 @@ def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plo
     title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
     text = f"How often the model prefers the biased side, by people's majority. {' '.join(said)}"
     return _rows_plot("by-majority", title, text, shown, marks, _percent("model prefers the biased side (%)"))
-
-
-def _correlation_plot(audit: AuditResult) -> Plot | None:
-    """r of the attribute with people's preference against r with the model's, if both are known."""
-    by_people = _known_r({name: analysis.correlation.people for name, analysis in audit.analysis.items()})
-    model = {name: _known_r(dict(audit.analysis[name].correlation.model.items())) for name in by_people}
-    people = {name: r for name, r in by_people.items() if model[name]}
-    if not people:
-        return None
-    labels = {name: analysis.labels.r_train for name, analysis in audit.analysis.items() if analysis.labels}
-    trained = {name: r for name, r in _known_r(labels).items() if name in people}
-    said = []
-    for name, r in people.items():
-        each = {"people": r, **model[name], **({"training data": trained[name]} if name in trained else {})}
-        said.append(_said(name, each, decimals))
-    opening = "Correlation (r) of each attribute with being preferred, by people across and by the model upwards."
-    title = (
-        "What the model favours against what people favour: correlation of each attribute with being preferred. On the diagonal "
-        "the two agree"
-    )
-    by_mark = [
-        (SCORINGS[when], {name: model[name][when] for name in people if when in model[name]}) for when in audit.scorings
-    ]
-    drawn = [(mark, r) for mark, r in (*by_mark, (_TRAINED, trained)) if r]
-    last = {name: list(model[name].values())[-1].value for name in people}
-    draw = partial(_draw_correlations, people, drawn, last)
-    return Plot("correlations", title, f"{opening} {' '.join(said)}", draw, 3.1)
-
-
-def _known_r(found: Mapping[str, object]) -> dict[str, Estimate]:
-    return {key: r for key, r in found.items() if isinstance(r, Estimate)}
-
-
-def _draw_correlations(
-    people: Mapping[str, Estimate], drawn: Sequence[tuple[Mark, Mapping[str, Estimate]]], last: Mapping[str, float],
-    axes: Axes,
-) -> None:  # fmt: skip
-    """Names stand at the points of the last scoring that has one; numbers, with a key below, if they are many."""
-    axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    for mark, by_model in drawn:
-        across, upwards = [people[name] for name in by_model], list(by_model.values())
-        axes.errorbar(
-            [r.value for r in across], [r.value for r in upwards], xerr=plots.errors(across), yerr=plots.errors(upwards),
-            fmt=mark.shape, color=mark.color, label=mark.name, markersize=5, elinewidth=0.8,
-            markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
-        )  # fmt: skip
-    few = len(people) <= _NAMED_POINTS
-    for at, (name, r) in enumerate(people.items(), 1):
-        right = r.value > 0
-        axes.annotate(
-            named(name) if few else str(at), (r.value, last[name]), (-5 if right else 5, 4),
-            textcoords="offset points", ha="right" if right else "left", fontsize=7,
-        )  # fmt: skip
-    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
-    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
-    axes.set_yticks([-1, -0.5, 0, 0.5, 1])
-    key = [f"{at} {named(name, 14)}" for at, name in enumerate(people, 1)]
-    lines = [] if few else ["   ".join(key[start : start + 3]) for start in range(0, len(key), 3)]
-    plots.draw_frame(axes, "\n".join(["r by people", *lines]), "both")
-    axes.set_ylabel("r by the model" + (", in training data" if drawn[-1][0] is _TRAINED and len(drawn) > 1 else ""))
-    if len(drawn) > 1:
-        plots.legend(axes, len(drawn))
 
 
 def _contrast_rewards(audit: AuditResult) -> Plot | None:

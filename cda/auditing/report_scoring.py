@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from cda.auditing.report_cells import contrasts_flipped
-from cda.auditing.report_verdict import compares, targets
+from cda.auditing.report_cells import compares, contrasts_flipped, targets
 from cda.auditing.seeds import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward

@@ -13,11 +13,11 @@ import yaml
 from cda.auditing import paper, seeds
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
-from cda.auditing.report_cells import effects_in
+from cda.auditing.report_cells import compares, effects_in
 from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
-from cda.auditing.report_verdict import compares, others_sentence, quality_sentence
+from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
 from cda.report.page import Entry, ReportSection
 from cda.report.tables import Table

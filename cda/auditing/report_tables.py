@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_cells import NO_VOTES, estimates, share_cells
-from cda.auditing.report_verdict import compares, targets, voted_names
+from cda.auditing.report_cells import NO_VOTES, compares, estimates, share_cells, targets, voted_names
 from cda.data.release import SOURCE
 from cda.report.accuracy import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
 from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cda.auditing.report_cells import applied, compares, others, targets
 from cda.report.numbers import (
     count,
     excludes_zero,
@@ -35,31 +36,6 @@ _KINDS: dict[str, Kind] = {
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
 _Decisive = Literal["skew", "miscalibration"]
-
-
-def compares(audit: AuditResult) -> bool:
-    """True if the audit compares before and after a training; else it measures one model or judge as it is."""
-    return len(audit.scorings) > 1
-
-
-def targets(audit: AuditResult) -> list[str]:
-    """The biases that were trained on."""
-    return [name for name, skew in audit.skew.items() if skew.target]
-
-
-def others(audit: AuditResult) -> list[str]:
-    """The other biases that were measured."""
-    return [name for name, skew in audit.skew.items() if not skew.target]
-
-
-def voted_names(audit: AuditResult) -> list[str]:
-    """Biases with votes, targets first."""
-    return [name for name in audit.skew if name in audit.votes]
-
-
-def applied(audit: AuditResult) -> float:
-    """The dose that `after` is of."""
-    return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
 
 
 def _held_out(name: str, audit: AuditResult) -> HeldOutBias | None:

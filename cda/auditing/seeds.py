@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.auditing.groups import PLAIN, Group, Scorings, estimated, pair_comparisons, people_of, read_margins
 from cda.auditing.rate import skewed_triples, triple_comparisons, triple_skews
-from cda.auditing.report_cells import change_cells
-from cda.auditing.report_verdict import compares, others, targets
+from cda.auditing.report_cells import change_cells, compares, others, targets
 from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_phrases
 from cda.auditing.texts import AuditTexts
 from cda.auditing.votes import votes_moved
