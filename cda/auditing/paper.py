@@ -24,7 +24,7 @@ from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, sha
 from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
-from cda.results.base import Estimate, Measure, Missing
+from cda.results.base import Estimate, Missing
 from cda.results.effects import Contingency
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.proportions import paired_change
@@ -123,7 +123,10 @@ def _model(
         return PaperModel(of=(size,), without_score=without, skew=none, miscalibration=none)
     if len(scored) == 2:
         change = people_change(scored[0], scored[1], rows, ids, rng(seed))
-        skew, missed = map(_changed, (change.skew_on_voted, change.miscalibration))
+        skew, missed = (
+            PaperShare(**{name: getattr(moved, name) for name in ("before", "after", "change", "unpaired", "test")})
+            for moved in (change.skew_on_voted, change.miscalibration)
+        )
     else:
         measured = against_people(scored[0], rows, ids)
         skew, missed = (
@@ -133,12 +136,6 @@ def _model(
             for share in (measured.skew, measured.miscalibration)
         )
     return PaperModel(of=(size,), without_score=without, skew=skew, miscalibration=missed)
-
-
-def _changed(share: Measure) -> PaperShare:
-    return PaperShare(
-        before=share.before, after=share.after, change=share.change, unpaired=share.unpaired, test=share.test
-    )
 
 
 def _mean(
