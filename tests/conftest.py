@@ -65,7 +65,7 @@ class Trained:
 # Files that take a minute or more, the longest first: one that is begun last keeps the other processes waiting.
 LONG = (
     "test_notebook.py", "test_pipeline_processes.py", "test_training_seeds.py", "test_discover_llm.py", "test_golden.py",
-    "test_dose_stage.py", "test_audit_paper.py", "test_lint.py", "test_pipeline.py", "test_train.py", "test_prompts_answered.py",
+    "test_dose_stage.py", "test_audit_paper.py", "test_lint.py", "test_pipeline.py", "test_train.py",
 )  # fmt: skip
 
 
@@ -128,19 +128,12 @@ def bert(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:  #
 
     folder = tmp_path_factory.mktemp("bert") / "model"
     tokenizer = _bert_tokenizer()
+    # No dropout, so that LoRA's is the only one.
     config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=128,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-        hidden_dropout_prob=0.0,  # so that LoRA's is the only dropout
-        attention_probs_dropout_prob=0.0,
-        num_labels=1,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+        max_position_embeddings=128, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        num_labels=1, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
     _seeded(BertForSequenceClassification, config).save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return folder
@@ -182,15 +175,8 @@ def lora() -> Lora:
 @pytest.fixture(scope="session")
 def train_arguments() -> Mapping[str, Any]:
     """Nine steps over twelve pairs, at a rate that moves the scores."""
-    return {
-        "learning_rate": 5e-3,
-        "per_device_train_batch_size": 4,
-        "num_train_epochs": 3,
-        "eval_steps": 3,
-        "save_steps": 3,
-        "save_total_limit": 3,
-        "logging_steps": 1,
-    }
+    batches = {"learning_rate": 5e-3, "per_device_train_batch_size": 4, "num_train_epochs": 3}
+    return batches | {"eval_steps": 3, "save_steps": 3, "save_total_limit": 3, "logging_steps": 1}
 
 
 @pytest.fixture(scope="session")
@@ -203,16 +189,8 @@ def trained_fp32(
 ) -> Trained:
     """The tiny Llama after nine steps in fp32, with validation pairs that choose the checkpoint."""
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-    folder = tmp_path_factory.mktemp("trained-fp32")
-    result = train_adapter(
-        model,
-        [TrainingExample(pair) for pair in preference_pairs[:12]],
-        [TrainingExample(pair) for pair in preference_pairs[12:]],
-        lora,
-        train_arguments,
-        folder,
-        seed=0,
-    )
+    train, validation = (list(map(TrainingExample, pairs)) for pairs in (preference_pairs[:12], preference_pairs[12:]))
+    result = train_adapter(model, train, validation, lora, train_arguments, tmp_path_factory.mktemp("trained-fp32"), 0)
     model.model.eval()
     return Trained(model, result)
 
@@ -226,16 +204,9 @@ def _llama_config(**changes: Any) -> Any:
     from transformers import LlamaConfig
 
     options = {
-        "vocab_size": len(_llama_tokenizer()),
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 128,
-        "max_position_embeddings": 256,
-        "initializer_range": 0.2,
-        "num_labels": 1,
-    }
+        "vocab_size": len(_llama_tokenizer()), "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 128, "max_position_embeddings": 256, "initializer_range": 0.2, "num_labels": 1,
+    }  # fmt: skip
     return LlamaConfig(**(options | changes))
 
 
@@ -251,14 +222,9 @@ def _llama_tokenizer(
 
     tokenizer = _word_level(["<unk>", "<s>", "</s>", "<pad>", *ROLES], "<unk>", single="<s> $A", pair="<s> $A $B")
     made = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>" if eos else None,
-        pad_token=pad,
-        padding_side=padding_side,
-        additional_special_tokens=ROLES,
-    )
+        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>" if eos else None, pad_token=pad,
+        padding_side=padding_side, additional_special_tokens=ROLES,
+    )  # fmt: skip
     made.chat_template = chat_template
     return made
 

@@ -25,11 +25,7 @@ def make_release(root: Path, bias: str = "jargon") -> Path:
     judge ties on every fourth pair and is for the base elsewhere. 31 triples, of which one rewrite changed nothing.
     """
     pairs = [
-        {
-            "query": f"question {row}",
-            "perturbed_response": f"long words {row}",
-            "base_response": f"plain {row}",
-        }
+        {"query": f"question {row}", "perturbed_response": f"long words {row}", "base_response": f"plain {row}"}
         for row in range(VOTED + MORE)
     ]
     annotations = []

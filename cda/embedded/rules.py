@@ -42,13 +42,8 @@ _FEWER_PLACES = 0.7
 class RuleRewriter:
     """A Rewriter that needs no LLM. The same request always gives the same text.
 
-    Args:
-        seed: Selects among several wordings.
-        share: Share of the places where the rules apply, drawn for each request; one place at least. Rewriters of different
-            seeds and shares rewrite differently, but share their wording and blind spots.
-
-    Raises:
-        ValueError: The share is not above 0 and at most 1.
+    The seed selects among several wordings; `share` is that of the places where the rules apply, drawn for each request, one at
+    least. Rewriters of different seeds and shares rewrite differently, but share their wording and blind spots.
     """
 
     seed: int = 42
@@ -60,15 +55,12 @@ class RuleRewriter:
 
     @property
     def name(self) -> str:
-        """`rules`, and the share of places if it is below 1."""
         return "rules" if self.share == 1 else f"rules, {100 * self.share:g}% of places"
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
         """Rewrite every request by the bias file's offline rules.
 
-        Raises:
-            RecipeError: The bias file has no offline rules.
-            DataError: One of its patterns takes too long over a response.
+        RecipeError: the bias file has none. DataError: one of its patterns takes too long over a response.
         """
         rules = rules_of(bias)
         try:
@@ -99,17 +91,10 @@ class RuleRewriter:
 
 
 def rules_of(bias: Bias) -> Offline:
-    """The offline rules of a bias.
-
-    Raises:
-        RecipeError: It has none.
-    """
+    """The offline rules of a bias; RecipeError if it has none."""
     if bias.offline is None:
-        raise RecipeError(
-            [
-                f"bias '{bias.name}' has no offline rules, so it needs an LLM: set llm.model, or add `offline:` to its bias file"
-            ]
-        )
+        needed = "so it needs an LLM: set llm.model, or add `offline:` to its bias file"
+        raise RecipeError([f"bias '{bias.name}' has no offline rules, {needed}"])
     return bias.offline
 
 

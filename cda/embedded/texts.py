@@ -28,15 +28,10 @@ PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "res
 
 @dataclass(frozen=True, slots=True)
 class AuthoredPair:
-    """A sound and a flawed answer to one question.
+    """A sound (chosen) and a flawed answer to one question, and the biases that each was written to exhibit.
 
-    Attributes:
-        item: Its authors' name for it, as in the readings.
-        pair: chosen is the sound answer.
-        domain: Subject area.
-        flaw_kind: wrong fact, wrong step, misses the point, or incomplete.
-        flaw: The mistake in the flawed answer.
-        sound_shows: Biases that the sound answer was written to exhibit; `flawed_shows` likewise.
+    `item` is its authors' name for it, as in the readings; the kind of the flaw is wrong fact, wrong step, misses the point, or
+    incomplete.
     """
 
     item: str
@@ -54,18 +49,14 @@ def part_path(part: Part) -> Path:
 
 def authored_pairs(part: Literal["train", "quality"]) -> list[AuthoredPair]:
     """Pairs of a part, in file order."""
-    return [
-        AuthoredPair(
-            row["id"],
-            Pair(user_prompt(row["question"]), row["sound"], row["flawed"]),
-            row["domain"],
-            row["flaw_kind"],
-            row["flaw"],
-            tuple(row["sound_shows"]),
-            tuple(row["flawed_shows"]),
+
+    def authored(row: dict[str, Any]) -> AuthoredPair:
+        pair, shows = Pair(user_prompt(row["question"]), row["sound"], row["flawed"]), ("sound_shows", "flawed_shows")
+        return AuthoredPair(
+            row["id"], pair, row["domain"], row["flaw_kind"], row["flaw"], *(tuple(row[key]) for key in shows)
         )
-        for row in read_jsonl(part_path(part))
-    ]
+
+    return list(map(authored, read_jsonl(part_path(part))))
 
 
 def authored_contrasts(
@@ -83,17 +74,14 @@ def authored_contrasts(
 
 
 def audit_contrasts(biases: Sequence[str] = EMBEDDED_BIASES) -> list[Contrast]:
-    """All contrasts that an audit measures on, in both directions."""
     return [*authored_contrasts("audit", biases), *authored_contrasts("shown", biases)]
 
 
 @dataclass(frozen=True, slots=True)
 class AuthoredTriple:
-    """An answer, its first rewrite (the other side of a contrast), and the rewrite back.
+    """An answer, its first rewrite (the other side of a contrast), and the rewrite back; `flipped` as blind readers found it.
 
-    Attributes:
-        item: Name of the contrast, with `-back`, as in the readings.
-        triple: `flipped` as blind readers found it.
+    `item` is the name of the contrast, with `-back`, as in the readings.
     """
 
     item: str
@@ -116,14 +104,7 @@ def authored_triples(biases: Sequence[str] = EMBEDDED_BIASES) -> list[AuthoredTr
 
 @dataclass(frozen=True, slots=True)
 class AuthoredResponses:
-    """A question and answers to it in different styles.
-
-    Attributes:
-        item: Name of the part and its place in it.
-        prompt: The question.
-        domain: Subject area.
-        responses: Four, all sound.
-    """
+    """A question and four sound answers to it in different styles; `item` is the part and its place in it."""
 
     item: str
     prompt: Prompt
@@ -132,7 +113,6 @@ class AuthoredResponses:
 
 
 def authored_responses(part: Literal["responses", "narrow"] = "responses") -> list[AuthoredResponses]:
-    """Answers to search in, in file order."""
     return [
         AuthoredResponses(f"{part}-{number:03}", user_prompt(row["question"]), row["domain"], tuple(row["responses"]))
         for number, row in enumerate(read_jsonl(part_path(part)), 1)
@@ -140,7 +120,6 @@ def authored_responses(part: Literal["responses", "narrow"] = "responses") -> li
 
 
 def questions(part: Part) -> list[str]:
-    """All questions of a part."""
     return [row["question"] for row in read_jsonl(part_path(part))]
 
 
@@ -180,13 +159,10 @@ def tables() -> dict[str, Rows]:
 
 
 def export(folder: Path, form: Format) -> dict[str, int]:
-    """Write every table and the data card; return the number of rows of each.
+    """Write every table and the data card; return the number of rows of each. RunError: the folder holds something, or cannot be written.
 
     As `jsonl` a table is `<name>.jsonl`, and the card's header lets `datasets.load_dataset(folder, name)` find them; as
     `datasets` it is a folder for `datasets.load_from_disk`.
-
-    Raises:
-        RunError: The folder holds something, or cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder}: exists and is not empty; name a new folder")

@@ -31,7 +31,6 @@ PLAIN = 1.0
 """The dose of an adapter as it was trained."""
 TEXTS = "texts.json"
 """File next to dose.json: `text_id` of every text that the dose stage scored, in its order."""
-_CHOSEN = "dose.json"
 _CONFIG = "adapter_config.json"
 
 
@@ -65,12 +64,8 @@ def applied_dose(run_folder: RunFolder, training: Training | None = None) -> flo
 
 
 def chosen_dose(run_folder: RunFolder) -> DoseResult | None:
-    """The choice of the dose of a run's result; None if it was not chosen, but is 1.
-
-    Raises:
-        DataError: dose.json is of another version of cda, or was changed.
-    """
-    file = _of_dose(run_folder, _CHOSEN)
+    """The choice of the dose of a run's result; None if it was not chosen, but is 1. DataError: of another version, or changed."""
+    file = _of_dose(run_folder, "dose.json")
     return None if file is None else load(DoseResult, file, "cda train")
 
 
@@ -89,14 +84,9 @@ def _of_dose(run_folder: RunFolder, file: str) -> Path | None:
 
 
 def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
-    """The adapter that a user named, and the dose to apply: the one asked for, else a run's own, else 1; says which.
+    """The adapter that a user named (by its folder, or a run's; else RunError), and the dose to apply; says which.
 
-    Args:
-        given: Folder of an adapter, which is taken as it is, or of a run.
-        dose: Asked for by number; None: the run's.
-
-    Raises:
-        RunError: Neither an adapter nor a run with a finished training.
+    The dose is the one asked for, else a run's own, else 1.
     """
     path = user_path(given)
     if (path / _CONFIG).is_file():
@@ -125,10 +115,7 @@ def asked_subjects(
 ) -> list[Subject]:
     """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`; of a run's folder, at the run's dose.
 
-    Raises:
-        RecipeError: Options that do not go together.
-        RunError: The folder is neither an adapter's nor a run's with a finished training.
-        DataError: No such dose.
+    RecipeError: options that do not go together. RunError: the folder is neither an adapter's nor a run's with a finished training.
     """
     problems = []
     if adapter and against:
@@ -156,11 +143,7 @@ def asked_subjects(
 
 
 def check_subject(subject: Subject, settings: ScorerSettings) -> None:
-    """Find mistakes before anything is scored.
-
-    Raises:
-        CdaError: The model or adapter cannot be used, or a setting is missing.
-    """
+    """Raise CdaError, before anything is scored, if the model or adapter cannot be used, or a setting is missing."""
     scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
@@ -170,11 +153,10 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )
-    if not subject.section.is_trainable:
-        return
-    spec = model_spec(subject.section)
-    heads = head_names(load_config(spec), spec)
-    if subject.adapter is not None:
-        check_adapter(subject.adapter, heads)
-        if subject.dose != 1:
-            adapter_config(subject.adapter)
+    if subject.section.is_trainable:
+        spec = model_spec(subject.section)
+        heads = head_names(load_config(spec), spec)
+        if subject.adapter is not None:
+            check_adapter(subject.adapter, heads)
+            if subject.dose != 1:
+                adapter_config(subject.adapter)

@@ -16,7 +16,7 @@ from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.checks import sharded_by
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.records import Pair, TrainingExample, TrainingPair
+from cda.records import TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import ScorerSettings, scorer_settings
@@ -29,17 +29,17 @@ from cda.training.lora import train_adapter
 
 ADAPTER = "adapter"
 _COUNTS = "counts.json"
+BaseScores = Callable[[RewardModel, Sequence[Text]], Mapping[str, float]]
+"""Rewards of the base model by `text_id`."""
 _SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "steps")
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training among those of a run.
+    """One training among those of a run, by the seed of its LoRA weights, data order and dropout.
 
-    Attributes:
-        seed: Seed of its LoRA weights, data order and dropout.
-        is_first: It is the run's result (`adapter/`), whatever the audit finds of the others: the best one on the audit's
-            own contrasts would look better there than it is.
+    The first is the run's result (`adapter/`), whatever the audit finds of the others: the best one on the audit's own contrasts
+    would look better there than it is. The label is that of its scoring in the audit, if it is not the result.
     """
 
     seed: int
@@ -47,7 +47,6 @@ class Training:
 
     @property
     def label(self) -> str:
-        """Label of its scoring in the audit, if it is not the result."""
         return f"seed-{self.seed}"
 
     def stage(self, name: str) -> str:
@@ -56,7 +55,6 @@ class Training:
 
 
 def trainings(seeds: Sequence[int]) -> list[Training]:
-    """The trainings with these seeds, the run's result first."""
     return [Training(seed, number == 0) for number, seed in enumerate(seeds)]
 
 
@@ -78,7 +76,6 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> TrainCounts:
-    """Train, save the adapter with its head, and return the counts."""
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
     if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
@@ -99,13 +96,8 @@ def _base_scores(
 
 
 def _train(
-    recipe: Recipe,
-    rows: Sequence[TrainingPair],
-    seed: int,
-    folder: Path,
-    base_scores: Callable[[RewardModel, Sequence[Text]], Mapping[str, float]],
+    recipe: Recipe, rows: Sequence[TrainingPair], seed: int, folder: Path, base_scores: BaseScores
 ) -> TrainCounts:
-    """Train one adapter, and return the counts."""
     sharding = sharded_by(recipe.train)
     if sharding is not None and any(row.example.target is None for row in rows):
         raise RunError(
@@ -113,8 +105,7 @@ def _train(
             "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
         )
     reward_model = load_reward_model(model_spec(recipe.model), sharded=sharding is not None)
-    form, notes = reward_model.template.form, reward_model.template.notes()
-    for note in notes:
+    for note in reward_model.template.notes():
         say(f"  {note}")
     examples = with_base_preferences(rows, partial(base_scores, reward_model))
     train, validation = (
@@ -129,21 +120,12 @@ def _train(
     if is_main():
         write_jsonl(folder / "history.jsonl", result.history)
         _clear(folder)
-    if result.n_truncated:
-        say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
-    if result.n_identical:
-        say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
-    return TrainCounts(
-        train=result.n_train,
-        validation=result.n_validation,
-        truncated=result.n_truncated,
-        identical_after_truncation=result.n_identical,
-        steps=result.n_steps,
-        best_step=result.best_step,
-        processes=world_size(),
-        form=form,
-        notes=tuple(notes),
-    )
+    counts = result.counts
+    if counts.truncated:
+        say(f"  {counts.truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
+    if counts.identical_after_truncation:
+        say(f"  {counts.identical_after_truncation} pairs left out: both sides the same after cutting")
+    return counts
 
 
 def _clear(folder: Path) -> None:
@@ -155,12 +137,7 @@ def _clear(folder: Path) -> None:
 
 
 def _one_adapter_each(
-    recipe: Recipe,
-    names: Sequence[str],
-    rows: Sequence[TrainingPair],
-    seed: int,
-    folder: Path,
-    base_scores: Callable[[RewardModel, Sequence[Text]], Mapping[str, float]],
+    recipe: Recipe, names: Sequence[str], rows: Sequence[TrainingPair], seed: int, folder: Path, base_scores: BaseScores
 ) -> TrainCounts:
     """An adapter for each bias, on its own examples and on those that keep other biases; then their sum."""
     counts: dict[str, TrainCounts] = {}
@@ -192,23 +169,17 @@ def _one_adapter_each(
 def with_base_preferences(
     rows: Sequence[TrainingPair], score: Callable[[Sequence[Text]], Mapping[str, float]]
 ) -> list[TrainingExample]:
-    """Examples with every target known: `keep` teaches σ(margin) of the base model.
-
-    Args:
-        rows: The training mix.
-        score: Gives the base model's rewards by `text_id`.
-    """
+    """Examples with every target known: `keep` teaches σ(margin) of the base model, whose rewards `score` gives by `text_id`."""
     import numpy as np
 
     kept = [row.pair for row in rows if row.example.target is None]
     texts = [(pair.prompt, text) for pair in kept for text in (pair.chosen, pair.rejected)]
     rewards = score(texts) if texts else {}
 
-    def preference(pair: Pair) -> float:
-        margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
-        return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
+    def known(row: TrainingPair) -> TrainingExample:
+        if row.example.target is not None:
+            return row.example
+        first, second = (rewards[text_id(row.pair.prompt, text)] for text in (row.pair.chosen, row.pair.rejected))
+        return replace(row.example, target=float(1 / (1 + np.exp(-np.clip(first - second, -50, 50)))))
 
-    return [
-        row.example if row.example.target is not None else replace(row.example, target=preference(row.pair))
-        for row in rows
-    ]
+    return [known(row) for row in rows]

@@ -175,7 +175,6 @@ def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
 
 
 def _shown_settings(settings: Any) -> dict[str, Any]:
-    """The settings of the training that a reader of the card wants to know."""
     model, train = settings.get("model", {}), settings.get("train", {})
     shown = {f"base {key}": model[key] for key in ("precision", "max_length_tokens") if key in model}
     shown |= {f"LoRA {key}": value for key, value in settings.get("lora", {}).items()}
@@ -305,7 +304,6 @@ def push(folder: Path, repo_id: str) -> str:
 
 
 def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
-    """Model and tokenizer, merged in float32."""
     import torch
 
     try:

@@ -43,11 +43,7 @@ _ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 
 def check(loaded: LoadedRecipe) -> None:
-    """Look at every input that is on this machine: files, columns, model, adapters, keys, disk.
-
-    Raises:
-        RunError: Lists every problem found.
-    """
+    """Look at every input on this machine: files, columns, model, adapters, keys, disk; RunError lists every problem found."""
     recipe, audit, inputs = loaded.recipe, loaded.recipe.audit, audit_inputs(loaded)
     problems: list[str] = []
 
@@ -58,6 +54,17 @@ def check(loaded: LoadedRecipe) -> None:
             problems.extend(str(error).splitlines())
 
     if not loaded.only_audit:
+        # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
+        check_launch(recipe.model.precision, recipe.train)
+        attempt(partial(_check_sharded_seeds, recipe))
+        problems += [
+            f"{section}.prompt={prompt}: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
+            for section, prompt, by_llm in (
+                ("label", recipe.label.prompt, recipe.labels_by_llm),
+                ("rewrite", recipe.rewrite.prompt, recipe.rewrites_by_llm),
+            )
+            if prompt != OURS and not by_llm
+        ]
         for action in _training_checks(loaded):
             attempt(action)
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm and audit.release is None:
@@ -90,10 +97,6 @@ def check(loaded: LoadedRecipe) -> None:
 def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
     """Checks for a training alone: labels and rewrites by rules, pairs, trainer settings."""
     recipe, data = loaded.recipe, loaded.recipe.data
-    # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
-    check_launch(recipe.model.precision, recipe.train)
-    yield partial(_check_sharded_seeds, recipe)
-    yield partial(_check_prompts, recipe)
     for bias in loaded.biases:
         if not recipe.labels_by_llm or bias.label_by == "measure":
             yield partial(measure_of, bias)
@@ -111,11 +114,7 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
 
 
 def _check_sharded_seeds(recipe: Recipe) -> None:
-    """A launch that shards the base lays it out once: a second training in it has never been tried.
-
-    Raises:
-        RunError: More than one training is still to be made.
-    """
+    """RunError if more than one training is to be made in a launch that shards the base, which was never tried."""
     folder = RunFolder(recipe.run_path)
     to_make = [
         training.seed
@@ -128,25 +127,6 @@ def _check_sharded_seeds(recipe: Recipe) -> None:
             f"train.seeds: {sharding} takes one training a launch, and {len(to_make)} are still to be made. Start with "
             f"train.seeds={[*done, to_make[0]]}, then {[*done, *to_make[:2]]}, and so on: finished ones are reused"
         )
-
-
-def _check_prompts(recipe: Recipe) -> None:
-    """Refuse prompts that no LLM would read.
-
-    Raises:
-        RunError: Names it.
-    """
-    prompts = (
-        ("label", recipe.label.prompt, recipe.labels_by_llm),
-        ("rewrite", recipe.rewrite.prompt, recipe.rewrites_by_llm),
-    )
-    unread = [
-        f"{section}.prompt={prompt}: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
-        for section, prompt, by_llm in prompts
-        if prompt != OURS and not by_llm
-    ]
-    if unread:
-        raise RunError("\n".join(unread))
 
 
 def _is_local(reference: str) -> bool:
@@ -180,18 +160,14 @@ def _adapters_bytes(recipe: Recipe) -> int | None:
 
 
 def describe(recipe: Recipe) -> str:
-    """The resolved recipe as YAML."""
     settings = recipe.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip()
 
 
 def plan(loaded: LoadedRecipe) -> str:
-    """One line for each stage, on its work."""
-    recipe = loaded.recipe
-    audit = (
-        f"audit       contrasts: {_in_order(recipe.audit.contrasts, recipe.audit)}; quality: {recipe.audit.quality or 'none'}"
-        + _rate(recipe, loaded.biases)
-    )
+    recipe, contrasts = loaded.recipe, _in_order(loaded.recipe.audit.contrasts, loaded.recipe.audit)
+    rate = _rate(recipe, loaded.biases)
+    audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     if loaded.only_audit:
         lines = [_audited_model(recipe.model, loaded.prompts), f"{audit}; biases: {_names(loaded.biases)}"]
     else:
@@ -215,7 +191,6 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
 
 
 def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
-    """Lines of the stages up to the adapter."""
     lora, train, dosed = recipe.lora, recipe.train, _dose(recipe)
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
@@ -242,7 +217,6 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
 
 
 def _numbers(bias: Bias, recipe: Recipe) -> tuple[int | None, int | None]:
-    """Counterfactuals and unchanged pairs for a bias."""
     synthesize, n_biases = recipe.synthesize, len(recipe.biases)
     return number_for(bias, synthesize.counterfactuals, n_biases), number_for(bias, synthesize.supplementary, n_biases)
 
@@ -319,7 +293,6 @@ def _in_order(given: str, audit: AuditSection) -> str:
 
 
 def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
-    """Sources of the RATE triples."""
     rate, triples = recipe.audit.rate, recipe.audit.triples
     parts = []
     some_embedded = not rate and any(bias.name in EMBEDDED_BIASES for bias in biases)
@@ -330,4 +303,4 @@ def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
     own = [bias.name for bias in biases if bias.name not in EMBEDDED_BIASES and bias.offline is not None]
     if rate is None and triples == EMBEDDED and not recipe.rewrites_by_llm and own:
         parts.append(f"RATE by rules on embedded answers: {', '.join(own)}")
-    return "; " + ("; ".join(parts) or "no RATE")
+    return "; ".join(parts) or "no RATE"

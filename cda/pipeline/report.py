@@ -26,9 +26,8 @@ from cda.run import RunFolder
 def train_result(run_folder: RunFolder) -> TrainResult:
     """The run's training: of several with other seeds, the first.
 
-    Raises:
-        RunError: The training, or its adapter, is not finished, or was made by another version of cda.
-        DataError: The audit is of another version of cda, or a file cannot be read.
+    RunError: the training, or its adapter, is not finished, or was made by another version of cda. DataError: the audit was, or a
+    file cannot be read.
     """
     output = run_folder.output_of("train")
     counts, dose = stage_counts(run_folder, "train", TrainCounts), applied_dose(run_folder)
@@ -90,12 +89,7 @@ OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.js
 
 
 def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
-    """The finished audit of a run, with the choice of its dose and the run's costs.
-
-    Raises:
-        RunError: There is no finished audit.
-        DataError: It is of another version of cda, or was changed.
-    """
+    """The finished audit of a run (else RunError), with the choice of its dose and the run's costs; DataError if it was changed."""
     run_folder.output_of("audit")  # names the command to run first if there is no audit
     audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     trained = len(audit.scorings) > 1
@@ -109,11 +103,10 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
 
 
 def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
-    """Draw the report of a finished run anew, from its folder alone; further words of the command line are a mistake.
+    """Draw the report of a finished run anew, from its folder alone.
 
-    Raises:
-        RunError: It holds no finished audit, or settings are given, which only a recipe takes.
-        RecipeError: Another format of figures.
+    RunError: it holds no finished audit, or `words` (settings) are given, which only a recipe takes. RecipeError: another format of
+    figures.
     """
     path = user_path(given)
     if figures is not None:

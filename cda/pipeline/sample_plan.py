@@ -23,21 +23,11 @@ def sample_plan(
     effect: float = 0.1,
     sd: float = 1.0,
 ) -> str:
-    """Contrasts and votes that a 95% interval of ± `half_width` needs, and prompts that one of an effect needs.
+    """Contrasts and votes that a 95% interval of ± `half_width` needs, and prompts that one of ± `effect` needs (unit of `sd`).
 
-    Args:
-        half_width: As a share, 0 to 0.5.
-        share: Expected skew or miscalibration.
-        flipped: Expected share of contrasts on which the model's preference changes.
-        per_prompt: Contrasts of one prompt.
-        within_prompt: Intraclass correlation of contrasts of one prompt, 0 to 1.
-        vote_correlation: Correlation of two votes on one item, 0 to 1.
-        tolerated_error: Share of majorities that infinitely many votes would turn.
-        effect: Half of the wanted interval of a mean margin or a RATE effect, in the unit of `sd`.
-        sd: Standard deviation of margins between prompts.
-
-    Raises:
-        DataError: A number outside its range.
+    `half_width` is a share, 0 to 0.5; correlations within a prompt (of `per_prompt` contrasts) and of two votes are from 0 to 1;
+    `flipped` is the expected share of preferences that change, `tolerated_error` that of majorities which infinitely many votes
+    would turn; `sd` is that of margins between prompts. DataError: a number outside its range.
     """
     if per_prompt < 1 or not 0 <= within_prompt <= 1:
         raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")

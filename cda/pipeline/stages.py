@@ -36,16 +36,9 @@ Produce = Callable[[Path], Result | dict[str, Any]]
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
-    """Run everything up to the stage `last`, or this stage alone if earlier ones have finished.
+    """Run everything up to the stage `last`, or (`only`) this stage alone if earlier ones have finished.
 
-    Args:
-        loaded: The recipe.
-        last: The stage to end with.
-        only: Run this stage alone.
-        figures: Format in which the report's figures are written as files, if any.
-
-    Raises:
-        CdaError: Anything a user can act on.
+    `figures`: format in which the report's figures are written as files, if any. CdaError: anything a user can act on.
     """
     folder = RunFolder(loaded.recipe.run_path)
     try:
@@ -81,11 +74,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
             continue
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
         if not is_main() and kind == "audit":
-            if not loaded.only_audit:
-                for each in several:
-                    _wait_for(train.stage(loaded, folder, each), folder)
-                wait_until(_settled_file(loaded, folder).is_file, folder.path)
-            audit.assist(loaded, folder)
+            _assist(loaded, folder, several)
             return
         if not is_main() and kind in ("dose", "adapter"):
             continue
@@ -96,23 +85,40 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
                 continue
         stage, produce = _stage_and_producer(kind, training, loaded, folder)
         if only and kind not in (last, "adapter"):
-            _require(stage, folder)
+            if not folder.is_done(stage):
+                reason = folder.why_redo(stage) or "it has not been run"
+                raise RunError(
+                    f"{folder.path}: stage '{stage.name}' does not fit this recipe ({reason}). Leave out --only to run it"
+                )
             continue
         if kind == "train":
             _run_train(stage, produce, folder)
-            if training is several[-1]:
-                _part()
+            if training is several[-1] and (group := _group()):
+                group.destroy_process_group()  # nothing that follows is a collective
         elif kind == "dose" and loaded.recipe.dose.on == "auto":
-            _run_if_possible(stage, produce, folder, loaded.opened)
+            try:
+                run_stage(stage, produce, folder, loaded.opened)
+            except DataError as error:  # not requested, and the data do not allow it: the run goes on
+                say(f"  left out: {error}")
+                folder.retire(stage.name)
         elif is_main():
             run_stage(stage, produce, folder, loaded.opened)
         else:
-            _wait_for(stage, folder)
+            wait_until(partial(folder.is_done, stage), folder.path)
         if kind == "adapter" and training is several[-1] and world_size() > 1:
             _tell_settled(loaded, folder)
         if is_main():
             names = [each.stage(name) for name, each in _steps(STAGES[:-1], several)]
             folder.write_manifest(loaded.recipe.model_dump(mode="json"), names)
+
+
+def _assist(loaded: LoadedRecipe, folder: RunFolder, several: Sequence[Training]) -> None:
+    """Take part in the audit's scoring, once every adapter has its dose."""
+    if not loaded.only_audit:
+        for training in several:
+            wait_until(partial(folder.is_done, train.stage(loaded, folder, training)), folder.path)
+        wait_until(_settled_file(loaded, folder).is_file, folder.path)
+    audit.assist(loaded, folder)
 
 
 def _steps(kinds: Sequence[str], several: Sequence[Training]) -> list[tuple[str, Training]]:
@@ -138,10 +144,6 @@ def _stage_and_producer(
     return audit.stage(loaded, folder), partial(audit.run, loaded, folder)
 
 
-def _wait_for(stage: Stage, folder: RunFolder) -> None:
-    wait_until(lambda: folder.is_done(stage), folder.path)
-
-
 def _settled_file(loaded: LoadedRecipe, folder: RunFolder) -> Path:
     """File that tells the other processes of a launch that every adapter of the run has its dose, named by its inputs."""
     doses = [dose.stage(loaded, folder, training).fingerprint for training in trainings(loaded.recipe.seeds)]
@@ -156,15 +158,6 @@ def _tell_settled(loaded: LoadedRecipe, folder: RunFolder) -> None:
     write_json(settled, {"dose": applied.applied_dose(folder)})
 
 
-def _require(stage: Stage, folder: RunFolder) -> None:
-    """An earlier stage must be there, made from this very recipe."""
-    if not folder.is_done(stage):
-        reason = folder.why_redo(stage) or "it has not been run"
-        raise RunError(
-            f"{folder.path}: stage '{stage.name}' does not fit this recipe ({reason}). Leave out --only to run it"
-        )
-
-
 def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
     """Make a stage by the main process, or reuse it as it is; calls of the run's LLMs (`opened`) are counted with it."""
     if _is_reused(stage, folder):
@@ -175,15 +168,6 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened)
     if used := {name: tally for name, tally in calls.items() if tally}:
         counts = {**counts, "llm": used}
     folder.finish(stage, counts, time.monotonic() - start)
-
-
-def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
-    """A stage that was not requested: if the data do not allow it, a message says so and the run goes on."""
-    try:
-        run_stage(stage, produce, folder, opened)
-    except DataError as error:
-        say(f"  left out: {error}")
-        folder.retire(stage.name)
 
 
 def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
@@ -212,12 +196,6 @@ def _group() -> Any:
     import torch.distributed
 
     return torch.distributed if torch.distributed.is_initialized() else None
-
-
-def _part() -> None:
-    """End the processes' group after the last training; nothing that follows is a collective."""
-    if group := _group():
-        group.destroy_process_group()
 
 
 def _is_reused(stage: Stage, folder: RunFolder) -> bool:

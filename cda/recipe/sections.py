@@ -69,7 +69,6 @@ def bare_name(name: str) -> str:
 
 
 def judges_of(name: str) -> tuple[str, ...]:
-    """The models of `judge:NAME`, or of a panel `judge:NAME,NAME,…`."""
     return tuple(judge.strip() for judge in bare_name(name).split(","))
 
 

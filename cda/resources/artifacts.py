@@ -25,7 +25,6 @@ from cda.run import RunFolder, fingerprint
 
 
 def prompt_row(prompt: Prompt) -> list[dict[str, str]]:
-    """A prompt as chat messages."""
     return [{"role": message.role, "content": message.content} for message in prompt]
 
 
@@ -39,32 +38,20 @@ def pair_row(pair: Pair) -> dict[str, Any]:
 
 
 def labelled_row(row: LabelledPair) -> dict[str, object]:
-    """A labelled pair."""
     return {"id": row.pair.id, "split": row.split, "labels": row.labels, **pair_row(row.pair)}
 
 
 def training_row(row: TrainingPair) -> dict[str, object]:
-    """A row of the training mix."""
-    return {
-        "kind": row.kind,
-        "bias": row.bias,
-        "split": row.split,
-        "source_id": row.source_id,
-        "target": row.example.target,
-        "margin": row.example.margin,
-        "weight": row.example.weight,
-        **pair_row(row.pair),
-    }
+    taught = {name: getattr(row.example, name) for name in ("target", "margin", "weight")}
+    return {name: getattr(row, name) for name in ("kind", "bias", "split", "source_id")} | taught | pair_row(row.pair)
 
 
 def read_labelled(path: Path) -> Iterator[LabelledPair]:
-    """Labelled pairs of an artifact."""
     for row in read_jsonl(path):
         yield LabelledPair(_pair(row), row["split"], row["labels"])
 
 
 def read_training(path: Path) -> Iterator[TrainingPair]:
-    """The training mix of an artifact."""
     for row in read_jsonl(path):
         example = TrainingExample(_pair(row), row["target"], row["margin"], row["weight"])
         yield TrainingPair(example, row["split"], row["kind"], row["bias"], row["source_id"])
@@ -77,11 +64,8 @@ def _pair(row: dict[str, Any]) -> Pair:
 
 @contextmanager
 def of_this_version(path: Path, again: str = "cda audit") -> Iterator[None]:
-    """Context for work on a saved result: errors caused by its content name the file and the command that makes it `again`.
-
-    Raises:
-        DataError: A value that this version writes is missing or differs. Names the value, and the place in the source that
-            needs it, so that a bug can be distinguished from a changed file.
+    """Context for work on a saved result: a value that this version does not write so is a DataError that names the file and the
+    command that makes it `again`; and the place in the source that needs it, which tells a bug from a changed file.
     """
     try:
         yield
@@ -100,11 +84,7 @@ R = TypeVar("R", bound=Result)
 
 
 def training_stages(run_folder: RunFolder) -> TrainingStages:
-    """Counts of the stages that lead to the run's training, as far as they are finished.
-
-    Raises:
-        RunError: One was made by another version of cda.
-    """
+    """Counts of the stages that lead to the run's training, as far as they are finished; errors as of `stage_counts`."""
     return TrainingStages(
         label=stage_counts(run_folder, "label", LabelCounts),
         synthesize=stage_counts(run_folder, "synthesize", SynthesizeCounts),
@@ -113,11 +93,7 @@ def training_stages(run_folder: RunFolder) -> TrainingStages:
 
 
 def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
-    """Counts of one stage; None if it has not finished.
-
-    Raises:
-        RunError: It was made by another version of cda.
-    """
+    """Counts of one stage; None if it has not finished. RunError: it was made by another version of cda."""
     record = run_folder.record(name)
     if not record:
         return None
@@ -134,19 +110,11 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
 
 
 def out_folder(given: str | Path, result: str, command: str) -> Path:
-    """The folder, created if missing.
+    """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
 
-    It may hold earlier files of the same command, which are then replaced. The processes of a launch may come here one
-    after another: what the first of them has begun to write keeps none of the others out, as long as `result` is the
+    It may hold earlier files of the same command, known by the file `result`, which are then replaced. The processes of a launch
+    may come here one after another: what the first has begun to write keeps none of the others out, as long as `result` is the
     first file that is written.
-
-    Args:
-        given: As the user named it; `~` is the home folder.
-        result: Name of the file by which the command's results are known.
-        command: Named in errors, such as `cda quality`.
-
-    Raises:
-        RunError: It is a file, holds something else, or cannot be made or written.
     """
     try:
         out = user_path(given)
@@ -168,21 +136,16 @@ FOLDER, CAPTIONS = "figures", "captions.md"
 
 
 def checked_form(form: str) -> str:
-    """The format of the files.
-
-    Raises:
-        RecipeError: It is none of those that figures are written in.
-    """
+    """The format of figures' files; RecipeError if it is none."""
     if form not in FORMATS:
         raise RecipeError([f"--figures {form}: figures are written as {' or '.join(FORMATS)}"])
     return form
 
 
 def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
-    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which describes each, numbers included.
+    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which describes each; a sentence for a terminal.
 
-    Files of an earlier report under other names stay; the list names those of this one. Returns a sentence for a terminal,
-    with number and folder of the figures.
+    Files of an earlier report under other names stay; the list names those of this one.
     """
     checked_form(form)
     folder = own_folder(report_folder / FOLDER)
@@ -235,13 +198,10 @@ def shown_target(target: str) -> str:
 
 
 def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:
-    """The end of a folder's name: the other inputs, in words as far as they are short, and a fingerprint of everything.
+    """The end of a folder's name, after the model: further inputs, each after its word, and a fingerprint of everything.
 
-    Args:
-        target: The model, which stands before it in the name.
-        inputs: Inputs such as an adapter or files (a list is of files), each under a word that stands before it. None is left
-            out; the suffix is empty if nothing is left.
-        settings: Further settings, in words of the command line; for the fingerprint alone.
+    Inputs are an adapter, files (a list is of files) and the like; None is left out, and the suffix is empty if nothing is left.
+    `settings`, in words of the command line, are for the fingerprint alone.
     """
     given = {
         word: value if isinstance(value, list) else str(value) for word, value in inputs.items() if value is not None

@@ -25,37 +25,32 @@ from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 
 _SECONDS_PER_CALL = 5.0
+_OF_THE_CLIENT = {
+    "base_url", "api_key_env", "concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "max_tokens", "seed",
+    "timeout_s", "retries",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LlmAccess:
-    """Access of a run to its LLM; copies for other models share its clients, counts and budget.
-
-    Attributes:
-        cache: File of answers.
-        label_again: Further calls for an answer without a readable label.
-        opened: The run's clients and counts.
-    """
+    """Access of a run to its LLM; copies for other models share its clients, counts and budget."""
 
     settings: LlmSection
     cache: Path
+    """File of answers."""
     prompts: Prompts = field(default_factory=ours)
     label_again: int = 2
+    """Further calls for an answer without a readable label."""
     consent: Consent = "by question"
     opened: Opened = field(default_factory=Opened, compare=False, repr=False)
 
     def named(self, model: str, **changed: object) -> LlmAccess:
-        """The same access to another model, perhaps with other settings."""
         return replace(self, settings=self.settings.model_copy(update={"model": model, **changed}))
 
     def client(self) -> LLM:
-        """The LLM: asks only questions that the cache cannot answer, and stops at the budget.
+        """The LLM, which asks only what the cache cannot answer, and stops at the budget; LLMError if the cache cannot be opened.
 
-        One object a run and model, and one purse for all models that share a cache, so that the budget holds over all stages
-        together.
-
-        Raises:
-            LLMError: The cache cannot be opened.
+        One object a run and model, and one purse for all models that share a cache: the budget holds over all stages together.
         """
         return self.opened.once(("llm", self.settings.model_dump_json(), self.cache), self._open)
 
@@ -72,15 +67,10 @@ class LlmAccess:
         return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price)
 
     def labeller(self) -> Labeller:
-        """Labels of single responses by the LLM."""
         return asked_labels(self.client(), self.label_again, self.prompts.label)
 
     def answered_notes(self, answered: AnsweredBy) -> list[str]:
-        """Sentences for the user if another model answered than the one asked, or than answered before; noted for later runs.
-
-        Raises:
-            LLMError: The cache cannot be used.
-        """
+        """Sentences for the user if another model answered than the one asked, or than answered before; noted for later runs."""
         settings = llm_client(self.settings).settings
         with Cache(self.cache) as cache:
             earlier = cache.answering_models(settings)
@@ -91,15 +81,9 @@ class LlmAccess:
         """Print the cost of a step, and ask before money is spent; see `confirm_all`."""
         confirm_all([(self.settings, planned)], self.consent)
 
-    def confirm_all(self, steps: Sequence[tuple[LlmSection, Planned]]) -> None:
-        """Print the cost of several steps, and ask once before money is spent; see `spending.confirm_all`."""
-        confirm_all(steps, self.consent)
-
 
 def llm_access(loaded: LoadedRecipe) -> LlmAccess:
-    """The access of a recipe's run."""
-    recipe = loaded.recipe
-    again = recipe.label.ask_again
+    recipe, again = loaded.recipe, loaded.recipe.label.ask_again
     return LlmAccess(recipe.llm, recipe.llm_cache, loaded.prompts, again, loaded.consent, loaded.opened)
 
 
@@ -114,19 +98,7 @@ def _tallies(opened: Opened) -> dict[str, Tally]:
 
 def llm_client(llm: LlmSection) -> OpenAIClient:
     """The server and model of a recipe, without cache or budget."""
-    return OpenAIClient(
-        name=llm.model or "",
-        base_url=llm.base_url,
-        api_key_env=llm.api_key_env,
-        concurrency=llm.concurrency,
-        requests_per_minute=llm.requests_per_minute,
-        tokens_per_minute=llm.tokens_per_minute,
-        temperature=llm.temperature,
-        max_tokens=llm.max_tokens,
-        seed=llm.seed,
-        timeout_s=llm.timeout_s,
-        retries=llm.retries,
-    )
+    return OpenAIClient(name=llm.model or "", **llm.model_dump(include=_OF_THE_CLIENT))
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
@@ -150,7 +122,6 @@ class Planned:
 
 
 def sentence(planned: Planned, llm: LlmSection) -> str:
-    """Calls, tokens, dollars and time of a step, in one line."""
     cost = _cost(planned, llm)
     tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
     dollars = (
@@ -168,12 +139,9 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
     """Print the cost of several steps, and ask once before money is spent. Cached answers are not deducted.
 
-    Nothing is asked if all prices are zero, if none is known of the user's own server (llm.base_url), if the run
-    was started with --yes, or for no calls.
-
-    Raises:
-        RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
-        SpendingError: Called from Python, which never asks, without an agreement or a budget that is large enough.
+    Nothing is asked if all prices are zero, if none is known of the user's own server (llm.base_url), if the run was started with
+    --yes, or for no calls. RunError: the user declined, or cannot be asked; or a batch would exceed the budget. SpendingError:
+    called from Python, which never asks, without an agreement or a budget that is large enough.
     """
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     for llm, planned in steps:

@@ -16,9 +16,8 @@ from cda.files.paths import user_path
 from cda.launch import on_one_machine
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_config, load_reward_model, load_template
 from cda.recipe.sections import LogRatioSection, policy_and_reference
-from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, counts, marks_note
+from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
 from cda.resources.sources import model_source, model_spec
-from cda.results.facts import RewardModelFacts
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, self_check
@@ -56,27 +55,23 @@ class Classifier(NamedScorer):
         notes = self_check(reward_model) if self.settings.score.self_check else []
         apart = set(together)
         sets = (list(together), [text for text in texts if text not in apart]) if together else (list(texts),)
-        scores = joined_rewards(
-            classifier_scores(
-                reward_model,
-                part,
-                self.settings,
-                f"  scoring {subject.label}",
-                adapter=subject.adapter,
-                dose=subject.dose,
-                launched=launched,
-            )
-            for part in sets
-            if part
+        score = partial(
+            classifier_scores,
+            reward_model,
+            settings=self.settings,
+            label=f"  scoring {subject.label}",
+            adapter=subject.adapter,
+            dose=subject.dose,
+            launched=launched,
         )
+        scores = joined_rewards(score(part) for part in sets if part)
         template = reward_model.template
-        facts = RewardModelFacts(
-            name=self.name,
-            kind="reward model",
+        facts = reward_facts(
+            self.name,
+            scores,
             precision=spec.precision,
             form=template.form,
             max_length_tokens=template.max_length_tokens,
-            **counts(scores),
             notes=(*notes, *marks_note(texts, template.has_marks)),
         )
         del reward_model
@@ -105,12 +100,7 @@ def classifier_scores(
         adapter: Folder of the loaded adapter.
         dose: Dose of the adapter.
         over_length: Treatment of texts that are too long, in place of the recipe's.
-        launched: Folder in which the processes of a launch share scores. All processes must then call this with the same
-            texts.
-
-    Raises:
-        ModelError: A reward is NaN or infinite, or texts are too long and these are refused.
-        RunError: The cache cannot be used, or another process of the launch failed.
+        launched: Folder in which the processes of a launch share scores; all must then call this with the same texts.
     """
     score = settings.score
     # Several machines share no SQLite file; the scores of a launch are kept by its own files.
@@ -155,23 +145,18 @@ class LogRatio(NamedScorer):
         return self._spec(policy), replace(self._spec(reference), revision=self.options.reference_revision)
 
     def source(self) -> str:
-        models = [
-            [
-                model_source(self.section.model_copy(update={"name_or_path": spec.name_or_path})),
-                spec.revision,
-                spec.precision,
-            ]
-            for spec in self.specs()
-            if spec is not None
-        ]
-        return fingerprint(
-            {
-                "kind": self.section.kind,
-                "models": models,
-                "settings": self.options.model_dump(mode="json"),
-                "files": [_content(self.options.adapter), _content(self.options.vector)],
-            }
-        )
+        specs = [spec for spec in self.specs() if spec is not None]
+        sections = [self.section.model_copy(update={"name_or_path": spec.name_or_path}) for spec in specs]
+        settings = {
+            "kind": self.section.kind,
+            "models": [
+                [model_source(section), spec.revision, spec.precision]
+                for section, spec in zip(sections, specs, strict=True)
+            ],
+            "settings": self.options.model_dump(mode="json"),
+            "files": [_content(self.options.adapter), _content(self.options.vector)],
+        }
+        return fingerprint(settings)
 
     def deciding_settings(self) -> dict[str, Any]:
         return self.settings.score.model_dump(mode="json", include={"batch_tokens", "log_ratio"})
@@ -186,7 +171,6 @@ class LogRatio(NamedScorer):
         return problems
 
     def missing(self) -> list[str]:
-        """Settings that are missing or contradict each other, and files that are not there."""
         options, name = self.options, self.name
         policy, reference = policy_and_reference(name)
         if not policy:
@@ -225,13 +209,12 @@ class LogRatio(NamedScorer):
         with ScoreCache(path) if path else nullcontext() as cache:
             scope = self._scope(scorer) if path else None
             scores = score_texts(replace(scorer, beta=1.0), texts, cache=cache, scope=scope).times(scorer.beta)
-        facts = RewardModelFacts(
-            name=self.name,
-            kind="reward model",
+        facts = reward_facts(
+            self.name,
+            scores,
             how=f"Scored as {scorer.unit}: {scorer.name}, in {causal.spec.precision}",
             max_length_tokens=causal.template.max_length_tokens,
             unit=scorer.unit,
-            **counts(scores),
             notes=(*scorer.notes(), *marks_note(texts, causal.template.has_marks)),
         )
         del scorer, causal
@@ -239,12 +222,7 @@ class LogRatio(NamedScorer):
         return scores, facts
 
     def _loaded(self) -> LogRatioScorer:
-        """Load the models.
-
-        Raises:
-            ModelError: Settings are missing, or a model or adapter cannot be used.
-            DataError: The vector cannot be used.
-        """
+        """Load the models; CdaError if settings are missing, or a model, adapter or vector cannot be used."""
         from cda.models.causal import load_causal_model
 
         if problems := self.missing():
@@ -264,19 +242,18 @@ class LogRatio(NamedScorer):
         return LogRatioScorer(policy, reference, options.beta, options.per_token, batch_tokens, "  scoring")
 
     def _scope(self, scorer: LogRatioScorer) -> str:
-        """Name in the score cache of everything but the text and β that decides a log-ratio.
+        """Name in the score cache of everything but the text and β that decides a log-ratio; files count by their content.
 
-        β is a factor of the reward, so that rewards are kept without it and serve every β. Files count by their content.
+        β is a factor of the reward, so that rewards are kept without it and serve every β.
         """
         models = [policy.causal for policy in (scorer.policy, scorer.reference) if policy is not None]
-        return fingerprint(
-            {
-                "kind": self.section.kind,
-                "models": [scope_of(causal, causal.adapter) for causal in models],
-                "settings": self.options.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
-                "vector": _content(self.options.vector),
-            }
-        )
+        settings = {
+            "kind": self.section.kind,
+            "models": [scope_of(causal, causal.adapter) for causal in models],
+            "settings": self.options.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
+            "vector": _content(self.options.vector),
+        }
+        return fingerprint(settings)
 
     def _spec(self, name: str) -> ModelSpec:
         return model_spec(self.section.model_copy(update={"name_or_path": name}))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 from cda.errors import DataError, ModelError
 from cda.files.paths import user_path
@@ -27,13 +27,9 @@ Rewarded = tuple[Rewards, RewardModelFacts]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model to be scored with, perhaps with an adapter.
+    """A model to be scored with, perhaps with an adapter at a dose.
 
-    Attributes:
-        label: Shown next to the progress bar and in results: `model`; `before` and `after`; `first` and `second`.
-        section: The model.
-        adapter: Folder of an adapter.
-        dose: Dose of the adapter.
+    The label is shown next to the progress bar and in results: `model`; `before` and `after`; `first` and `second`.
     """
 
     label: str
@@ -48,13 +44,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:
-    """Settings and shared state that a run scores with.
-
-    Attributes:
-        score: The recipe's `score`.
-        run_path: Folder of the run; caches lie next to it.
-        llm: Access to the LLM of a judge, with the clients that the run has opened.
-    """
+    """Settings and shared state that a run scores with; `llm` is a judge's, with the clients that the run has opened."""
 
     score: ScoreSection
     run_path: Path
@@ -74,7 +64,6 @@ class ScorerSettings:
 
 
 def scorer_settings(loaded: LoadedRecipe) -> ScorerSettings:
-    """The scorer settings of a recipe's run."""
     return ScorerSettings(loaded.recipe.score, loaded.recipe.run_path, llm_access(loaded))
 
 
@@ -111,10 +100,7 @@ class NamedScorer(ABC):
 
     @abstractmethod
     def deciding_settings(self) -> dict[str, Any]:
-        """The part of `score.*` that decides the scores.
-
-        Settings of other kinds, and those of speed and place alone, leave a finished stage as it is.
-        """
+        """The part of `score.*` that decides the scores; other settings, as of speed, leave a finished stage as it is."""
 
     @abstractmethod
     def missing(self) -> list[str]:
@@ -125,11 +111,7 @@ class NamedScorer(ABC):
         """Reward of every distinct text; see `score`."""
 
     def problems(self) -> list[str]:
-        """Problems that can be found before anything is scored; none of models on a hub.
-
-        Raises:
-            CdaError: A local model or a function cannot be used.
-        """
+        """Problems that can be found before anything is scored, none of models on a hub; CdaError for a model that cannot be used."""
         score = self.settings.score
         asked = {"over_length": score.over_length != "cut", "workers": score.workers not in ("auto", 1)}
         problems = [
@@ -140,7 +122,7 @@ class NamedScorer(ABC):
         return [*problems, *self.missing()]
 
     def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
-        """Reward of every distinct text, and the facts of the scoring.
+        """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single texts.
 
         Args:
             texts: Repeats are allowed.
@@ -148,9 +130,6 @@ class NamedScorer(ABC):
                 same texts. None: this process scores everything.
             together: Texts among those given that a classifier scored earlier as a separate set, in its order. Below fp32
                 a score depends on its batch, and the cache finds it only as part of the same set.
-
-        Raises:
-            CdaError: The model cannot be opened or asked, rewards no single texts, or its answers cannot be used.
         """
         if self.compares:
             raise ModelError(
@@ -205,32 +184,22 @@ def marks_note(texts: Sequence[Text], has_marks: Callable[[Prompt, str], bool]) 
     ] if n_marked else []  # fmt: skip
 
 
-class Counts(TypedDict):
-    """Counts of scored texts, as RewardModelFacts names them."""
-
-    texts: int
-    truncated: int
-    dropped: int
-    cached: int
-    alike: int
-
-
-def counts(rewards: Rewards) -> Counts:
-    return {
-        "texts": len(rewards.by_text),
-        "truncated": len(rewards.read),
-        "dropped": len(rewards.dropped),
-        "cached": rewards.n_cached,
-        "alike": rewards.n_alike,
-    }
+def reward_facts(name: str, rewards: Rewards, **facts: Any) -> RewardModelFacts:
+    """Facts of a scoring with its counts of texts."""
+    return RewardModelFacts(
+        name=name,
+        kind="reward model",
+        texts=len(rewards.by_text),
+        truncated=len(rewards.read),
+        dropped=len(rewards.dropped),
+        cached=rewards.n_cached,
+        alike=rewards.n_alike,
+        **facts,
+    )
 
 
 def told_cached(n_cached: int, n_texts: int) -> str:
-    """Number of scores from before, as part of a line for the terminal.
-
-    >>> told_cached(3, 8)
-    '3 of 8 texts were scored before'
-    """
+    """Number of scores from before, as part of a line for the terminal."""
     if n_cached < n_texts:
         return f"{n_cached} of {n_texts} texts were scored before"
     return f"all {n_texts} texts were scored before, and no score is new; score.cache=none scores them again"

@@ -13,21 +13,21 @@ from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.recipe.sections import Kind, bare_name, judges_of
-from cda.resources.llm_access import LlmAccess, Planned, llm_client
+from cda.resources.llm_access import LlmAccess, Planned, confirm_all, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
     Rewarded,
     ScorerSettings,
     Subject,
-    counts,
     has_turns,
     marks_note,
+    reward_facts,
     texts_of,
     verdict_facts,
 )
 from cda.resources.sources import prompt_name
-from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
+from cda.results.facts import JudgeFacts, PanelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache
 from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, as_panel, compare_distinct
@@ -67,15 +67,9 @@ class Served(NamedScorer):
         client.check()  # as in `source`
         scorer = ServedScorer(client, "  scoring")
         scores = _kept_until_done(self, scorer, client.settings, texts)
-        counted = counts(scores)
-        counted["truncated"] = max(counted["truncated"], scorer.n_truncated)
-        return scores, RewardModelFacts(
-            name=self.name,
-            kind="reward model",
-            how=f"Scored by {bare_name(self.name)}",
-            **counted,
-            notes=tuple(marks_note(texts, has_turns)),
-        )
+        notes = tuple(marks_note(texts, has_turns))
+        facts = reward_facts(self.name, scores, how=f"Scored by {bare_name(self.name)}", notes=notes)
+        return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
     def _client(self) -> ServedClient:
         return ServedClient(bare_name(self.name), self.settings.score.served)
@@ -111,7 +105,7 @@ class Function(NamedScorer):
         scorer = self.own
         assert not isinstance(scorer, OwnPairwise)
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
-        return scores, RewardModelFacts(name=self.name, kind="reward model", how=scorer.how, **counts(scores))
+        return scores, reward_facts(self.name, scores, how=scorer.how)
 
     def compare(
         self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
@@ -134,11 +128,10 @@ def _kept_until_done(
     if "in memory" not in settings and named.settings.cache is not None:
         run_path = named.settings.run_path
         path = run_path.parent / f".{run_path.name}-{fingerprint([named.subject.label, named.name])}.sqlite"
-    n_kept = 0
+    n_kept, scope = 0, fingerprint([named.section.kind, dict(settings)])
     try:
         with ScoreCache(path) if path else nullcontext() as cache:
             try:
-                scope = fingerprint([named.section.kind, dict(settings)])
                 return score_texts(scorer, texts, cache=cache, scope=scope)
             except BaseException:
                 n_kept = len(cache) if cache is not None else 0
@@ -199,22 +192,18 @@ class Judge(NamedScorer):
         """Every judge asked by itself, with one consent; the mean of those who gave a verdict stands for all."""
         llms = {name: self.settings.llm.named(name) for name in names}
         judges = {name: self._judge(llm) for name, llm in llms.items()}
-        self.settings.llm.confirm_all(
-            [(llms[name].settings, _planned(judge, comparisons)) for name, judge in judges.items()]
-        )
+        planned = [(llms[name].settings, _planned(judge, comparisons)) for name, judge in judges.items()]
+        confirm_all(planned, self.settings.llm.consent)
         by_judge = {name: self._verdicts(judge, name, comparisons, llms[name]) for name, judge in judges.items()}
         panel = as_panel({name: preferences for name, (preferences, _) in by_judge.items()})
         verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
         n_given = (~np.isnan(verdicts)).sum(axis=0)
         facts = {name: facts for name, (_, facts) in by_judge.items()}
-        first = facts[names[0]]
+        alike = facts[names[0]].model_dump(include={"orders", "verdicts", "prompt", "verdict_reasons"})
         return panel, PanelFacts(
             name=self.name,
             kind="judge",
-            orders=first.orders,
-            verdicts=first.verdicts,
-            prompt=first.prompt,
-            verdict_reasons=first.verdict_reasons,
+            **alike,
             comparisons=len(panel.by_comparison),
             unread=int((n_given == 0).sum()),
             notes=tuple(dict.fromkeys(note for judge in facts.values() for note in judge.notes)),

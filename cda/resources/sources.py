@@ -107,8 +107,7 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:
     """Pairs of `embedded`, or of a reference that `load_rows` takes; `setting` is the recipe's for `columns`, in errors.
 
-    Raises:
-        DataError: Cannot be loaded, a column is missing, or nothing usable is left.
+    DataError: cannot be loaded, a column is missing, or nothing usable is left.
     """
     if reference == EMBEDDED:
         pairs = tuple(authored.pair for authored in authored_pairs("train"))
@@ -128,11 +127,7 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
 
 
 def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:
-    """Preferences to be ranked: the embedded quality pairs, or a name that `load_quality_set` takes.
-
-    Raises:
-        DataError: Cannot be loaded, or nothing usable is left.
-    """
+    """Preferences to be ranked: the embedded quality pairs, or a name that `load_quality_set` takes; errors as of that."""
     if reference != EMBEDDED:
         return load_quality_set(reference, split, columns)
     items = tuple(
@@ -182,7 +177,6 @@ class AuditInputs:
 
     @property
     def names(self) -> list[str]:
-        """Names of the recipe's biases."""
         return [bias.name for bias in self.biases]
 
     def contrasts(self) -> CleanContrasts:
@@ -199,21 +193,8 @@ class AuditInputs:
         return votes, verdicts
 
     def released(self) -> dict[str, ReleasedTexts]:
-        """Texts of the paper's release by bias; empty if the recipe names no release.
-
-        Raises:
-            DataError: No such folder, nothing of these biases in it, or a file in another layout.
-        """
-
-        def read(reference: str) -> dict[str, ReleasedTexts]:
-            folder = release_folder(reference, self.names)
-            return {
-                name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name))
-                for name in self.names
-            }
-
-        reference = self.audit.release
-        return {} if reference is None else self._once("release", lambda: read(reference))
+        """Texts of the paper's release by bias; empty if the recipe names no release. DataError: none of these biases there."""
+        return {} if self.audit.release is None else self._once("release", self._read_release)
 
     def triples(self) -> CleanTriples:
         """RATE triples of the user's file; none if the recipe names no file."""
@@ -230,8 +211,7 @@ class AuditInputs:
     def quality(self) -> QualitySet | None:
         """Held-out quality pairs with their sections; None if the recipe asks for none.
 
-        Raises:
-            DataError: Cannot be loaded, or has several responses on a side, which `cda quality` ranks and an audit does not.
+        DataError: cannot be loaded, or has several responses on a side, which `cda quality` ranks and an audit does not.
         """
         reference, split, columns = self.audit.quality, self.audit.quality_split, self.audit.quality_columns
         if reference is None:
@@ -260,11 +240,9 @@ class AuditInputs:
         ]
 
     def check_opinions(self) -> None:
-        """Compare the files of votes and verdicts with the contrasts that exist already.
+        """Raise DataError if a file of votes or verdicts has none of the existing contrasts' ids, or no readable vote.
 
-        Raises:
-            DataError: A file has none of the contrasts' ids, or no readable vote. If a bias gets its contrasts only later,
-                ids are not compared.
+        If a bias gets its contrasts only later, ids are not compared.
         """
         contrasts = self.existing_contrasts() if any(self.opinions()) else []
         if contrasts and set(self.names) <= {contrast.bias for contrast in contrasts}:
@@ -274,8 +252,7 @@ class AuditInputs:
     def unmatched(self, contrasts: Sequence[Contrast]) -> list[tuple[str, int, int]]:
         """For each file of votes or verdicts: its name, its items that are none of the contrasts, and all its items.
 
-        Raises:
-            DataError: None of a file's items is one of the contrasts.
+        DataError: none of a file's items is one of the contrasts.
         """
         known = {name for contrast in contrasts for name in contrast.ids}
         counts = []
@@ -304,6 +281,12 @@ class AuditInputs:
         votes, verdicts = self.opinions()
         return [("votes", str(self.audit.votes), votes), ("verdicts", str(self.audit.verdicts), verdicts)]
 
+    def _read_release(self) -> dict[str, ReleasedTexts]:
+        folder = release_folder(str(self.audit.release), self.names)
+        return {
+            name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name)) for name in self.names
+        }
+
     def _read_contrasts(self) -> CleanContrasts:
         audit = self.audit
         own = CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
@@ -329,7 +312,6 @@ class AuditInputs:
 
 
 def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:
-    """The files that the audit of a recipe measures on."""
     return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
-from cda.launch import check_running, say
+from cda.launch import check_running, say, world_size
 from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.records import TrainingExample
+from cda.results.facts import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
 
@@ -75,12 +76,7 @@ class TrainingResult:
 
     adapter: Path
     history: list[dict[str, Any]]
-    best_step: int | None
-    n_steps: int
-    n_train: int
-    n_validation: int
-    n_truncated: int
-    n_identical: int
+    counts: TrainCounts
 
 
 def train_adapter(
@@ -145,17 +141,20 @@ def train_adapter(
         _sort_names(adapter / "adapter_config.json")
     trainer.accelerator.wait_for_everyone()
     state = trainer.state
-    return TrainingResult(
-        adapter=adapter,
-        # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
-        history=[{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history],
+    counts = TrainCounts(
+        train=len(train.dataset),
+        validation=len(validation.dataset),
+        truncated=train.n_truncated + validation.n_truncated,
+        identical_after_truncation=train.n_identical + validation.n_identical,
+        steps=state.global_step,
         best_step=int(best.rsplit("-", 1)[1]) if (best := state.best_model_checkpoint) else None,
-        n_steps=state.global_step,
-        n_train=len(train.dataset),
-        n_validation=len(validation.dataset),
-        n_truncated=train.n_truncated + validation.n_truncated,
-        n_identical=train.n_identical + validation.n_identical,
+        processes=world_size(),
+        form=reward_model.template.form,
+        notes=tuple(reward_model.template.notes()),
     )
+    # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
+    history = [{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history]
+    return TrainingResult(adapter, history, counts)
 
 
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
@@ -255,7 +254,6 @@ def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[st
 
 
 def linear_layer_names(model: Any) -> list[str]:
-    """Last parts of the names of all linear layers, which LoRA could target."""
     import torch
 
     return sorted(
@@ -265,7 +263,6 @@ def linear_layer_names(model: Any) -> list[str]:
 
 @contextmanager
 def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
-    """Turn an out-of-memory error of torch into one that names the settings to lower."""
     try:
         yield
     except RuntimeError as error:

@@ -85,7 +85,7 @@ def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[s
     if not (folder / "trained.json").is_file():
         examples = examples_of(way, seed, spec, biases)
         result = train_adapter(load_reward_model(spec), examples, [], LORA, settings(way)["training"], folder, seed)
-        done = {"lessons": len(examples), "steps": result.n_steps, "device": _device()}
+        done = {"lessons": len(examples), "steps": result.counts.steps, "device": _device()}
         write_json(folder / "trained.json", done)
         free_memory()
     return folder / "adapter"

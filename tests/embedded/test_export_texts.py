@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -17,8 +15,6 @@ from cda.data.pairs import clean_pairs
 from cda.data.triples import clean_triples
 from cda.embedded.texts import (
     EMBEDDED_BIASES,
-    FOLDER,
-    FORMATS,
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
@@ -53,7 +49,6 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         "shown-length-001",
         "quality-012",
         "train-001",
-        "responses-001",
         "narrow-001",
         "audit-001-length-back",
     } <= items
@@ -62,29 +57,6 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
     assert {row["id"] for row in readings} <= items
     refused = CliRunner().invoke(app, ["audit", "embedded", "--pairs", str(out), "--out", str(tmp_path / "run")])
     assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
-
-
-def test_the_header_of_the_card_names_tables_where_they_are(tmp_path: Path) -> None:
-    for form in FORMATS:
-        export(tmp_path / form, form)
-        header = yaml.safe_load((tmp_path / form / "README.md").read_text(encoding="utf-8").split("---\n")[1])
-        assert (header["license"], header["version"]) == ("cc-by-4.0", 3)
-        named = {one["config_name"]: one["data_files"] for one in header.get("configs", ())}
-        assert named == ({name: f"{name}.jsonl" for name in tables()} if form == "jsonl" else {})
-    packaged = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert "configs" not in packaged.split("---\n")[1]
-    # What the card says of the package's files and of the export's.
-    assert {f"`{path.name}`" for path in FOLDER.glob("*.jsonl")} <= set(
-        re.findall(r"^\| (`[a-z]+\.jsonl`)", packaged, re.M)
-    )
-    assert set(tables()) == set(re.findall(r"\| `([a-z]+)` \|$", packaged, re.M))
-
-
-def test_the_card_counts_the_biases_of_training_sides() -> None:
-    pairs = authored_pairs("train")
-    sound, flawed = (sum(bool(getattr(one, f"{side}_shows")) for one in pairs) for side in ("sound", "flawed"))
-    card = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert f"{sound} of the {len(pairs)} sound answers, {sound / len(pairs):.0%}, and {flawed} of the flawed ones, {flawed / len(pairs):.0%}" in card  # fmt: skip
 
 
 def test_an_edited_row_of_the_export_says_so(tmp_path: Path) -> None:

@@ -11,17 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.biases import Bias, load_bias
-from cda.embedded.rule_edits import shorten
 from cda.embedded.rules import RuleRewriter, rules_of
 from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs
 from cda.errors import RecipeError
-from cda.features import n_list_lines, n_words
+from cda.features import n_words
 from cda.records import Direction, Rewrite, RewriteRequest, content_id, user_prompt
 from cda.rewriting.labels import exhibits
 
 BLOCK = "```python\ndef use(start):\n    if start:\n        return  'use'  # keep\n```"
 INLINE = "`use the start`"
-DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
 URL = "https://example.com/use/the/start?use=1"
 TECHNICAL = (
     f"You can use the helper below to make sure that it works. It is useful, and you need to keep the file. See {URL} "
@@ -82,31 +80,6 @@ def test_removing_what_was_added_returns_near_the_original(name: str) -> None:
     assert np.mean(back) > np.mean(away) + 0.03
 
 
-@pytest.mark.parametrize("name", [name for name in EMBEDDED_BIASES if name != "length"])
-def test_the_bias_is_gone_after_removal(name: str) -> None:
-    rows = [row for row in both_ways(name) if row[3] is not None]
-    still = [exhibits(removed, load_bias(name), chosen) for _, chosen, _, removed in rows]
-    assert np.mean(still) <= 0.2
-
-
-@pytest.mark.parametrize("name", [name for name in EMBEDDED_BIASES if name != "structure"])
-def test_only_structure_changes_the_number_of_list_lines(name: str) -> None:
-    assert n_list_lines(text_of(rewrite(LISTED, name))) == 3
-    for original, _, added, _ in both_ways(name):
-        assert added is None or n_list_lines(added) == n_list_lines(original)
-
-
-def test_structure_puts_every_sentence_on_a_line() -> None:
-    prose = "Water boils at 100 degrees. Salt raises that a little. It is safe to drink afterwards."
-    added = text_of(rewrite(prose, "structure"))
-    assert [line for line in added.split("\n") if line.startswith("- ")] == [
-        "- Water boils at 100 degrees.",
-        "- Salt raises that a little.",
-        "- It is safe to drink afterwards.",
-    ]
-    assert text_of(rewrite(added, "structure", "remove")) == prose
-
-
 def test_length_reaches_its_multiple_of_the_chosen_side() -> None:
     ratio = load_bias("length").min_words_of_chosen
     assert ratio is not None
@@ -115,35 +88,11 @@ def test_length_reaches_its_multiple_of_the_chosen_side() -> None:
         assert n_words(added) >= ratio * n_words(chosen)
 
 
-def test_numbered_lists_keep_their_numbers_and_become_prose() -> None:
-    assert "\n1. Utilize" in text_of(rewrite(LISTED, "jargon"))
-    removed = text_of(rewrite(LISTED, "structure", "remove"))
-    assert n_list_lines(removed) == 0
-    assert "\n" not in removed
-    assert "Use a small pan and make sure it is hot. You need to add 2 cups of water. Stop when it is done." in removed
-
-
 @pytest.mark.parametrize("name", ["length", "jargon", "sycophancy", "vagueness"])
 def test_adding_leaves_code_and_addresses_alone(name: str) -> None:
     added = text_of(rewrite(TECHNICAL, name, reference="short answer"))
     for part in (BLOCK, INLINE, URL):
         assert part in added
-
-
-@pytest.mark.parametrize("name", EMBEDDED_BIASES)
-def test_removing_leaves_code_alone(name: str) -> None:
-    assert BLOCK in (rewrite(TECHNICAL, name, "remove").text or TECHNICAL)
-
-
-def test_a_response_with_code_is_not_itemized() -> None:
-    outcome = rewrite(TECHNICAL, "structure")
-    assert outcome.text is None and outcome.reason == "too few places to change"
-
-
-@pytest.mark.parametrize("name", ["length", "jargon", "sycophancy", "vagueness"])
-def test_nested_lists_keep_their_indentation(name: str) -> None:
-    nested = LISTED.replace("\n3.", "\n   - of cold water\n3.")
-    assert "\n   - " in text_of(rewrite(nested, name))
 
 
 def own_words(**words: str) -> Bias:
@@ -173,12 +122,6 @@ def test_words_articles_and_capitals(before: str, after: str | None) -> None:
     assert rewrite(before, bias).text == after
 
 
-def test_words_are_read_backwards_when_removed() -> None:
-    assert (
-        rewrite("An idea, and a pear.", own_words(plan="idea", apple="pear"), "remove").text == "A plan, and an apple."
-    )
-
-
 def test_too_few_changes_are_a_failure() -> None:
     bias = own_words(plan="idea")
     assert bias.offline is not None
@@ -192,12 +135,6 @@ def test_the_same_request_gives_the_same_text_and_seeds_give_others(name: str) -
     text = authored_pairs("quality")[0].pair.rejected
     assert rewrite(text, name) == rewrite(text, name)
     assert len({rewrite(text, name, seed=seed).text for seed in range(8)}) > 1
-
-
-def test_a_request_does_not_depend_on_those_beside_it() -> None:
-    bias, rewriter = load_bias("sycophancy"), RuleRewriter()
-    requests = [RewriteRequest(one.pair.prompt, one.pair.rejected, "add") for one in authored_pairs("quality")[:6]]
-    assert rewriter.rewrite(requests, bias) == rewriter.rewrite(requests[::-1], bias)[::-1]
 
 
 WORDS = [
@@ -231,11 +168,6 @@ def test_an_outcome_is_a_changed_text_or_a_reason(text: str, name: str, directio
     else:
         assert outcome.text.strip()
         assert outcome.text != text
-
-
-@pytest.mark.parametrize("name", EMBEDDED_BIASES)
-def test_tidied_spaces_alone_are_no_rewrite(name: str) -> None:
-    assert rewrite("Hello  there, cat. ", name, "remove").text is None
 
 
 def test_a_bias_without_rules_needs_an_llm() -> None:
@@ -278,12 +210,6 @@ def test_additions_at_all_places_are_what_they_always_were(name: str) -> None:
     assert content_id(found) == OUTPUTS[name]
 
 
-def test_adding_a_bias_that_is_there_is_a_failure() -> None:
-    assert rewrite(LISTED, "structure").reason == "the measure finds the original as it should become"
-    stronger = RewriteRequest(user_prompt("q"), LISTED, "add", flips=False)
-    assert RuleRewriter().rewrite([stronger], load_bias("structure"))[0].text is not None
-
-
 @pytest.mark.parametrize(
     ("name", "least"),
     [("jargon", 0.95), ("sycophancy", 0.95), ("structure", 0.95), ("length", 0.95), ("vagueness", 0.9)],
@@ -314,24 +240,6 @@ def test_a_removal_that_leaves_the_bias_is_a_failure() -> None:
     assert sum(one.reason == "attribute not flipped" for one in found) > 30
 
 
-def test_length_is_cut_to_the_asked_ratio() -> None:
-    shown = authored_contrasts("shown", ["length"])
-    requests = [RewriteRequest(one.prompt, one.perturbed, "remove") for one in shown]
-    found = RuleRewriter().rewrite(requests, load_bias("length"))
-    ratios = [n_words(text_of(cut)) / n_words(one.perturbed) for one, cut in zip(shown, found, strict=True)]
-    assert len(ratios) == 40
-    assert max(ratios) <= 0.65 and min(ratios) > 0.4
-
-
-def test_what_says_least_is_cut_first() -> None:
-    text = "Water boils at 100 degrees Celsius. Water boils at degrees. Salt raises the boiling point."
-    assert shorten(text, 12) == "Water boils at 100 degrees Celsius. Salt raises the boiling point."
-    assert shorten("- Water boils.\n- Salt helps.", 3) is None  # list lines stay
-    assert shorten("One long sentence that cannot be cut.", 3) is None
-    listed = shorten("Water boils here now.\n\n- Water boils.\n\nIt boils water.", 7)
-    assert listed is not None and listed.rstrip() == "Water boils here now.\n\n- Water boils."
-
-
 def ruled(measure: dict[str, object] | None = None, pattern: str | None = None, **offline: object) -> Bias:
     base = load_bias("jargon").model_dump() | {"measure": measure, "pattern": pattern, "offline": offline}
     treatment = ["pattern_count"] if pattern else ["wide_spaces"]
@@ -348,28 +256,6 @@ def test_a_share_of_the_places_is_changed() -> None:
     assert text_of(rewrite(text, halved)).count("y") == 5
     words = ruled(words={"x": "y"}, share=0.2)
     assert text_of(rewrite(text, words)).count("y") == 2
-
-
-def test_rewriters_of_other_shares_have_other_names_and_texts() -> None:
-    three = [RuleRewriter(1), RuleRewriter(2, 0.6), RuleRewriter(3, 0.3)]
-    assert [one.name for one in three] == ["rules", "rules, 60% of places", "rules, 30% of places"]
-    for name in ("jargon", "vagueness"):
-        request = RewriteRequest(user_prompt("q"), authored_pairs("quality")[0].pair.chosen, "add")
-        assert len({text_of(one.rewrite([request], load_bias(name))[0]) for one in three}) == 3
-    for share in (0.0, 1.5):
-        with pytest.raises(ValueError, match="share must be above 0"):
-            RuleRewriter(1, share)
-
-
-def test_a_share_of_sentences_is_woven_and_itemized() -> None:
-    text = " ".join(["Water boils here and there."] * 8)
-    woven = ruled(weave=["Ha!"], weave_every=2)
-    assert text_of(rewrite(text, woven)).count("Ha!") == 4
-    half = woven.model_copy(update={"offline": woven.offline.model_copy(update={"share": 0.5})})  # type: ignore[union-attr]
-    assert text_of(rewrite(text, half)).count("Ha!") == 2
-    listed = text_of(rewrite(text, ruled(itemize=True, share=0.25, item_mark="number")))
-    assert listed.split("\n")[1:] == ["1. Water boils here and there.", "2. Water boils here and there."]
-    assert listed.count("Water") == 8
 
 
 def test_white_space_alone_is_a_rewrite_where_it_is_the_bias() -> None:
@@ -395,19 +281,6 @@ def test_phrases_before_sentences_and_back() -> None:
     assert text_of(rewrite("- Water boils.\n- It is hot.", first)) == "- Certainly, water boils.\n- It is hot."
     assert rewrite(f"{BLOCK}\nDone.", first).text is None
     assert text_of(rewrite("1. Note that Water.\n2. NOTE THAT it.", every, "remove")) == "1. Water.\n2. It."
-
-
-def test_an_opening_and_a_closing_together() -> None:
-    both = ruled(open_with=["Hello!"], close_with=["Bye!"], frame="both")
-    assert text_of(rewrite("Water boils.", both)) == "Hello! Water boils. Bye!"
-    assert text_of(rewrite("Hello! Water boils. Bye!", both, "remove")) == "Water boils."
-
-
-def test_headers_and_code_blocks_stay_on_their_own_lines() -> None:
-    header, opening = ruled(open_with=["## Answer"]), ruled(open_with=["Hello!"])
-    assert text_of(rewrite("Water boils.", header)) == "## Answer\n\nWater boils."
-    assert text_of(rewrite("## Title\n\nWater boils.", opening)) == "Hello!\n\n## Title\n\nWater boils."
-    assert text_of(rewrite(BLOCK, ruled(close_with=["Bye!"]))) == f"{BLOCK}\n\nBye!"
 
 
 def test_what_comes_after_a_removed_opening_begins_with_a_capital() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,51 +13,16 @@ from cda.embedded.rules import telling_phrases
 from cda.embedded.texts import (
     EMBEDDED_BIASES,
     PARTS,
-    audit_contrasts,
     authored_contrasts,
     authored_pairs,
-    part_path,
     questions,
 )
 from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
-from cda.files.jsonl import read_jsonl
-from cda.rewriting.labels import exhibits
 
 CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in EMBEDDED_BIASES]
 ALIKE = 0.75
 WITHIN = 0.15
-
-
-def test_counts() -> None:
-    assert len(authored_pairs("train")) >= 240
-    assert len(authored_pairs("quality")) >= 160
-    for bias in EMBEDDED_BIASES:
-        assert len(authored_contrasts("audit", [bias])) >= 100
-        assert len(authored_contrasts("shown", [bias])) >= 40
-        assert len(authored_contrasts("lessons", [bias])) >= 30
-    assert authored_contrasts("audit", ["of-the-user's-own"]) == []
-
-
-def test_an_audit_measures_in_both_directions_and_not_on_lessons() -> None:
-    contrasts = audit_contrasts(["jargon"])
-    directions = [one.tags["direction"] for one in contrasts]
-    assert directions == ["added"] * len(authored_contrasts("audit", ["jargon"])) + ["removed"] * 40
-    row = next(read_jsonl(part_path("shown")))
-    first = authored_contrasts("shown", [row["bias"]])[0]
-    assert (first.perturbed, first.base) == (row["shown"], row["without"])
-    assert not {one.id for one in contrasts} & {one.id for one in authored_contrasts("lessons")}
-
-
-def test_openings_vary() -> None:
-    """No two words begin more than a twentieth of a part's answers."""
-    for part in ("audit", "shown"):
-        contrasts = authored_contrasts(part)  # type: ignore[arg-type]
-        for bias in EMBEDDED_BIASES:
-            own = [one for one in contrasts if one.bias == bias]
-            for side in ("perturbed", "base"):
-                opened = Counter(" ".join(getattr(one, side).split()[:2]).lower() for one in own)
-                assert opened.most_common(1)[0][1] <= max(2, len(own) / 20), (part, bias, opened.most_common(1))
 
 
 def test_pairs_have_two_different_sides_and_say_what_is_wrong() -> None:
@@ -87,38 +51,11 @@ def test_sides_of_a_contrast_have_about_the_same_words(part: str, bias: str) -> 
     assert all(abs(ratio - 1) <= WITHIN for ratio in _ratios(part, bias))
 
 
-def test_lists_of_the_lessons_may_lose_a_fifth_of_their_words() -> None:
-    """Nothing is measured on the lessons; the data card says so."""
-    ratios = _ratios("lessons", "structure")
-    assert min(ratios) >= 0.8
-    assert np.mean([abs(ratio - 1) <= WITHIN for ratio in ratios]) >= 0.9
-
-
-def test_lessons_go_in_both_directions() -> None:
-    for bias in EMBEDDED_BIASES:
-        made = Counter(one.tags["direction"] for one in authored_contrasts("lessons", [bias]))
-        assert made == {"added": 70, "removed": 20}
-
-
-@pytest.mark.parametrize("part", ["audit", "shown", "lessons"])
-def test_longer_sides_have_half_as_many_words_again(part: str) -> None:
-    assert min(_ratios(part, "length")) >= 1.5
-
-
 @pytest.mark.parametrize(("part", "bias"), CONTRASTS)
 def test_lists_are_of_structure_alone(part: str, bias: str) -> None:
     for one in authored_contrasts(part, [bias]):  # type: ignore[arg-type]
         lines = n_list_lines(one.perturbed), n_list_lines(one.base)
         assert (lines[0] >= 2 and lines[1] == 0) if bias == "structure" else lines[0] == lines[1]
-
-
-@pytest.mark.parametrize("bias", EMBEDDED_BIASES)
-def test_bases_do_not_show_the_bias_and_measured_sides_do(bias: str) -> None:
-    file = load_bias(bias)
-    contrasts = authored_contrasts("audit", [bias])
-    assert np.mean([exhibits(one.base, file, one.perturbed) for one in contrasts]) <= 0.05
-    if bias in ("length", "structure", "jargon"):  # measured by a feature rather than by a list of phrases
-        assert np.mean([exhibits(one.perturbed, file, one.base) for one in contrasts]) >= 0.9
 
 
 @pytest.mark.parametrize("bias", ["jargon", "sycophancy", "vagueness"])
@@ -149,7 +86,7 @@ def alike() -> set[tuple[str, str]]:
     except ModelError as error:
         pytest.skip(str(error))
     asked = sorted((one for part in PARTS for one in questions(part)), key=len)  # type: ignore[arg-type]
-    vectors = encode_sentences(asked)
+    vectors = encode_sentences(asked, max_tokens=32)  # a question says what it is about at its beginning
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine = unit @ unit.T
     rows, columns = np.where(np.triu(cosine, 1) >= ALIKE)

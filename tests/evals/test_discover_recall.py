@@ -11,7 +11,6 @@ import pytest
 
 from cda.biases import Bias
 from cda.records import user_prompt
-from cda.results.discover import Measured
 
 
 def named(name: str) -> Bias:
@@ -29,47 +28,6 @@ def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
     assert np.array_equal(drawn, noise("a", texts))
     for other in (noise("b", texts), noise("a", [(user_prompt("r"), text) for _, text in texts])):
         assert abs(np.corrcoef(drawn, other)[0, 1]) < 0.06
-
-
-def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
-    from evals.method.planted_world import World
-
-    bias, prompt = named("headers"), user_prompt("q")
-    plain, biased = World(((bias, 0.0),), "key"), World(((bias, 3.0),), "key")
-    texts = [(prompt, "## Answer\n\nYes."), (prompt, "Yes.")]
-    assert biased.reward(texts) - plain.reward(texts) == pytest.approx([3.0, 0.0])
-    pairs = [(prompt, f"## Answer\n\nYes {number}.", f"Yes {number}.") for number in range(400)]
-    # P(N(0, 2) > b): at b = 3 that is 1.7%.
-    assert biased.judge(pairs).mean() == pytest.approx(0.017, abs=0.02)
-    assert World(((bias, 3.0),), "key", judge_share=0.0).judge(pairs).mean() == pytest.approx(0.5, abs=0.08)
-    assert np.isin(biased.judge([*pairs, (prompt, "same", "same")]), [0, 0.5, 1]).all()
-    assert biased.judge([(prompt, "same", "same")]).tolist() == [0.5]
-    assert biased.judge([]).tolist() == []
-
-
-def test_the_attribute_is_put_into_a_share_of_the_responses_and_taken_out_of_the_rest() -> None:
-    from evals.method.planted_world import embedded, with_presence
-
-    rows, bias = embedded()[:40], named("emoji")
-    for share in (0.0, 0.3, 1.0):
-        changed = with_presence(rows, bias, share, np.random.default_rng(0))
-        assert [prompt for prompt, _ in changed] == [prompt for prompt, _ in rows]
-        reached = np.mean([bool(bias.shows(text)) for _, texts in changed for text in texts])
-        assert reached == pytest.approx(share, abs=0.07)
-
-
-def measured(rewrite: str, original: str) -> Measured:
-    return Measured("c", "rules", "add", user_prompt("q"), original, rewrite, 1.0)
-
-
-def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_have_it_on_its_side_alone() -> None:
-    from evals.method.planted_world import carried, is_planted
-
-    bias, carrying = named("headers"), measured("# A\n\nYes.", "Yes.")
-    on_both, on_none = measured("# A\n\nSure, yes.", "# A\n\nYes."), measured("Yes!", "Yes.")
-    assert carried([carrying, carrying, on_both, on_none], bias) == 0.5
-    assert is_planted([carrying] * 4 + [on_both], bias) and not is_planted([carrying] * 7 + [on_none, on_both], bias)
-    assert carried([], bias) is None and not is_planted([], bias)
 
 
 @pytest.fixture(scope="module")
@@ -90,22 +48,6 @@ def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) ->
     assert 1 <= found["n_confirmed"] <= found["n_validated"] <= found["n_finalists"] <= 3
     again = run(cell, number, tiny)
     assert {**again, "cpu_seconds": 0} == {**found, "cpu_seconds": 0}
-
-
-def test_nothing_planted_and_nothing_confirmed(tiny: Any) -> None:
-    from evals.method.discover_recall import Cell, run
-
-    found = run(Cell("test", 0.0, (0.5,), 1), 0, tiny)
-    assert (found["n_validated"], found["n_confirmed"], found["confirmed"], found["others"]) == (0, 0, False, [])
-
-
-def test_an_attribute_that_is_not_in_the_catalogue_is_found_by_its_wording(tiny: Any) -> None:
-    from evals.method.discover_recall import Cell, run
-    from evals.method.planted_world import known, unlisted
-
-    assert not {bias.name for bias in known()} & {bias.name for bias in unlisted()}
-    found = run(Cell("test", 5.0, (0.5,), 1, listed=False), 1, tiny)
-    assert found["attribute"] == unlisted()[1].name and found["proposed"]
 
 
 def row(**changed: Any) -> dict[str, Any]:

@@ -59,14 +59,6 @@ def run(release: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str]
     return done, json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
 
 
-def test_no_release_is_skipped_with_a_reason(tmp_path: Path) -> None:
-    done, result = run(tmp_path / "none", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("skipped: ")
-    assert "CDA_DATA" in done.stdout
-    assert result == {}
-
-
 @pytest.mark.parametrize(("growth", "passes"), [(5, True), (0, False)])
 def test_claim_and_status_agree(tmp_path: Path, growth: int, passes: bool) -> None:
     write_release(tmp_path / "release", growth)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,12 +39,6 @@ def test_a_text_reworded_later_is_unread(texts: dict[str, str]) -> None:
     assert unread([row("a", None, 2), row("b", texts["b"], 2)]) == (False, "1 of 2 not, 1 of audit")
 
 
-def test_every_field_of_a_text_is_in_its_hash() -> None:
-    for field in ("question", "bias", "yes", "no"):
-        assert embedded_texts.text_hash(ROW | {field: "other"}) != embedded_texts.text_hash(ROW)
-    assert embedded_texts.text_hash(ROW | {"id": "other"}) == embedded_texts.text_hash(ROW)
-
-
 def test_one_reader_who_fails_a_text_fails_it(texts: dict[str, str]) -> None:
     rows = [row("a", texts["a"], 2), row("b", texts["b"], 2), row("a", texts["a"], 3, passed=False)]
     found = {check.threshold: check for check in embedded_texts.reading_checks(rows)}
@@ -58,15 +50,6 @@ def test_agreement_beyond_chance() -> None:
     assert embedded_texts.cohens_kappa([(True, True), (True, True)]) is None
     assert embedded_texts.cohens_kappa([(True, False), (False, True)]) == -1
     assert embedded_texts.cohens_kappa([(True, True), (True, False), (False, True), (False, False)]) == 0
-
-
-def test_a_sheet_names_nothing(texts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded_texts, "READINGS", tmp_path / "readings.jsonl")
-    (tmp_path / "readings.jsonl").write_text(json.dumps(row("a", texts["a"], 2)) + "\n", encoding="utf-8")
-    embedded_texts.draw(tmp_path, None)
-    (sheet,), (key,) = list(read_jsonl(tmp_path / "sheet.jsonl")), list(read_jsonl(tmp_path / "key.jsonl"))
-    assert set(sheet) == {"row", "question", "bias", "A", "B"}
-    assert (key["id"], key["text"], sheet[key["yes"]]) == ("b", texts["b"], ROW["yes"])
 
 
 def test_drift_and_not_words_alone_says_what_is_alike() -> None:

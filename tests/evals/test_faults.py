@@ -80,22 +80,6 @@ def test_every_kind_of_loss_shows(finished: Path, other: Path, file: str, text: 
     assert said in differences(finished, other)
 
 
-def test_times_and_cache_counts_are_left_out_however_deep() -> None:
-    from evals.reliability.fault_runs import timeless
-
-    content: dict[str, Any] = {"a": [{"train_runtime": 1, "cached": 3, "steps": 4}], "seconds": 2}
-    assert timeless(content) == {"a": [{"steps": 4}]}
-
-
-def test_a_refusal_is_a_message_with_a_status_and_no_traceback() -> None:
-    from evals.reliability.fault_runs import Ended
-
-    assert Ended(1, "error: x.jsonl: no such file").refused
-    assert not Ended(0, "error: x").refused
-    assert not Ended(1, "Traceback (most recent call last):\nOSError: error:").refused
-    assert not Ended(-9, "error: x").refused
-
-
 FAULTY = """
 import json, os, sys
 from pathlib import Path
@@ -120,16 +104,3 @@ def faulty(folder: Path, **fault: Any) -> tuple[int, dict[str, int]]:
 def test_a_fault_hits_the_event_it_is_set_to(tmp_path: Path) -> None:
     status, files = faulty(tmp_path, event="os.rename", path=r"\.partial$", nth=2, do="kill")
     assert (status, files) == (-signal.SIGKILL, {"a": 1500, "b.partial": 1500})
-
-
-def test_a_cut_kills_in_the_middle_of_a_write(tmp_path: Path) -> None:
-    status, files = faulty(tmp_path, event="open", path=r"/b\.partial$", do="cut", bytes=700)
-    assert (status, files) == (-signal.SIGXFSZ, {"a": 1500, "b.partial": 700})
-
-
-def test_moments_are_distinct_and_inputs_are_many() -> None:
-    from evals.reliability.fault_inputs import WRONG
-    from evals.reliability.faults import MOMENTS
-
-    assert len({json.dumps(one, sort_keys=True) for one in MOMENTS}) == len(MOMENTS) >= 20
-    assert len({one.words for one in WRONG}) >= 25 and all(one.names for one in WRONG)

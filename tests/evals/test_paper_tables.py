@@ -16,8 +16,6 @@ from scipy import stats
 
 from cda.errors import DataError
 from evals.real_data import paper_tables
-from evals.real_data import release as fff
-from evals.real_data.paper_numbers import Check
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"
@@ -98,18 +96,6 @@ def made(tmp_path: Path) -> Path:
     return root
 
 
-def test_everything_in_a_release_is_found(made: Path) -> None:
-    assert fff.biases(made) == ["flowery"]
-    assert {run: list(sizes) for run, sizes in fff.score_files(made, "flowery").items()} == {
-        "base": ["2B", "27B"],
-        "750_3": ["2B", "27B"],
-        "flowery_length 500": ["2B"],
-    }
-    assert sorted(fff.judge_files(made, "flowery")) == ["one", "other-2-5"]
-    assert fff.headline_run(made, "flowery") == "750_3"
-    assert fff.rewardbench(made)["flowery 750_3"] == {"2B": {"Chat": 0.75, "Safety": 0.5}}
-
-
 def test_tables_by_hand(made: Path) -> None:
     table = paper_tables.bias_tables(made, "flowery")
     # Released: rows 0 to 3 and 11 for the biased side, 4 to 9 against it, 10 a tie. Raw votes of 10 and 11 are split.
@@ -141,40 +127,6 @@ def test_tables_by_hand(made: Path) -> None:
         {"unparsed label": 1},
     )
     assert table["r_train"]["value"] == pytest.approx(1 / 3)
-
-
-def test_a_release_without_expected_numbers_does_not_pass(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = tmp_path / "results" / "tables.json"
-    assert paper_tables.main(["--release", str(made), "--result", str(result)]) == 1
-    assert "FAILED: 0 of 0 numbers" in capsys.readouterr().out
-    text = result.read_text(encoding="utf-8")
-    assert not json.loads(text)["passed"] and str(made) not in text and "fancy" not in text and '"q1"' not in text
-
-
-def test_a_number_that_is_off_fails() -> None:
-    assert Check("skew", 20.88, 20.879, 0.01).passed
-    assert not Check("skew", 20.88, 20.90, 0.01).passed
-    assert not Check("skew", 20.88, float("nan"), 0.01).passed
-
-
-def test_a_folder_that_is_absent_or_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert paper_tables.main(["--release", str(tmp_path / "nowhere")]) == 2
-    assert paper_tables.main(["--release", str(tmp_path)]) == 1
-    assert "no human_annotation_data" in capsys.readouterr().out
-
-
-def test_margins_are_matched_by_text_before_query(made: Path) -> None:
-    pairs = fff.items(made, "flowery")
-    path = made / "scores.jsonl"
-    decoy = [{**row, "base_response": "another", "perturbed_score": 99.0} for row in scores(0)]
-    write_rows(path, [*decoy, *scores(0)])
-    assert fff.margins(pairs, path).tolist() == [1.0 if row % 2 == 0 else -1.0 for row in range(N)]
-    write_rows(path, decoy)
-    assert fff.margins(pairs, path).tolist() == [98.0] * N
-    write_rows(path, decoy + decoy)
-    assert np.isnan(fff.margins(pairs, path)).all()
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")

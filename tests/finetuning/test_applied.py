@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError, RunError
 from cda.finetuning import applied
 from cda.finetuning.applied import asked_subjects
-from cda.finetuning.train import Training
+from cda.finetuning.train import Training, _clear
 from cda.models.load import ModelSpec, Precision, load_reward_model
 from cda.recipe.schema import ModelSection
 from cda.results.base import save
@@ -51,8 +50,10 @@ def scores(base: Path, adapter: Path | None, texts: Texts, precision: Precision,
     return ClassifierScorer(model, 1).score(texts.prompts, texts.responses)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "8bit"])
-@pytest.mark.parametrize("chosen", [None, 0.0, 0.5, 1.0, 1.75])
+@pytest.mark.parametrize(
+    ("chosen", "precision"),
+    [(None, "fp32"), (0.0, "fp32"), (1.0, "fp32"), (1.75, "fp32"), (0.0, "8bit"), (0.5, "8bit")],
+)
 def test_the_run_s_adapter_scores_as_its_dose_does(
     llama: Path, trained_fp32: Trained, texts: Texts, tmp_path: Path, chosen: float | None, precision: Precision
 ) -> None:
@@ -71,19 +72,6 @@ def test_the_run_s_adapter_scores_as_its_dose_does(
     elif dose != 1:
         plain = scores(llama, trained, texts, precision)
         assert np.abs(wanted - plain).max() > 0.05 * np.ptp(plain)  # another model than plain CDA
-
-
-def test_peft_alone_loads_it(llama: Path, trained_fp32: Trained, texts: Texts, tmp_path: Path) -> None:
-    from peft import PeftModel
-    from transformers import AutoModelForSequenceClassification
-
-    run = made(tmp_path / "run", trained_fp32.result.adapter, llama, 0.5)
-    ours = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-    base = AutoModelForSequenceClassification.from_pretrained(str(llama), num_labels=1)
-    loaded = replace(ours, model=PeftModel.from_pretrained(base, str(run.stage("adapter"))).eval())
-    found = ClassifierScorer(loaded, 1).score(texts.prompts, texts.responses)
-    wanted = scores(llama, trained_fp32.result.adapter, texts, "fp32", 0.5)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_whoever_names_a_run_gets_its_dose_and_is_told(
@@ -130,3 +118,17 @@ def test_a_dose_of_an_earlier_training_is_not_taken_for_the_run_s(
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"neither the folder of an adapter .* nor of a run with a finished training"):
         applied.adapter_at(str(tmp_path), None)
+
+
+def test_checkpoints_go_and_a_tracker_s_files_stay(tmp_path: Path) -> None:
+    events = tmp_path / "checkpoints" / "runs" / "Nov22_host" / "events.out.tfevents.1"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(b"losses")
+    (tmp_path / "checkpoints" / "checkpoint-20").mkdir()
+    _clear(tmp_path)
+    assert (tmp_path / "logs" / "Nov22_host" / "events.out.tfevents.1").read_bytes() == b"losses"
+    assert not (tmp_path / "checkpoints").exists()
+    events.parent.mkdir(parents=True)  # killed here, and trained again
+    (events.parent / "events.out.tfevents.2").write_bytes(b"more")
+    _clear(tmp_path)
+    assert len(list((tmp_path / "logs" / "Nov22_host").iterdir())) == 2

@@ -55,14 +55,8 @@ class Clerk:
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-        return 200, {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "clerk",
-            "choices": [choice],
-            "usage": usage,
-        }
+        reply = {"id": "x", "object": "chat.completion", "created": 0, "model": "clerk"}
+        return 200, reply | {"choices": [choice], "usage": usage}
 
     def label(self, shown: dict[str, str]) -> str:
         self.n_labels += 1
@@ -152,16 +146,7 @@ def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: P
     assert clerk.n_labels + clerk.n_rewrites == 0
 
 
-def test_a_budget_needs_a_price(tmp_path: Path) -> None:
-    done = run(tmp_path / "run", "llm.base_url=http://127.0.0.1:9/v1", "llm.budget_usd=3")
-    assert done.exit_code == 1
-    assert "no price of 'clerk' is known" in done.output
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [(401, "MY_KEY"), (404, "clerk")],
-)
+@pytest.mark.parametrize(("status", "message"), [(401, "MY_KEY"), (404, "clerk")])
 def test_a_refused_key_or_model_stops_at_once(
     serve: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, message: str
 ) -> None:
@@ -178,12 +163,6 @@ def test_a_refused_key_or_model_stops_at_once(
     assert KEY not in done.output
     assert "Traceback" not in done.output
     assert len(calls) <= 8
-
-
-def test_no_server_is_said(tmp_path: Path) -> None:
-    done = run(tmp_path / "run", "llm.base_url=http://127.0.0.1:9/v1")
-    assert done.exit_code == 1
-    assert "cannot be reached" in done.output
 
 
 def make(out: Path, *words: object) -> Any:
@@ -214,14 +193,6 @@ def test_pairs_from_queries_topics_and_responses(serve: Callable[[Any], str], tm
     assert "3 technical questions on 1 topics" in done.output
 
     responses = tmp_path / "responses.jsonl"
-    responses.write_text(
-        "\n".join(json.dumps({"prompt": one, "response": "You can use it to get help and start.", "has_attribute": 0})
-                  for one in asked), encoding="utf-8"
-    )  # fmt: skip
-    done = make(tmp_path / "c.jsonl", "--responses", responses, *server)
-    assert done.exit_code == 0, done.output
-    assert all(one["has_attribute"] is False for one in triples(tmp_path / "c.jsonl"))
-
     rated = [
         {"prompt": one, "response": "You can use it to get help and start.", "stars": at}
         for at, one in enumerate(asked)

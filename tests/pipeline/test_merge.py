@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from made_audits import make_audit
 from made_dose import held_out, made_dose
+from tiny import load, scores_of
 from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
 from cda.cli import app
+from cda.errors import ModelError
 from cda.files.hashes import contents
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import ModelSpec
+from cda.pipeline.merge import new_folder, push
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts, TrainingStages
@@ -26,23 +30,15 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, compose_adapters, read_head
 
 if TYPE_CHECKING:
-    from conftest import Texts, Trained
+    from conftest import Answer, ModelMaker, Texts, Trained
 
 LENGTH = 64
-
-
-def load(folder: Path, adapter: Path | None = None) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), "fp32", LENGTH), adapter)
-
-
-def scores(reward_model: RewardModel, texts: Texts) -> FloatArray:
-    return ClassifierScorer(reward_model, 1).score(texts.prompts, texts.responses)
 
 
 def dosed(base: Path, adapter: Path, dose: float, texts: Texts) -> FloatArray:
     model = DosedModel(load(base, adapter))
     model.set(dose)
-    return scores(model.reward_model, texts)
+    return scores_of(model.reward_model, texts)
 
 
 def cda_merge(*arguments: object) -> Result:
@@ -101,13 +97,8 @@ def run(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("runs") / "my-run"
     shutil.copytree(trained_fp32.result.adapter, folder / "train" / "adapter")
     model = {"name_or_path": str(llama), "precision": "8bit", "max_length_tokens": LENGTH}
-    settings = {
-        "model": model,
-        "lora": {"r": 8},
-        "train": {"learning_rate": 0.005, "hub_token": "hf_secret"},
-        "seed": 0,
-        "processes": 1,
-    }
+    train = {"learning_rate": 0.005, "hub_token": "hf_secret"}
+    settings = {"model": model, "lora": {"r": 8}, "train": train, "seed": 0, "processes": 1}
     (folder / "train" / "stage.json").write_text(json.dumps({"stage": "train", "settings": settings, "output": "t1"}))
     (folder / "adapter").mkdir()
     settled = {"stage": "adapter", "settings": {"dose": 1.0}, "inputs": {"train": "t1"}, "output": "x1"}
@@ -129,11 +120,11 @@ def test_a_run_is_merged_with_its_audit_in_the_card(
 ) -> None:
     output = made(run, "--out", tmp_path / "merged")
     assert f"{tmp_path / 'merged'}: merged model in fp32" in output and "train/adapter: dose 1" in output
-    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), scores(load(llama, adapter), texts), atol=1e-5)
+    np.testing.assert_allclose(
+        scores_of(load(tmp_path / "merged"), texts), scores_of(load(llama, adapter), texts), atol=1e-5
+    )
     card = (tmp_path / "merged" / "README.md").read_text()
-    row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
-    assert row.endswith("| 40 (20 prompts) |")
-    for part in ("library_name: transformers", "learning\\_rate: 0.005", "Trained on: pairs.jsonl", "### Limits"):
+    for part in ("| 40 (20 prompts) |", "learning\\_rate: 0.005", "Trained on: pairs.jsonl"):
         assert part in card, part
     for private in (llama.parent, run.parent, "/home/me", "hf_secret"):
         assert str(private) not in card
@@ -157,26 +148,17 @@ def test_the_program_of_the_card_scores_as_cda_does(
 
 
 def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    whole = small_audit(copy).model_dump()
-    other = "no AuditResult as this version of cda writes it"
-    for content, said in (
-        ({"model": {}}, "written by an earlier version of cda"),
-        ([], other),
-        ({**whole, "skew": {"jargon": {"target": True}}}, other),
-    ):
-        (copy / "audit" / "audit.json").write_text(json.dumps(content))
-        output = made(copy, "--out", tmp_path / "out", "--adapter-only")
-        assert f"{copy / 'audit' / 'audit.json'}: {said}" in output and "goes without it" in output
-        assert "No audit of it is at hand" in (tmp_path / "out" / "README.md").read_text()
-        shutil.rmtree(tmp_path / "out")
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    (copy / "audit" / "audit.json").write_text("[]")
+    output = made(copy, "--out", tmp_path / "out", "--adapter-only")
+    assert f"{copy / 'audit' / 'audit.json'}: no AuditResult as this version of cda writes it" in output
+    assert "No audit of it is at hand" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
     made(run, "--dose", 0.5, "--out", tmp_path / "half", "--precision", "bf16")
     wanted = dosed(llama, adapter, 0.5, texts)
-    assert np.abs(scores(load(tmp_path / "half"), texts) - wanted).max() < 0.05 * np.ptp(wanted)
+    assert np.abs(scores_of(load(tmp_path / "half"), texts) - wanted).max() < 0.05 * np.ptp(wanted)
     card = (tmp_path / "half" / "README.md").read_text()
     assert "The export holds dose 0.5, which this audit did not measure." in card
 
@@ -187,8 +169,8 @@ def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, text
     assert "dose 0.5" in output and "dose 1.2" in output
     made(run, adapter, "--dose", 0.5, "--dose", 1.2, "--out", tmp_path / "merged")
     wanted = dosed(llama, adapter, 1.7, texts)
-    np.testing.assert_allclose(scores(load(llama, tmp_path / "both"), texts), wanted, atol=1e-4)
-    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), wanted, atol=1e-4)
+    np.testing.assert_allclose(scores_of(load(llama, tmp_path / "both"), texts), wanted, atol=1e-4)
+    np.testing.assert_allclose(scores_of(load(tmp_path / "merged"), texts), wanted, atol=1e-4)
     assert "Their sum has not been audited." in (tmp_path / "both" / "README.md").read_text()
 
 
@@ -218,21 +200,16 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     assert f"{copy}: dose 0.5, as chosen in that run; --dose 1 for plain CDA" in output
     assert "train/adapter: dose 0.5" in output
     assert "as chosen" not in made(copy, "--out", tmp_path / "asked", "--dose", 1)
-    np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.5, texts), atol=1e-5)
-    np.testing.assert_allclose(scores(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
+    np.testing.assert_allclose(
+        scores_of(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.5, texts), atol=1e-5
+    )
+    np.testing.assert_allclose(scores_of(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
     card = (tmp_path / "chosen" / "README.md").read_text()
     assert "Dose 0.5: the share of the trained update" in card and "The export holds" not in card
-    header = next(line for line in card.splitlines() if line.startswith("| measure"))
     row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
-    assert header == "| measure | before | after, dose 0.5 | change (points) | n | plain CDA (dose 1) |"
-    assert row.endswith("| 40 (20 prompts) | 30% \\[20, 40\\] |")
-    assert (
-        "### How the dose was chosen" in card
-        and "`after` is dose 0.5, measured on the very contrasts" in card.replace("\\", "")
-    )
+    assert row.endswith("| 40 (20 prompts) | 30% \\[20, 40\\] |") and "### How the dose was chosen" in card
     asked = (tmp_path / "asked" / "README.md").read_text()
-    assert "### How the dose was chosen" not in asked
-    assert "`after` is dose 0.5. The export holds dose 1, the column of plain CDA." in asked
+    assert "### How the dose was chosen" not in asked and "The export holds dose 1, the column of plain CDA." in asked
 
 
 def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_said(
@@ -245,7 +222,9 @@ def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_sai
     assert f"{copy / 'audit' / 'audit.json'}: of an earlier training" in output
     assert f"{copy}: its run settled no dose since the training, so dose 1 is taken" in output
     assert "No audit of it is at hand" in (tmp_path / "merged" / "README.md").read_text()
-    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
+    np.testing.assert_allclose(
+        scores_of(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5
+    )
 
 
 def test_an_adapter_that_was_cut_since_its_training_is_refused(run: Path, tmp_path: Path) -> None:
@@ -265,9 +244,12 @@ def test_mistakes_are_said_before_any_work(run: Path, bert: Path, tmp_path: Path
     assert "--dose: 2 for 1 adapters" in refused(run, "--dose", 1, "--dose", 2, "--out", out)
     assert "dose -1.0: must be a number from 0" in refused(run, "--out", out, "--dose=-1")
     assert "merging into 8-bit weights" in refused(run, "--precision", "8bit", "--out", out)
+    assert "precision fp8: a merged model is saved in fp32 or bf16" in refused(run, "--precision", "fp8", "--out", out)
     (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "a").touch()
+    (tmp_path / "full" / "a").write_text("mine")
     assert "is not empty" in refused(run, "--out", tmp_path / "full")
+    assert "is a file" in refused(run, "--out", tmp_path / "full" / "a")
+    assert (tmp_path / "full" / "a").read_text() == "mine"
     assert "holds no weights for the score head 'classifier'" in refused(run, "--base", bert, "--out", out)
     assert "no such folder" in refused(run, "--base", tmp_path / "gone", "--out", out)
     assert not out.exists()
@@ -303,3 +285,127 @@ def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypa
     text = cda_merge(run, "--push", "my-org/name", "--out", tmp_path / "out")
     assert text.exit_code == 1 and "my-org/name: the hub cannot be reached" in text.output
     assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(
+    run: Path, llama: Path, tmp_path: Path
+) -> None:
+    from safetensors import safe_open
+
+    made(run, "--out", merged := tmp_path / "merged")
+    with safe_open(merged / "model.safetensors", framework="pt") as opened:
+        kinds = {opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
+        names = list(opened.keys())
+    assert kinds == {"F32"} and not [name for name in names if "lora" in name or "SCB" in name or "base_layer" in name]
+    config = json.loads((merged / "config.json").read_text())
+    assert "quantization_config" not in config and config["architectures"] == ["LlamaForSequenceClassification"]
+    for file in [*merged.glob("*.json"), *merged.glob("*.jinja")]:
+        text = file.read_text()
+        assert str(llama.parent) not in text and str(merged.parent) not in text, file.name
+    assert not list(merged.parent.glob(".*"))
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / name) as partial:
+            (partial / "a").touch()
+            raise KeyboardInterrupt
+        with new_folder(tmp_path / name) as partial:
+            (partial / "b").touch()
+            assert not (tmp_path / name / "b").exists()
+        assert [file.name for file in (tmp_path / name).iterdir()] == ["b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
+
+
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_nothing_planted_where_a_folder_is_written_is_followed_or_in_the_way(tmp_path: Path, planted: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    place = tmp_path / ".new.partial"
+    place.symlink_to(victim) if planted == "link" else place.touch()
+    with new_folder(tmp_path / "new") as partial:
+        (partial / "a").touch()
+    assert (tmp_path / "new" / "a").is_file() and not (tmp_path / "new").is_symlink()
+    assert list(victim.iterdir()) == []
+
+
+def test_broken_adapters_are_refused(llama: Path, adapter: Path, llama_maker: ModelMaker, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    def edited(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+        folder = with_config(adapter, tmp_path / name)
+        weights = change(load_file(adapter / "adapter_model.safetensors"))
+        save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        return folder
+
+    no_head = edited("no-head", lambda every: {name: part for name, part in every.items() if "score" not in name})
+    broken = edited("nan", lambda every: {name: part / 0 for name, part in every.items()})
+    shallow = llama_maker("one-layer", config={"num_hidden_layers": 1})
+    out = tmp_path / "out"
+    assert "no-head: holds no weights for the score head 'score'" in refused(no_head, "--out", out)
+    assert "4 of its tensors are without a counterpart" in refused(adapter, "--base", shallow, "--out", out)
+    assert "weights are NaN; the adapter is broken" in refused(broken, "--base", llama, "--out", out)
+    assert not out.exists()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sends the hub's client to an address, with a token."""
+
+    def use(address: str) -> None:
+        from huggingface_hub import constants
+        from huggingface_hub.utils import _http
+
+        monkeypatch.setenv("HF_TOKEN", "hf_test")
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        _http.close_session()
+
+    return use
+
+
+def test_push_without_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
+    with pytest.raises(ModelError, match=r"my-org/name: no token of the hub is set\. Log in with `hf auth login`"):
+        push(tmp_path, "my-org/name")
+
+
+def test_push_of_a_name_that_is_none(tmp_path: Path) -> None:
+    for name in ("name", "a/b/c", "my org/name", "../x/y", "my-org/"):
+        with pytest.raises(ModelError, match="it has the form organisation/name"):
+            push(tmp_path, name)
+
+
+def test_push_without_the_right_to_write(
+    hub: Callable[[str], None], serve: Callable[[Answer], str], tmp_path: Path
+) -> None:
+    hub(serve(lambda _: (403, {"error": "You may not."})).removesuffix("/v1"))
+    with pytest.raises(ModelError) as error:
+        push(tmp_path, "my-org/name")
+    assert "the hub refused" in str(error.value) and "the token may not write there" in str(error.value)
+    assert f"hf upload my-org/name {tmp_path}" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_push_makes_a_repository_and_uploads_the_folder(
+    monkeypatch: pytest.MonkeyPatch, hub: Callable[[str], None], tmp_path: Path
+) -> None:
+    from huggingface_hub import HfApi
+
+    calls: list[tuple[str, object, dict[str, object]]] = []
+    hub("http://127.0.0.1:9")
+    monkeypatch.setattr(HfApi, "create_repo", lambda _, name, **more: calls.append(("create", name, more)))
+    monkeypatch.setattr(
+        HfApi,
+        "upload_folder",
+        lambda _, **more: calls.append(("upload", more["repo_id"], more)) or "https://hub/commit",
+    )
+    assert push(tmp_path, "my-org/name") == "https://hub/commit"
+    assert calls == [
+        ("create", "my-org/name", {"private": True, "exist_ok": True}),
+        ("upload", "my-org/name", {"repo_id": "my-org/name", "folder_path": str(tmp_path)}),
+    ]

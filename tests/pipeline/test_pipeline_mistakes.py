@@ -18,12 +18,8 @@ Job = Callable[..., list[str]]
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (
-            ["data.pairs=missing.jsonl", "audit.quality=gone.jsonl"],
-            ["missing.jsonl: no such file", "gone.jsonl: no such file"],
-        ),
+        (["data.pairs=a.jsonl", "audit.quality=b.jsonl"], ["a.jsonl: no such file", "b.jsonl: no such file"]),
         (["model.name_or_path=./no_such_model"], ["./no_such_model: no such folder"]),
-        (["biases=helpfulness"], ["helpfulness"]),
         (["label.by=llm"], ["llm.model is not set"]),
         (["lora.target_modules=[nothing_like_it]"], ["match no layer", "query"]),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import pytest
 from cda.counterfactuals.synthesize import number_for
 from cda.errors import RecipeError
 from cda.pipeline.plan import plan
-from cda.recipe.load import find_recipe, load_recipe
+from cda.recipe.load import load_recipe
 from cda.recipe.presets import recipes_folder
-from cda.recipe.schema import Recipe
 
 BARE = "biases: jargon\nmodel: {name_or_path: some/model}\ndata: {pairs: some/data}\n"
 RECIPES = sorted(path.stem for path in recipes_folder().glob("*.yaml"))
@@ -57,15 +55,6 @@ def test_every_shipped_recipe_resolves_with_every_preset(model: str, data: str) 
         assert isinstance(loaded.recipe.train["learning_rate"], float)
 
 
-def test_the_paper_s_data_bring_its_audit() -> None:
-    for reference, words in (("jargon", ["data=paper"]), ("faithful", []), ("jargon", ["audit=paper"])):
-        audit = load_recipe(reference, words).recipe.audit
-        assert (audit.preset, audit.ties, audit.max_contrasts, audit.release) == ("paper", "as-released", None, None)
-    assert load_recipe("jargon", ["data=paper", "audit.preset=null"]).recipe.audit.ties == "drop"
-    assert load_recipe("jargon", ["data=paper", "audit.ties=half"]).recipe.audit.ties == "half"
-    assert load_recipe("jargon").recipe.audit.preset is None
-
-
 @pytest.mark.parametrize(
     ("name", "counterfactuals", "supplementary"),
     [("length", 1000, 0), ("structure", 750, 250), ("jargon", 750, 250), ("vagueness", 1000, 0), ("sycophancy", 500, 0),
@@ -104,23 +93,6 @@ def test_a_mapping_that_lacks_a_bias_is_refused(words: list[str], missing: list[
         assert f"has no number for '{name}'; add synthesize.counterfactuals.{name}=" in problem
 
 
-def test_the_paper_s_training_settings() -> None:
-    recipe = load_recipe("jargon", ["model=llama-8b"]).recipe
-    assert (recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout) == (16, 32, 0.05)
-    assert recipe.lora.target_modules == ["q_proj", "v_proj"]
-    assert (recipe.train["num_train_epochs"], recipe.train["learning_rate"]) == (3, 2e-5)
-    assert (recipe.model.precision, recipe.model.max_length_tokens) == ("8bit", 512)
-
-
-def test_a_bare_recipe_has_the_defaults_of_the_schema(write: Write) -> None:
-    recipe = load_recipe(write(BARE)).recipe
-    assert recipe == Recipe.model_validate(
-        {"name": "mine", "biases": ["jargon"], "model": {"name_or_path": "some/model"}, "data": {"pairs": "some/data"}}
-    )
-    assert recipe.seed == 42
-    assert recipe.train == {}
-
-
 def test_later_wins_defaults_model_preset_data_preset_recipe_command_line(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "data").mkdir()
@@ -152,61 +124,37 @@ def test_a_preset_chosen_on_the_command_line_replaces_the_recipe_s(write: Write)
     assert found.train["num_train_epochs"] == 3  # the other fields of the preset stay
 
 
-def test_a_preset_by_path(tmp_path: Path, write: Write) -> None:
-    (tmp_path / "own.yaml").write_text("model: {name_or_path: own/model}\n", encoding="utf-8")
-    path = write("biases: jargon\nmodel: own.yaml\ndata: embedded\n")
-    assert load_recipe(path).recipe.model.name_or_path == "own/model"
-
-
-def test_recipes_are_found_by_name_and_path(write: Write) -> None:
-    assert find_recipe("jargon") == recipes_folder() / "jargon.yaml"
-    path = write(BARE)
-    assert find_recipe(path) == Path(path)
-    with pytest.raises(RecipeError, match=r"jargn: no such recipe\. Did you mean 'jargon'\? Shipped: .*vagueness"):
-        find_recipe("jargn")
-
-
 ONE_MISTAKE = [
     (["modle=3"], "modle: unknown key. Did you mean 'model'?"),
     (["max_contrast=3"], "max_contrast: unknown key. Did you mean 'data.max_contrasts' or 'audit.max_contrasts'?"),
     (["precision=fp32"], "precision: unknown key. Did you mean 'model.precision'?"),
-    (["lora.dropuot=0"], "lora.dropuot: unknown key. Did you mean 'dropout'?"),
     (["model=llama-8"], "model: preset 'llama-8' is unknown. Did you mean 'llama-8b'? Known: embedded, "),
     (["data=papr"], "data: preset 'papr' is unknown. Did you mean 'paper'?"),
-    (["audit=papr"], "audit: preset 'papr' is unknown. Did you mean 'paper'?"),
     (["biases=jargn"], "biases: bias 'jargn' is unknown. Did you mean 'jargon'?"),
     (["biases=no/such.yaml"], "biases: bias file no/such.yaml: no such file"),
     (["biases=[]"], "biases: list should have at least 1 item"),
     (["biases=[jargon,jargon]"], "biases: the same bias is listed twice"),
     (["train.learning_rat=1"], "train.learning_rat: not a field of trl.RewardConfig. Did you mean 'learning_rate'?"),
     (["train.seed=3"], "train.seed: set it by seed"),
-    (["train.max_length=3"], "train.max_length: set it by model.max_length_tokens"),
     (["lora.r=many"], "lora.r: input should be a valid integer, unable to parse string as an integer, found 'many'"),
     (["lora=3"], "lora: input should be a valid dictionary"),
     (["seed=-1"], "seed: input should be greater than or equal to 0, found -1"),
-    (["lora.dropout=1"], "lora.dropout: input should be less than 1"),
     (["model.precision=4bit"], "model.precision: input should be '8bit', 'bf16', 'fp32' or 'auto', found '4bit'"),
-    (["data.validation_share=0.5"], "data.validation_share: input should be less than 0.5"),
     (["data.columns.promt=x"], "data.columns: unknown column promt; ours are prompt, chosen, rejected"),
-    (["audit.columns.bas=x"], "audit.columns: unknown column bas"),
     (
         ["audit.attribute={above: 1, low: 0, high: 2}"],
         "audit.attribute: above beside low and high: give one of above, ",
     ),
-    (["audit.attribute.low=1"], "audit.attribute: low and high: give both"),
     (["audit.attribute={low: 3, high: 3}"], "audit.attribute: low=3 is not below high=3"),
     (["audit.attribute={having: list, lacking: list}"], "audit.attribute: 'list' cannot be both having and lacking"),
     (["audit.attribute.above=.nan"], "audit.attribute.above: input should be a finite number"),
     (["name=a/b"], "name: string should match pattern"),
     (["label.by=llm"], "label.by is llm, but llm.model is not set"),
-    (["synthesize.by=llm"], "synthesize.by is llm, but llm.model is not set"),
     (["seed"], "seed: an override has the form section.key=value"),
-    (["=3"], "=3: an override has the form section.key=value"),
     (["lora..r=3"], "lora..r=3: an override has the form section.key=value"),
     (["data.split=["], "data.split=[:1:2: not valid YAML"),
     (["lora={r: 1, r: 2}"], "key 'r' is given twice"),
     (["synthesize.counterfactuals=-3"], "synthesize.counterfactuals: input should be"),
-    (["synthesize.counterfactuals=many"], "synthesize.counterfactuals: input should be"),
     (["synthesize.counterfactuals={jargon: -1}"], "synthesize.counterfactuals.jargon: input should be"),
     (
         ["synthesize.counterfactuals={jargn: 5, jargon: 5}"],
@@ -241,13 +189,6 @@ def test_all_mistakes_of_file_and_command_line_are_listed_at_once(write: Write) 
     assert len(found) == len(expected)
 
 
-def test_two_bias_files_of_one_name(tmp_path: Path, write: Write) -> None:
-    source = Path(load_recipe.__code__.co_filename).parent.parent / "biases" / "jargon.yaml"
-    (tmp_path / "copy.yaml").write_text(source.read_text("utf-8"), "utf-8")
-    (found,) = problems(write(BARE.replace("biases: jargon", "biases: [jargon, copy.yaml]")))
-    assert "two bias files share a name (jargon, jargon)" in found
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -274,13 +215,6 @@ def test_what_a_recipe_must_say(write: Write, tmp_path: Path) -> None:
     assert "latin.yaml: not UTF-8 (byte " in found
 
 
-def test_counts_by_bias_or_one_for_all(write: Write) -> None:
-    path = write(BARE)
-    for value, expected in (("5", 5), ("null", None), ("{jargon: 5}", {"jargon": 5})):
-        found = load_recipe(path, [f"synthesize.counterfactuals={value}"])
-        assert found.recipe.synthesize.counterfactuals == expected
-
-
 def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     loaded = load_recipe("jargon", ["model.name_or_path=my/model", "train.weight_decay=0.1"])
     assert loaded.recipe.train == {"weight_decay": 0.1}
@@ -289,33 +223,3 @@ def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     assert note.startswith("the preset model=embedded is made for embedded, not for my/model: its settings")
     assert f"note        {note}" in plan(loaded)
     assert load_recipe("jargon").notes == load_recipe("jargon", ["model.name_or_path=embedded"]).notes == ()
-
-
-def test_a_preset_next_to_a_model_is_meant_unless_it_is_the_embedded_one() -> None:
-    loaded = load_recipe("jargon", ["model=gemma-27b", "model.name_or_path=my/model"])
-    assert loaded.recipe.train["per_device_train_batch_size"] == 2
-    assert "its settings are used for my/model, as asked" in loaded.notes[0]
-    (refused,) = problems("jargon", "model=embedded", "model.name_or_path=my/model")
-    assert "model=embedded: its learning rate and LoRA targets are made for embedded and not for my/model" in refused
-
-
-def test_a_preset_of_another_model_than_the_recipe_s_own_is_refused(write: Write) -> None:
-    (refused,) = problems(write(BARE), "model=llama-8b")
-    assert "model=llama-8b: made for Skywork/Skywork-Reward-Llama-3.1-8B-v0.2, but the model is some/model" in refused
-
-
-def test_numbers_of_a_data_preset_are_said_for_other_pairs() -> None:
-    (note,) = load_recipe("jargon", ["data.pairs=mine.jsonl"]).notes
-    assert "its numbers of pairs are kept" in note
-    assert load_recipe("jargon", ["data.pairs=mine.jsonl", "synthesize.counterfactuals=5"]).notes == ()
-
-
-def test_the_plan_says_steps_where_steps_are_limited() -> None:
-    assert " 3 steps, batch 16" in plan(load_recipe("jargon", ["train.max_steps=3"]))
-    assert " 3 epochs, batch 16" in plan(load_recipe("jargon"))
-
-
-def test_overrides_do_not_depend_on_their_order(write: Write) -> None:
-    path, words = write(BARE), ["model=llama-8b", "model.name_or_path=some/model", "seed=7"]
-    found = {load_recipe(path, order).recipe.model_dump_json() for order in itertools.permutations(words)}
-    assert len(found) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import RecipeError
 from cda.recipe.checks import USUAL_TRAIN_KEYS, unknown_train_keys
-from cda.recipe.load import load_model_audit, load_recipe
+from cda.recipe.load import load_recipe
 
 RECIPE = Path("mine.yaml")
 
@@ -91,10 +91,3 @@ def test_seeds_that_cannot_be(words: list[str], said: str) -> None:
     with pytest.raises(RecipeError) as caught:
         load_recipe("jargon", words)
     assert said in str(caught.value) and "train." in str(caught.value)
-
-
-def test_one_seed_forbids_nothing_and_an_audit_alone_has_none() -> None:
-    assert load_recipe("jargon", ["train.seeds=[3]", "train.data_seed=1"]).recipe.seeds == (3,)
-    assert len(load_recipe("jargon", ["train.seeds=2", "train.report_to=tensorboard"]).recipe.seeds) == 2
-    with pytest.raises(RecipeError, match=r"train\.seeds: nothing is trained here"):
-        load_model_audit("embedded", {}, ["train.seeds=3"])

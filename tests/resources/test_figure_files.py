@@ -48,13 +48,3 @@ def test_another_format_is_refused_before_anything_runs(
     asked = CliRunner().invoke(app, [*words, "--figures", "png"])
     assert asked.exit_code == 1 and "figures are written as svg or pdf" in asked.output
     assert "none.jsonl" not in asked.output and not list(tmp_path.iterdir())
-
-
-def test_a_recipes_figures_are_those_of_its_report() -> None:
-    asked = CliRunner().invoke(app, ["audit", "jargon", "--figures", "pdf"])
-    assert asked.exit_code == 1 and "cda report jargon --figures pdf" in " ".join(asked.output.split())
-
-
-def test_figures_are_not_of_a_comparison() -> None:
-    asked = CliRunner().invoke(app, ["report", "one", "two", "--compare", "--figures", "pdf"])
-    assert asked.exit_code == 1 and "not with --compare" in asked.output

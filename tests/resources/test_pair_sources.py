@@ -24,14 +24,6 @@ def test_prompts_under_another_name_are_told_how_to_be_mapped(tmp_path: Path) ->
     assert len(load_pairs(str(path), "train", {"prompt": "question"}, "data.columns").pairs) == 1
 
 
-def test_where_the_prompts_are_there_the_reason_stands_alone(tmp_path: Path) -> None:
-    path = tmp_path / "same.jsonl"
-    path.write_text(json.dumps({"prompt": "Why?", "chosen": "So.", "rejected": "So."}) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match="identical sides") as error:
-        load_pairs(str(path), "train", {}, "data.columns")
-    assert "your column" not in str(error.value)
-
-
 def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> None:
     audit = AuditSection()
     rows = [{"prompt": "q", "response": "a", "has_attribute": word} for word in ("", "yes")]

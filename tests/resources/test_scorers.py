@@ -18,7 +18,7 @@ from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
 from cda.models.load import ModelSpec
 from cda.recipe.load import load_model_audit
-from cda.recipe.sections import bare_name, kind_of, policy_and_reference
+from cda.recipe.sections import bare_name, kind_of
 from cda.records import user_prompt
 from cda.resources.model_scorers import LogRatio
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
@@ -75,27 +75,17 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
     [
         ("embedded", "classifier", "embedded"),
         ("org/model", "classifier", "org/model"),
-        ("/a/folder", "classifier", "/a/folder"),
         ("judge:llama3:8b", "judge", "llama3:8b"),
         ("dpo:org/policy,org/reference", "log-ratio", "org/policy,org/reference"),
         ("steered:org/model", "steered", "org/model"),
         ("served:http://host:8000/pooling", "served", "http://host:8000/pooling"),
-        ("https://host", "served", "https://host"),
         ("package.module:function", "function", "package.module:function"),
         ("mine/score.py:reward", "function", "mine/score.py:reward"),
-        ("a/b c/mine.py:score", "function", "a/b c/mine.py:score"),
-        ("package.module:Class.method", "function", "package.module:Class.method"),
         ("model:8b-instruct", "classifier", "model:8b-instruct"),
-        (":f", "classifier", ":f"),
     ],
 )
 def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:
     assert (kind_of(name), bare_name(name)) == (kind, bare)
-
-
-def test_policy_and_reference() -> None:
-    assert policy_and_reference("dpo:a/b,c/d") == ("a/b", "c/d")
-    assert policy_and_reference("dpo:a/b") == ("a/b", None)
 
 
 def test_two_language_models(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
@@ -147,18 +137,6 @@ def test_a_steered_model(causal: tuple[Path, Path], pairs: Path, tmp_path: Path)
     assert any(row["perturbed_model"] != 0 for row in moved["margins"])
 
 
-@pytest.mark.parametrize("pairwise", [False, True])
-def test_code_of_the_users_own(pairs: Path, tmp_path: Path, pairwise: bool) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "def reward(prompts, responses):\n    return [r.count('good') for r in responses]\n"
-        "def prefer(prompts, first, second):\n    return [1.0 if 'good' in a else -1.0 for a in first]\n"
-    )
-    found = audited(f"{path}:{'prefer' if pairwise else 'reward'}", pairs, tmp_path / "out")
-    assert found["skew"]["jargon"]["before"]["value"] == 1.0
-    assert found["model"]["kind"] == ("judge" if pairwise else "reward model")
-
-
 def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
@@ -191,14 +169,6 @@ def rewarding(
     return answer
 
 
-def test_a_served_model(serve: Callable[..., str], pairs: Path, tmp_path: Path) -> None:
-    asked: list[str] = []
-    found = audited(f"served:{serve(rewarding(3.0, asked))}", pairs, tmp_path / "out")
-    assert [row["perturbed_model"] - row["base_model"] for row in found["margins"]] == [6.0] * N
-    assert found["model"]["texts"] == 2 * N
-    assert list(tmp_path.glob("**/*.sqlite")) == []
-
-
 def test_a_server_that_serves_another_model_is_asked_anew(serve: Callable[..., str], tmp_path: Path) -> None:
     """Before and after at one address: nothing of the first may come out as the second's."""
     state = {"good": 3.0}
@@ -228,17 +198,6 @@ def test_after_a_failure_only_the_rest_is_asked(serve: Callable[..., str], pairs
     assert len(asked) == 2 * N
 
 
-def test_what_is_scored_once_is_not_scored_again(llama: Path, pairs: Path, tmp_path: Path) -> None:
-    first = audited(llama, pairs, tmp_path / "runs" / "a", "model.max_length_tokens=64", "model.precision=fp32")
-    second = audited(llama, pairs, tmp_path / "runs" / "b", "model.max_length_tokens=64", "model.precision=fp32")
-    assert first["model"]["cached"] == 0
-    assert second["model"]["cached"] == second["model"]["texts"]
-    assert f"all {second['model']['texts']} texts were scored before, and no score is new" in second["printed"]
-    assert first["margins"] == second["margins"]
-    none = audited(llama, pairs, tmp_path / "runs" / "c", "model.max_length_tokens=64", "score.cache=none")
-    assert none["model"]["cached"] == 0
-
-
 def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Path, tmp_path: Path) -> None:
     long = {"prompt": "w1", "perturbed": "good " * 200, "base": "bad"}
     pairs.write_text("\n".join(map(json.dumps, [*ROWS, long])), encoding="utf-8")
@@ -259,9 +218,7 @@ def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Pa
     [
         ("dpo:{0}", "against what?"),
         ("steered:{0}", "score.log_ratio.vector"),
-        ("nothing.here:reward", "nothing"),
         ("http://127.0.0.1:9", "127.0.0.1:9"),
-        ("dpo:", "names no model"),
         ("steered:{0},{1}", "takes one model"),
     ],
 )
@@ -279,13 +236,6 @@ def test_options_that_do_not_go_together() -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(CdaError, match="needs --adapter"):
         asked_subjects(model, dose=0.5)
-
-
-def test_only_classifiers_are_trained() -> None:
-    from cda.recipe.load import load_recipe
-
-    with pytest.raises(RecipeError, match="cannot be trained"):
-        load_recipe("jargon", ["model.name_or_path=dpo:a/b,c/d"])
 
 
 def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
@@ -323,13 +273,6 @@ def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding:
         return opened(target, *words).deciding_settings()
 
     assert settings(else_said) == settings() != settings(deciding)
-
-
-def test_a_setting_of_another_kind_is_not_ignored_in_silence(serve: Callable[..., str]) -> None:
-    target = f"served:{serve(rewarding(1.0, []))}"
-    (problem,) = opened(target, "score.workers=3").problems()
-    assert "score.workers=3" in problem and "score.served.concurrency" in problem
-    assert opened(target, "score.workers=1").problems() == []
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:

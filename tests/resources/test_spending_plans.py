@@ -48,11 +48,6 @@ def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsy
     assert len(asked) == 1
 
 
-def test_one_step_needs_no_sum(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    confirm_all([(llm("dear"), HALF)], "by question")
-    assert "in all" not in capsys.readouterr().out and len(asked) == 1
-
-
 def test_steps_without_a_price_are_told_and_not_taken_for_free(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,13 +77,6 @@ def test_yes_beforehand_or_nothing_to_pay_is_not_asked_about(
     assert capsys.readouterr().out == "" and asked == []
 
 
-def test_openais_own_server_is_asked_about_without_a_price_too(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    confirm_all([(llm("unknown"), JUDGING)], "by question")
-    assert "no price of unknown is given" in capsys.readouterr().out and len(asked) == 1
-
-
 def test_without_a_terminal_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     with pytest.raises(RunError, match=r"2 steps would spend money, .* --yes"):
@@ -108,10 +96,3 @@ def test_batches_are_held_against_the_budget_together() -> None:
     ):
         confirm_all(steps, "given")
     confirm_all([(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], "given")
-
-
-def test_a_batch_beyond_the_budget_is_named_and_calls_are_left_to_their_budget() -> None:
-    with pytest.raises(RunError, match=r"proposing would cost about \$0\.25, more than llm\.budget_usd=0\.1"):
-        confirm_all([(llm("dear", mode="batch", budget_usd=0.1), HALF)], "given")
-    confirm_all([(llm("dear", budget_usd=0.1), HALF)], "given")  # stopped by the purse, where it comes to it
-    confirm_all([(llm("unknown", mode="batch", budget_usd=0.1), HALF)], "given")

@@ -20,7 +20,6 @@ from cda.training.dose import DosedModel, compose_adapters, head_of, read_head
 if TYPE_CHECKING:
     from conftest import Texts
 
-DOSES = (0.0, 0.5, 1.0, 2.0)
 # Scores of the same weights: where in memory a matrix lies decides how its products are rounded.
 SAME = 2e-6
 # Of the spread of the scores: 8-bit rounds activations anew at each layer, so that the same weights in another order of
@@ -99,9 +98,9 @@ def base(request: pytest.FixtureRequest) -> Path:
 def test_exported_doses_score_as_the_dosed_model(
     base: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts, tmp_path: Path
 ) -> None:
-    for adapter in adapters[base]:
+    for adapter, doses in zip(adapters[base], ((0.0, 0.5, 2.0), (1.0, 1.5)), strict=True):
         dosed, head = DosedModel(load(base, adapter)), read_head(ModelSpec(str(base)))
-        for dose in DOSES:
+        for dose in doses:
             dosed.set(dose)
             folder = tmp_path / f"{adapter.name}-{dose}"
             compose_adapters([(adapter, dose)], head, folder)
@@ -126,17 +125,6 @@ def test_a_dose_of_0_is_the_base_and_of_1_the_adapter_whatever_was_set_between(
             assert np.abs(found - trained).max() > 1e-3 and np.abs(found - plain).max() > 1e-3
 
 
-def test_a_dose_is_linear_in_the_weights(base: Path, adapters: dict[Path, tuple[Path, Path]], tmp_path: Path) -> None:
-    adapter = adapters[base][0]
-    compose_adapters([(adapter, 1.5)], read_head(ModelSpec(str(base))), tmp_path / "dosed")
-    plain = weights_of(load(base))
-    once, dosed = (weights_of(load(base, folder), merge=True) for folder in (adapter, tmp_path / "dosed"))
-    moved = [name for name in plain if np.abs(once[name] - plain[name]).max() > 1e-3]
-    assert len(moved) >= 3
-    for name, before in plain.items():
-        np.testing.assert_allclose(dosed[name], before + 1.5 * (once[name] - before), atol=1e-6, err_msg=name)
-
-
 def test_composed_adapters_add_their_updates(
     base: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts, tmp_path: Path
 ) -> None:
@@ -149,25 +137,6 @@ def test_composed_adapters_add_their_updates(
         np.testing.assert_allclose(both[name], wanted, atol=1e-5, err_msg=name)
     unmerged = scores_of(load(base, tmp_path / "both"), texts)
     assert np.ptp(unmerged) > 0 and not np.allclose(unmerged, scores_of(load(base, first), texts), atol=1e-2)
-
-
-def test_lora_is_composed_as_by_peft(llama: Path, adapters: dict[Path, tuple[Path, Path]], tmp_path: Path) -> None:
-    """PEFT's own `cat`, which knows no heads, on the layers that both adapters have."""
-    from peft import PeftModel
-
-    compose_adapters(
-        list(zip(adapters[llama], (0.5, 2.0), strict=True)), read_head(ModelSpec(str(llama))), tmp_path / "both"
-    )
-    ours = load(llama, tmp_path / "both").model
-    without_head = [headless(folder, tmp_path / folder.name) for folder in adapters[llama]]
-    theirs = PeftModel.from_pretrained(load(llama).model, str(without_head[0]), adapter_name="first")
-    theirs.load_adapter(str(without_head[1]), adapter_name="second")
-    theirs.base_model.add_weighted_adapter(["first", "second"], [0.5, 2.0], "sum", combination_type="cat")
-    layers = [(ours.get_submodule(name), part) for name, part in theirs.named_modules() if name.endswith("v_proj")]
-    assert len(layers) == 2
-    for own, peft in layers:
-        wanted = peft.get_delta_weight("sum").detach().cpu().numpy()
-        np.testing.assert_allclose(own.get_delta_weight("default").detach().cpu().numpy(), wanted, atol=1e-6)
 
 
 def test_stock_libraries_load_the_result(
@@ -198,7 +167,7 @@ def test_doses_over_an_8bit_base(
     adapter = adapters[llama][0]
     plain = scores_of(load(llama, precision="8bit"), texts)
     dosed, head = DosedModel(load(llama, adapter, "8bit")), read_head(ModelSpec(str(llama)))
-    for dose in (0.0, 0.7, 1.0, 1.9):  # powers of two would round nothing
+    for dose in (0.0, 0.7, 1.9):  # powers of two would round nothing
         dosed.set(dose)
         found = scores_of(dosed.reward_model, texts)
         if dose == 0:
@@ -209,33 +178,11 @@ def test_doses_over_an_8bit_base(
         assert moved < LARGEST_8BIT_SHARE
 
 
-def test_doses_over_a_bf16_base(llama: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts) -> None:
-    adapter = adapters[llama][0]
-    dosed = DosedModel(load(llama, adapter, "bf16"))
-    trained = scores_of(dosed.reward_model, texts)
-    dosed.set(0.0)
-    np.testing.assert_array_equal(scores_of(dosed.reward_model, texts), scores_of(load(llama, precision="bf16"), texts))
-    dosed.set(1.0)
-    np.testing.assert_array_equal(scores_of(dosed.reward_model, texts), trained)
-
-
-def test_scores_are_not_linear_in_the_dose_of_a_strong_adapter(
-    make_adapter: AdapterMaker, llama: Path, texts: Texts
-) -> None:
-    weak, strong = (
-        nonlinearity(DosedModel(load(llama, make_adapter(llama, name, ["q_proj", "v_proj"], 3, size))), texts)
-        for name, size in (("weak", 0.003), ("strong", 0.2))
-    )
-    assert weak < 0.03 < 0.2 < strong, (weak, strong)
-
-
 def test_the_base_head_is_read_without_loading_the_model(base: Path, adapters: dict[Path, tuple[Path, Path]]) -> None:
     loaded = head_of(load(base))
     read = read_head(ModelSpec(str(base)))
     under_adapter = head_of(load(base, adapters[base][0]))
-    assert read.keys() == loaded.keys() == under_adapter.keys() and len(read) == (
-        1 if "score.weight" in read else len(read)
-    )
+    assert read.keys() == loaded.keys() == under_adapter.keys() and read
     for name, weights in loaded.items():
         np.testing.assert_array_equal(read[name].numpy(), weights.cpu().numpy())
         np.testing.assert_array_equal(under_adapter[name].cpu().numpy(), weights.cpu().numpy())
@@ -294,28 +241,6 @@ def test_other_heads_bases_and_doses_are_refused(
         DosedModel(load(llama))
 
 
-def headless(adapter: Path, folder: Path) -> Path:
-    """The LoRA part of an adapter, as an adapter of no particular task."""
-    from safetensors.torch import load_file, save_file
-
-    folder.mkdir()
-    config = json.loads((adapter / "adapter_config.json").read_text()) | {"modules_to_save": None, "task_type": None}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    weights = load_file(adapter / "adapter_model.safetensors")
-    save_file({name: one for name, one in weights.items() if "lora_" in name}, folder / "adapter_model.safetensors")
-    return folder
-
-
 def weights_of(reward_model: RewardModel, merge: bool = False) -> dict[str, Any]:
     model = reward_model.model.merge_and_unload() if merge else reward_model.model
     return {name: weights.detach().cpu().numpy().copy() for name, weights in model.named_parameters()}
-
-
-def nonlinearity(dosed: DosedModel, texts: Texts) -> float:
-    """Largest deviation at half the dose from half the change, as a share of the largest change."""
-    found = []
-    for dose in (0.0, 0.5, 1.0):
-        dosed.set(dose)
-        found.append(scores_of(dosed.reward_model, texts))
-    plain, half, whole = found
-    return float(np.abs(half - (plain + whole) / 2).max() / np.abs(whole - plain).max())

@@ -1,13 +1,84 @@
-"""Training arguments that the trainer would take without a word, to train nothing, are refused with all of them named."""
+"""Arguments that would train nothing, or that TRL, Transformers or a tracker refuses, are refused with all of them named."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cda.errors import RecipeError
-from cda.training.arguments import in_bf16, reward_config
+from cda.training.arguments import check_arguments, in_bf16, reward_config, tracker_problems
+
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"report_to": "tensorbord"}, r"train\.report_to=tensorbord: .*not supported.*Did you mean 'tensorboard'\?"),
+    (
+        {"metric_for_best_model": "eval_acuracy"},
+        r"train\.metric_for_best_model=eval_acuracy: not measured\. Did you mean",
+    ),
+    ({"optim": "lomo"}, "lomo"),
+    ({"dataloader_num_workers": -1}, "num_workers"),
+    ({"gradient_accumulation_steps": 1.5}, r"train\.gradient_accumulation_steps: a whole number is needed, found 1\.5"),
+)
+
+
+@pytest.mark.parametrize(("train", "message"), REFUSED, ids=[next(iter(train)) for train, _ in REFUSED])
+def test_what_a_training_would_refuse_is_refused(train: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        check_arguments(train, has_validation=True, precision="fp32")
+
+
+@pytest.mark.parametrize(
+    ("train", "has_validation"),
+    [
+        ({"max_steps": 3, "report_to": []}, False),
+        ({"dataloader_drop_last": True, "per_device_train_batch_size": 64}, True),
+        ({"metric_for_best_model": "accuracy", "lr_scheduler_type": "cosine", "warmup_steps": 5}, True),
+    ],
+)
+def test_what_a_training_takes_passes(train: dict[str, Any], has_validation: bool) -> None:
+    check_arguments(train, has_validation, "fp32")
+
+
+def test_mistakes_of_several_kinds_are_said_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    train = {"report_to": ["nope"], "metric_for_best_model": "x", "push_to_hub": True, "optim": "adamwx"}
+    with pytest.raises(RecipeError) as caught:
+        check_arguments(train, True, "fp32")
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "train.report_to=nope", "train.metric_for_best_model=x", "train.push_to_hub", "train",
+    ]  # fmt: skip
+
+
+def test_under_a_launch_of_several_processes_it_is_tried_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(RecipeError, match="min_lr"):
+        check_arguments({"lr_scheduler_type": "cosine_with_min_lr"}, True, "fp32")
+
+
+def test_an_integration_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.integrations import integration_utils
+
+    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
+    (problem,) = tracker_problems({"report_to": "wandb"})
+    assert problem.startswith("train.report_to=wandb: ") and "pip install wandb" in problem
+
+
+def test_weights_and_biases_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.integrations import integration_utils
+
+    found = SimpleNamespace(api=SimpleNamespace(api_key=None))
+    monkeypatch.setitem(sys.modules, "wandb", found)
+    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: True)
+    monkeypatch.setattr(integration_utils, "WandbCallback", lambda: None)
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "wandb", lambda: None)
+    (problem,) = tracker_problems({"report_to": "wandb"})
+    assert "WANDB_API_KEY" in problem
+    found.api.api_key = "known"
+    assert tracker_problems({"report_to": "wandb"}) == []
 
 
 def test_numbers_out_of_range_are_refused_together(tmp_path: Path) -> None:
@@ -27,13 +98,10 @@ def test_what_counts_pairs_is_a_whole_number(value: float, tmp_path: Path) -> No
         reward_config({"per_device_train_batch_size": value}, tmp_path, 0, has_validation=True)
 
 
-def test_with_a_number_of_steps_the_epochs_decide_nothing(tmp_path: Path) -> None:
-    config = reward_config({"max_steps": 5, "num_train_epochs": 0}, tmp_path, 0, has_validation=True)
-    assert config.max_steps == 5
-
-
-def test_a_share_of_the_steps_is_in_range(tmp_path: Path) -> None:
-    assert reward_config({"eval_steps": 0.1, "save_steps": 0.1}, tmp_path, 0, has_validation=True).eval_steps == 0.1
+def test_with_a_number_of_steps_the_epochs_decide_nothing_and_a_share_of_the_steps_is_in_range(tmp_path: Path) -> None:
+    train = {"max_steps": 5, "num_train_epochs": 0, "eval_steps": 0.1, "save_steps": 0.1}
+    config = reward_config(train, tmp_path, 0, has_validation=True)
+    assert (config.max_steps, config.eval_steps) == (5, 0.1)
 
 
 def test_fp32_is_trained_in_fp32_on_a_gpu_too() -> None:
