@@ -1,13 +1,40 @@
-"""What a user is told of an error: a full disk in whichever words it comes, and nothing where the fault is ours."""
+"""Errors and messages as a user meets them: every mistake at once, a full disk in whichever words it comes, each line once."""
 
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cda.user_errors import disk_is_full, explain
+from cda.errors import DataError, RecipeError, did_you_mean, refuse
+from cda.launch import say
+from cda.user_errors import disk_is_full, explain, speaking
+
+
+def test_a_few_problems_are_all_told_and_of_many_the_first_ten() -> None:
+    refuse([])
+    with pytest.raises(DataError, match="one\ntwo"):
+        refuse(["one", "two"])
+    with pytest.raises(DataError) as caught:
+        refuse([f"problem {number}" for number in range(12)], "more rows")
+    assert str(caught.value).splitlines()[9:] == ["problem 9", "… and 2 more rows"]
+
+
+def test_a_recipe_error_carries_every_mistake() -> None:
+    error = RecipeError(line for line in ("first", "second"))
+    assert error.problems == ("first", "second")
+    assert str(error) == "first\nsecond"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("jargn", " Did you mean 'jargon'?"), ("lenght", " Did you mean 'length'?"), ("zzz", ""), ("", "")],
+)
+def test_did_you_mean(word: str, expected: str) -> None:
+    assert did_you_mean(word, ["length", "jargon"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -36,3 +63,20 @@ def test_torch_on_a_full_disk_is_known() -> None:
 def test_another_error_is_no_full_disk() -> None:
     assert not disk_is_full(OSError(errno.ENOENT, "No such file"))
     assert explain(ValueError("a fault of ours")) is None
+
+
+def test_a_command_prints_each_message_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with speaking(), speaking():
+        say("one\x1b[2J")
+    assert capsys.readouterr().out == "one[U+001B][2J\n"
+
+
+def test_a_program_hears_it_through_logging_alone_and_after_a_command_its_logger_is_as_it_was() -> None:
+    program = (
+        "import logging; from cda.launch import say; from cda.user_errors import speaking\n"
+        "with speaking(): say('heard')\n"
+        "log = logging.getLogger('cda'); print(log.handlers, log.level, log.propagate); say('unheard')\n"
+        "logging.basicConfig(level=logging.INFO, format='%(name)s: %(message)s'); say('logged')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("heard\n[] 0 True\n", "cda: logged\n")
