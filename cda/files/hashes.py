@@ -62,10 +62,13 @@ def _write(note: Path, digest: str) -> None:
         partial.replace(note)
 
 
-def contents(folder: Path, leave_out: Collection[str] = ()) -> dict[str, str]:
-    """Every file below a folder that is not named `leave_out`, by its path in it, to its size in bytes and 16 hex digits."""
+def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: int | None = None) -> dict[str, str]:
+    """Every file below a folder, by its path in it, to its size in bytes and sixteen hex digits of its content.
+
+    Files named `leave_out` are no part of it; those larger than `sizes_above_bytes` are known by their size alone.
+    """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in leave_out)
-    return {file.relative_to(folder).as_posix(): _content(file) for file in files}
+    return {file.relative_to(folder).as_posix(): _content(file, sizes_above_bytes) for file in files}
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
@@ -73,13 +76,15 @@ def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
 
     def is_same(file: Path, content: str) -> bool:
         try:
-            # Records of earlier versions hold the size alone of a large file.
-            return (_content(file) if ":" in content else f"{file.stat().st_size}") == content
+            return _content(file, None if ":" in content else 0) == content
         except (OSError, ValueError):  # the latter: a NUL in the name
             return False
 
     return [name for name, content in known.items() if not is_same(folder / name, content)]
 
 
-def _content(file: Path) -> str:
-    return f"{file.stat().st_size}:{sha256_of(file)[:16]}"
+def _content(file: Path, sizes_above_bytes: int | None) -> str:
+    size = file.stat().st_size
+    if sizes_above_bytes is not None and size > sizes_above_bytes:
+        return f"{size}"
+    return f"{size}:{sha256_of(file)[:16]}"

@@ -10,17 +10,8 @@ from cda.errors import CdaError, DataError, RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
+from cda.inspection import numbers
 from cda.inspection.fresh import fresh_rewrites
-from cda.inspection.numbers import (
-    Looked,
-    comparisons_of,
-    looked_at,
-    off_target_distance,
-    shown,
-    spread_of,
-    summarize_rewrites,
-    with_rewards,
-)
 from cda.inspection.page import render_inspection
 from cda.inspection.sources import TRAINING, SourcedRewrites
 from cda.inspection.tables import inspection_text
@@ -70,28 +61,33 @@ def _inspection(
     rewrites = {key: drawn(own, options.most, options.seed, Stream.INSPECTED) for key, own in groups.items()}
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
-        settings, comparisons = goal.scored_by, comparisons_of([row for own in rewrites.values() for row in own])
+        settings, comparisons = (
+            goal.scored_by,
+            numbers.comparisons_of([row for own in rewrites.values() for row in own]),
+        )
         model = settings.recipe.model
         scored_by = shown_target(model.name_or_path)
         if comparisons:
             settings.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
             with _hint(options):
                 compared, _ = open_scorer(Subject("model", model), scorer_settings(settings)).compare(comparisons)
-            rewrites, unit = {key: with_rewards(own, compared) for key, own in rewrites.items()}, compared.unit
+            rewrites, unit = {key: numbers.with_rewards(own, compared) for key, own in rewrites.items()}, compared.unit
     rows = {
-        key: [looked_at(rewrite, material.biases[key[0]], biases, material.words_within) for rewrite in own]
+        key: [numbers.looked_at(rewrite, material.biases[key[0]], biases, material.words_within) for rewrite in own]
         for key, own in rewrites.items()
     }
     _check_worst(rows, material, options)
     summaries, examples = [], []
     for (name, direction), looked in rows.items():
-        bias, spread = material.biases[name], spread_of(looked)
+        bias, spread = material.biases[name], numbers.spread_of(looked)
         # A run's failure counts have no direction; training pairs are made in one.
         lost = [gone for of, gone in material.lost if of == name and (direction == "add" or gone.source != TRAINING)]
         failed, available = material.with_failed, len(groups[name, direction])
-        summary = summarize_rewrites(looked, lost, bias, unit, options.seed, with_failed=failed, available=available)
+        summary = numbers.summarize_rewrites(
+            looked, lost, bias, unit, options.seed, with_failed=failed, available=available
+        )
         summaries.append(summary)
-        examples += [shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
+        examples += [numbers.shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
     if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
         notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
     return InspectResult(
@@ -124,7 +120,9 @@ def _hint(options: InspectOptions) -> Iterator[None]:
         raise RunError(f"{error}\n--model none shows the rewrites without rewards") from None
 
 
-def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: SourcedRewrites, options: InspectOptions) -> None:
+def _check_worst(
+    rows: Mapping[Group, Sequence[numbers.Looked]], material: SourcedRewrites, options: InspectOptions
+) -> None:
     everything = [row for own in rows.values() for row in own]
     if options.worst == "reward" and all(row.seen.difference is None for row in everything):
         raise RunError("--worst reward: there are no rewards here; name a model with --model TARGET")
@@ -138,11 +136,13 @@ def _check_worst(rows: Mapping[Group, Sequence[Looked]], material: SourcedRewrit
         raise DataError(f"--worst failed: none of {len(everything)} rewrites failed or would be rejected.{kept}")
 
 
-def _chosen(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]) -> list[Looked]:
+def _chosen(
+    rows: Sequence[numbers.Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]
+) -> list[numbers.Looked]:
     if options.worst is None:
         return drawn(rows, options.n, options.seed + 1, Stream.INSPECTED)
     if options.worst == "reward":
         return sorted(rows, key=lambda row: -abs(row.seen.difference or 0.0))[: options.n]
     if options.worst == "failed":
         return [row for row in rows if row.seen.failed or row.rejected][: options.n]
-    return sorted(rows, key=lambda row: -off_target_distance(row, spread, bias.treatment))[: options.n]
+    return sorted(rows, key=lambda row: -numbers.off_target_distance(row, spread, bias.treatment))[: options.n]

@@ -7,21 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.inspection.tables import (
-    failed_cell,
-    feature_sentence,
-    flipped_share_cell,
-    gate_sentence,
-    label_sentence,
-    name_of,
-    order_sentence,
-    phrase_tables,
-    reason_table,
-    reward_cell,
-    reward_sentence,
-    rewrite_drift_tables,
-    rewrites_table,
-)
+from cda.inspection import tables
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import reward, signed
 from cda.report.page import Headline, Page, ReportSection, rendered
@@ -95,17 +81,21 @@ def render_inspection(inspection: InspectResult) -> str:
 
 
 def _headline(group: RewriteSummary) -> Headline:
-    words = [f"flipped {flipped_share_cell(group)}", f"failed {failed_cell(group)}"]
+    words = [f"flipped {tables.flipped_share_cell(group)}", f"failed {tables.failed_cell(group)}"]
     if not isinstance(group.reward, Missing):
-        words.append(f"reward {reward_cell(group)}, rewrite − original")
-    return Headline(f"{name_of(group)}:", "; ".join(words) + ".")
+        words.append(f"reward {tables.reward_cell(group)}, rewrite − original")
+    return Headline(f"{tables.name_of(group)}:", "; ".join(words) + ".")
 
 
 def _sections(inspection: InspectResult) -> Iterator[ReportSection]:
-    reasons, drift, phrases = reason_table(inspection), rewrite_drift_tables(inspection), phrase_tables(inspection)
-    tables = (rewrites_table(inspection), *(() if reasons is None else (reasons,)))
-    yield ReportSection("numbers", "All rewrites", (_NUMBERS, *inspection.notes), tables)
-    yield ReportSection("examples", "One by one", (order_sentence(inspection),))
+    reasons, drift, phrases = (
+        tables.reason_table(inspection),
+        tables.rewrite_drift_tables(inspection),
+        tables.phrase_tables(inspection),
+    )
+    first = (tables.rewrites_table(inspection), *(() if reasons is None else (reasons,)))
+    yield ReportSection("numbers", "All rewrites", (_NUMBERS, *inspection.notes), first)
+    yield ReportSection("examples", "One by one", (tables.order_sentence(inspection),))
     if phrases:
         yield ReportSection("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases))
     if drift:
@@ -161,16 +151,20 @@ def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
 
 def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
     original, rewrite = [Piece(example.original, False)], None
-    label, rewards, gate = label_sentence(example), reward_sentence(example, unit), gate_sentence(example)
+    label, rewards, gate = (
+        tables.label_sentence(example),
+        tables.reward_sentence(example, unit),
+        tables.gate_sentence(example),
+    )
     short, facts = gate, [gate]
     if example.rewrite is not None:
         original, rewrite = word_differences(example.original, example.rewrite)
         first = [label, *([rewards] if rewards else [])]
-        short, facts = "; ".join([*first, gate]), [*first, gate, feature_sentence(example)]
+        short, facts = "; ".join([*first, gate]), [*first, gate, tables.feature_sentence(example)]
     flipped = {True: ["flipped"], False: ["unflipped"], None: []}[example.label.flipped]
     outcome = ["failed"] if example.failed is not None else ["rejected"] if example.rejected else []
     return ShownRewrite(
-        example.bias, f"{name_of(example)}, {example.source}", example.prompt, original, rewrite,
+        example.bias, f"{tables.name_of(example)}, {example.source}", example.prompt, original, rewrite,
         tuple(fact[:1].upper() + fact[1:] for fact in facts), short, number < _N_OPEN, " ".join([*flipped, *outcome]),
         (("shown", -number), ("drift", example.distance), ("reward", abs(example.difference or 0.0))),
     )  # fmt: skip

@@ -23,19 +23,8 @@ from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
 from cda.report.page import rendered
 from cda.resources.artifacts import prompt_row, shown_path
-from cda.studies.design import (
-    CHOICES,
-    TITLE,
-    Kind,
-    Pairing,
-    Plan,
-    Study,
-    designed,
-    instructions,
-    low_to_high,
-    planned,
-    readme,
-)
+from cda.studies import design
+from cda.studies.design import CHOICES, TITLE, Kind, Pairing, Plan, Study
 from cda.studies.forms import assignments_json, config, key_json, sheet, tasks
 
 _COLUMN_SETTING = re.compile(r"audit\.(?:triple_)?columns\.")
@@ -86,8 +75,8 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
             f"{reference}: votes are matched by id, but several contrasts share one: {', '.join(shared[:5])}{more}. "
             "Give each an id of its own"
         )
-    plan = planned(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
-    study = designed(pairings, options.kind, plan, options.seed)
+    plan = design.planned(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
+    study = design.designed(pairings, options.kind, plan, options.seed)
     n_guarded = _write(study, out, contrasts if triples else ())
     say(_summary(study, plan, exclusions, n_guarded, reference, out))
     return study
@@ -153,7 +142,7 @@ def _page(study: Study) -> str:
         script="annotation.js",
         styles=("report.css", "annotation.css"),
         title=TITLE,
-        instructions=instructions(study),
+        instructions=design.instructions(study),
         choices=CHOICES,
         required=study.kind == "experts",
         data=Markup(inside_script),
@@ -164,7 +153,7 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
     """All files at once: a folder that is there is whole. Returns the number of cells of the table that got an apostrophe."""
     table, n_guarded = sheet(study)
     texts = {
-        "index.html": _page(study), "README.md": readme(study, bool(contrasts)), "label_studio.xml": config(study),
+        "index.html": _page(study), "README.md": design.readme(study, bool(contrasts)), "label_studio.xml": config(study),
         # Spreadsheets take a table without the mark for one in the machine's own encoding.
         "items.csv": "\ufeff" + table,
     }  # fmt: skip
@@ -196,7 +185,7 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
 def _summary(study: Study, plan: Plan, exclusions: Exclusions, n_guarded: int, reference: str, out: Path) -> str:
     n = len(study.contrasts)
     loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]
-    load = low_to_high(loads)
+    load = design.low_to_high(loads)
     lines = [
         f"{n} contrasts of {shown_path(reference)} ({exclusions})",
         f"{plan.people} participants ({study.kind}), {load} contrasts and {plan.checks} attention checks each; "

@@ -125,7 +125,10 @@ def test_what_is_cut_changed_or_gone_is_named(folder: Path) -> None:
     assert changed(folder, known) == ["rows.jsonl", "stage.json", "sub/weights"]
 
 
-def test_a_record_of_an_earlier_version_may_hold_the_size_alone(folder: Path) -> None:
-    assert changed(folder, {"sub/weights": "100"}) == []
+def test_of_a_large_file_only_the_size_counts_where_that_is_asked(folder: Path) -> None:
+    known = contents(folder, sizes_above_bytes=50)
+    assert known["sub/weights"] == "100"
+    (folder / "sub" / "weights").write_bytes(b"\1" * 100)
+    assert changed(folder, known) == []
     (folder / "sub" / "weights").write_bytes(b"\1" * 99)
-    assert changed(folder, {"sub/weights": "100"}) == ["sub/weights"]
+    assert changed(folder, known) == ["sub/weights"]
