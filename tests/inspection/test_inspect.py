@@ -186,7 +186,7 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
     assert "rewriting and labelling for jargon: about 24 calls of w" in text
     assert "failed 100% [51, 100], n = 4: 4 refusal" in text
     assert "can't help" in text  # what the gate rejected
-    assert "methodologically speaking" in text  # the phrase that all of them open with
+    assert re.search(r"“methodologically speaking[^”]*” 100% \[", text)  # all of them open with it
     asked_before = writer.n_rewrites
     worst = told(*words, "--n", 4, "--worst", "failed")
     assert writer.n_rewrites == asked_before  # all of it came out of the cache

@@ -39,6 +39,8 @@ def test_sides_are_drawn_and_balanced_within_an_item() -> None:
     # The order of texts and of items says nothing: about half of the biased texts stand first.
     first = sum(one.perturbed == 0 for one in study.items.values())
     assert 15 <= first <= 35
+    alone = designed(PAIRINGS, "experts", Plan(1, 1, 50, 0), seed=3).participants["p01"]
+    assert 15 <= sum(shown.a for shown in alone) <= 35
     orders = {tuple(one.item for one in given) for given in study.participants.values()}
     assert len(orders) == 4
 
