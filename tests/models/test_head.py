@@ -10,9 +10,9 @@ import pytest
 import torch
 from devices import on_a_cpu
 from peft import LoraConfig, get_peft_model
+from tiny import load, scores_of
 
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
-from cda.scorers.classifier import ClassifierScorer
+from cda.models.load import Precision
 from cda.scorers.posthoc import head_inputs, score_head
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """LoRA as it starts, and a head of float32 weights that bf16 does not know."""
-    loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    loaded = load(llama)
     model = get_peft_model(loaded.model, LoraConfig(task_type="SEQ_CLS", r=2, modules_to_save=["score"]))
     with torch.no_grad():
         score_head(loaded).modules_to_save["default"].weight += 0.1234567
@@ -31,19 +31,15 @@ def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def weights_of(loaded: RewardModel) -> torch.Tensor:
-    head = score_head(loaded)
-    return (head.modules_to_save["default"] if hasattr(head, "modules_to_save") else head).weight.detach().cpu()
-
-
 @pytest.mark.parametrize("with_adapter", [False, True])
 def test_rewards_of_a_bf16_base_are_those_of_a_float32_head(
     llama: Path, adapter: Path, texts: Texts, with_adapter: bool
 ) -> None:
-    loaded = load_reward_model(ModelSpec(str(llama), "bf16", 64), adapter if with_adapter else None)
-    weights = weights_of(loaded)
+    loaded = load(llama, adapter if with_adapter else None, "bf16")
+    head = score_head(loaded)
+    weights = (head.modules_to_save["default"] if with_adapter else head).weight.detach().cpu()
     assert weights.dtype == torch.float32
-    rewards = ClassifierScorer(loaded, 1).score(texts.prompts, texts.responses)
+    rewards = scores_of(loaded, texts)
     states = torch.as_tensor(head_inputs(loaded, texts.prompts, texts.responses, 1), dtype=torch.float32)
     assert torch.equal(states, states.bfloat16().float())  # the base's own are in bf16
     np.testing.assert_allclose(rewards, (states @ weights.T)[:, 0], rtol=1e-5)
@@ -52,9 +48,9 @@ def test_rewards_of_a_bf16_base_are_those_of_a_float32_head(
 
 
 @pytest.mark.parametrize("precision", ["bf16", "8bit"])
-def test_autocast_ends_before_the_head(llama: Path, precision: str) -> None:
+def test_autocast_ends_before_the_head(llama: Path, precision: Precision) -> None:
     """Under which a trainer computes, on a GPU with an 8-bit base too."""
-    loaded = load_reward_model(ModelSpec(str(llama), precision, 64))  # type: ignore[arg-type]
+    loaded = load(llama, precision=precision)
     head = score_head(loaded)
     device = head.weight.device
     states = torch.randn(3, head.in_features, dtype=torch.bfloat16, device=device)
@@ -67,8 +63,8 @@ def test_autocast_ends_before_the_head(llama: Path, precision: str) -> None:
 @on_a_cpu
 def test_the_default_on_a_cpu_scores_as_the_library_does(llama: Path, texts: Texts) -> None:
     """8-bit with float32 activations: nothing is to be cast there."""
-    loaded = load_reward_model(ModelSpec(str(llama), "8bit", 64))
-    ours = ClassifierScorer(loaded, 1).score(texts.prompts, texts.responses)
+    loaded = load(llama, precision="8bit")
+    ours = scores_of(loaded, texts)
     head = score_head(loaded)
     head.__class__ = torch.nn.Linear
-    np.testing.assert_array_equal(ClassifierScorer(loaded, 1).score(texts.prompts, texts.responses), ours)
+    np.testing.assert_array_equal(scores_of(loaded, texts), ours)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from tiny import load, scores_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.records import prompt_text
-from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -34,15 +34,9 @@ def stock(folder: Path, texts: Texts, **left_out: Any) -> list[float]:
     return found
 
 
-def ours(reward_model: RewardModel, texts: Texts) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return ClassifierScorer(reward_model, 256).score(texts.prompts, texts.responses)
-
-
 def copy_with(folder: Path, target: Path, **tokenizer: Any) -> Path:
     """The model with other words in tokenizer_config.json."""
-    target.mkdir()
-    for file in folder.iterdir():
-        (target / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, target)
     config = target / "tokenizer_config.json"
     config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | tokenizer), encoding="utf-8")
     return target
@@ -55,9 +49,9 @@ def with_segments(bert: Path, tmp_path: Path) -> Path:
 
 
 def test_a_pair_is_scored_with_the_segments_that_its_tokenizer_gives(with_segments: Path, texts: Texts) -> None:
-    reward_model = load_reward_model(ModelSpec(str(with_segments), "fp32", 128))
+    reward_model = load(with_segments, limit=128)
     expected = stock(with_segments, texts)
-    np.testing.assert_allclose(ours(reward_model, texts), expected, atol=TOLERANCE)
+    np.testing.assert_allclose(scores_of(reward_model, texts, 256), expected, atol=TOLERANCE)
     without = stock(with_segments, texts, token_type_ids=None)
     assert np.abs(np.subtract(expected, without)).max() > 100 * TOLERANCE  # else the test shows nothing
     assert "with segment ids" in reward_model.template.notes()[0]
@@ -65,8 +59,8 @@ def test_a_pair_is_scored_with_the_segments_that_its_tokenizer_gives(with_segmen
 
 def test_a_tokenizer_that_gives_none_leaves_them_out(bert: Path, tmp_path: Path, texts: Texts) -> None:
     folder = copy_with(bert, tmp_path / "without", model_input_names=["input_ids", "attention_mask"])
-    reward_model = load_reward_model(ModelSpec(str(folder), "fp32", 128))
-    np.testing.assert_allclose(ours(reward_model, texts), stock(folder, texts), atol=TOLERANCE)
+    reward_model = load(folder, limit=128)
+    np.testing.assert_allclose(scores_of(reward_model, texts, 256), stock(folder, texts), atol=TOLERANCE)
     assert not reward_model.template.segments
 
 
@@ -74,7 +68,7 @@ def test_training_reads_the_same_segments_as_scoring(with_segments: Path, texts:
     """The trainer passes token ids alone, to a model inside PEFT's wrappers."""
     from peft import LoraConfig, get_peft_model
 
-    reward_model = load_reward_model(ModelSpec(str(with_segments), "fp32", 128))
+    reward_model = load(with_segments, limit=128)
     model = get_peft_model(reward_model.model, LoraConfig(task_type="SEQ_CLS", target_modules=["query"])).eval()
     expected = stock(with_segments, texts)
     for prompt, response, reward in zip(texts.prompts, texts.responses, expected, strict=True):
@@ -95,12 +89,10 @@ def test_the_marks_of_a_pair_are_the_tokenizers_own(bert: Path, tmp_path: Path, 
     marks = [(mark, tokenizer.token_to_id(mark)) for mark in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]", marks)
     tokenizer.save(file)
-    template = load_reward_model(ModelSpec(str(folder), "fp32", 128)).template
+    template = load(folder, limit=128).template
     for prompt, response in zip(texts.prompts, texts.responses, strict=True):
         assert template.encode(prompt, response).ids == template.tokenizer(prompt_text(prompt), response)["input_ids"]
-    short = load_reward_model(ModelSpec(str(folder), "fp32", 20)).template.encode(
-        texts.prompts[-1], texts.responses[-1]
-    )
+    short = load(folder, limit=20).template.encode(texts.prompts[-1], texts.responses[-1])
     assert short.truncated
     assert len(short.ids) == 20
     assert short.ids.count(template.tokenizer.sep_token_id) == 3
@@ -111,4 +103,4 @@ def test_a_folder_without_its_tokenizer_is_refused(bert: Path, tmp_path: Path) -
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
         (folder / name).unlink(missing_ok=True)
     with pytest.raises(ModelError, match="tokenizer"):
-        load_reward_model(ModelSpec(str(folder), "fp32", 128))
+        load(folder, limit=128)

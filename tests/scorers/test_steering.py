@@ -25,24 +25,14 @@ VECTOR = np.random.default_rng(0).normal(size=HIDDEN)
 
 
 @pytest.fixture(scope="module")
-def folder(llama_maker: ModelMaker) -> Path:
-    return llama_maker("steering", "LlamaForCausalLM")
-
-
-@pytest.fixture(scope="module")
-def causal(folder: Path) -> CausalModel:
-    return load_causal_model(ModelSpec(str(folder), "fp32", 64))
+def causal(llama_maker: ModelMaker) -> CausalModel:
+    return load_causal_model(ModelSpec(str(llama_maker("steering", "LlamaForCausalLM")), "fp32", 64))
 
 
 def rewards(causal: CausalModel, texts: Texts, strength: float, layer: int = 1) -> FloatArray:
     policy = steered(causal, Steering(VECTOR, layer, strength))
     assert policy.name == f"{causal.name} (steered at layer {layer}, strength {strength:g})"
     return LogRatioScorer(policy, Policy(causal), beta=1.0).score(texts.prompts, texts.responses)
-
-
-@pytest.mark.parametrize("layer", [0, 1])
-def test_strength_zero_is_exactly_zero(causal: CausalModel, texts: Texts, layer: int) -> None:
-    assert rewards(causal, texts, 0.0, layer).tolist() == [0.0] * len(texts.prompts)
 
 
 def test_the_last_layer_s_output_is_shifted_at_every_position(causal: CausalModel, texts: Texts) -> None:
@@ -67,19 +57,22 @@ def test_a_vector_towards_a_word_makes_responses_with_that_word_likelier(causal:
     """The last layer is pushed along the word's own output weights: the logit of that word rises most."""
     word = causal.template.tokenizer.convert_tokens_to_ids("good")
     direction = causal.model.lm_head.weight[word].detach().cpu().double().numpy()
-    prompt = texts.prompts[0]
 
     def margin(strength: float) -> float:
         scorer = LogRatioScorer(steered(causal, Steering(direction, 1, strength)), Policy(causal))
-        good, other = scorer.score([prompt] * 2, ["good good good", "w1 w2 w3"])
+        good, other = scorer.score([texts.prompts[0]] * 2, ["good good good", "w1 w2 w3"])
         return float(good - other)
 
     assert margin(20.0) > 0.1
     assert margin(-20.0) < -0.1
 
 
-def test_the_hook_is_gone_afterwards_also_after_an_error(causal: CausalModel, texts: Texts) -> None:
+def test_strength_zero_is_exactly_zero_and_the_hook_is_gone_also_after_an_error(
+    causal: CausalModel, texts: Texts
+) -> None:
     before = LogRatioScorer(Policy(causal), None).score(texts.prompts, texts.responses)
+    for layer in (0, 1):
+        assert rewards(causal, texts, 0.0, layer).tolist() == [0.0] * len(texts.prompts)
     assert np.abs(rewards(causal, texts, 3.0)).max() > 1
     with pytest.raises(KeyError), steer(causal, Steering(VECTOR, 0, 3.0)):
         raise KeyError
@@ -87,24 +80,22 @@ def test_the_hook_is_gone_afterwards_also_after_an_error(causal: CausalModel, te
     assert LogRatioScorer(Policy(causal), None).score(texts.prompts, texts.responses).tolist() == before.tolist()
 
 
-def test_a_model_with_an_adapter_can_be_steered(causal: CausalModel, texts: Texts, tmp_path: Path) -> None:
+def test_a_model_with_an_adapter_and_one_of_another_family_can_be_steered(
+    causal: CausalModel, texts: Texts, tmp_path: Path
+) -> None:
     """A fresh adapter changes nothing, so the steered scores are those of the base."""
+    import torch
     from peft import LoraConfig, get_peft_model
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     base = load_causal_model(causal.spec)
     adapted = get_peft_model(base.model, LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj"])).eval()
     with_adapter = replace(base, model=adapted, adapter=tmp_path)
     assert rewards(with_adapter, texts, 2.0).tolist() == pytest.approx(rewards(causal, texts, 2.0).tolist(), abs=1e-4)
-
-
-def test_layers_are_found_in_another_family_too(causal: CausalModel, texts: Texts) -> None:
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    size = causal.model.config.vocab_size
+    sizes = {"n_embd": HIDDEN, "n_layer": 3, "n_head": 4, "n_positions": 128}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_embd=HIDDEN, n_layer=3, n_head=4, n_positions=128)).eval()
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=causal.model.config.vocab_size, **sizes)).eval()
     gpt2 = CausalModel(model, causal.template, causal.spec)
     assert [type(layer).__name__ for layer in decoder_layers(gpt2)] == ["GPT2Block"] * 3
     assert rewards(gpt2, texts, 0.0).tolist() == [0.0] * len(texts.prompts)
@@ -116,25 +107,17 @@ def test_layers_are_found_in_another_family_too(causal: CausalModel, texts: Text
     [
         (Steering(VECTOR, 2, 1.0), "has 2 decoder layers, 0 to 1; the steering names layer 2"),
         (Steering(VECTOR, -1, 1.0), "has 2 decoder layers, 0 to 1; the steering names layer -1"),
-        (Steering(VECTOR[:5], 1, 1.0), "its hidden states have 64 numbers; the steering vector has shape (5,)"),
-        (
-            Steering(np.full(HIDDEN, np.nan), 1, 1.0),
-            "its hidden states have 64 numbers; the steering vector has shape (64,) and holds NaN or infinite values",
-        ),
+        (Steering(VECTOR[:5], 1, 1.0), r"64 numbers; the steering vector has shape \(5,\)$"),
+        (Steering(np.full(HIDDEN, np.nan), 1, 1.0), r"shape \(64,\) and holds NaN or infinite values"),
+        (Steering(VECTOR, 1, np.inf), "steering strength inf: must be a finite number"),
     ],
 )
 def test_steering_that_does_not_fit_is_refused_at_once(causal: CausalModel, steering: Steering, expected: str) -> None:
-    with pytest.raises(ModelError) as error:
+    with pytest.raises(ModelError, match=expected):
         steered(causal, steering)
-    assert str(error.value) == f"{causal.name}: {expected}"
 
 
-def test_a_strength_must_be_a_number(causal: CausalModel) -> None:
-    with pytest.raises(ModelError, match="steering strength inf: must be a finite number"):
-        steered(causal, Steering(VECTOR, 1, np.inf))
-
-
-def test_vectors_are_read_from_npy_and_safetensors(tmp_path: Path) -> None:
+def test_vectors_are_read_from_npy_and_safetensors_and_nothing_else_is_taken(tmp_path: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
@@ -143,32 +126,23 @@ def test_vectors_are_read_from_npy_and_safetensors(tmp_path: Path) -> None:
     tensor = torch.from_numpy(VECTOR).bfloat16()
     save_file({"layer.1": tensor}, tmp_path / "one.safetensors")
     np.testing.assert_allclose(read_vector(tmp_path / "one.safetensors"), VECTOR, rtol=1e-2)
-    save_file({"layer.1": tensor, "layer.2": -tensor}, tmp_path / "two.safetensors")
-    np.testing.assert_allclose(read_vector(tmp_path / "two.safetensors", "layer.2"), -VECTOR, rtol=1e-2)
-
-
-def test_files_that_hold_no_vector_are_refused(tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import save_file
-
-    save_file({"b": torch.zeros(2), "a": torch.zeros(2)}, tmp_path / "two.safetensors")
+    save_file({"b": tensor, "a": -tensor}, tmp_path / "two.safetensors")
+    np.testing.assert_allclose(read_vector(tmp_path / "two.safetensors", "a"), -VECTOR, rtol=1e-2)
     np.save(tmp_path / "matrix.npy", np.zeros((2, 3)))
     np.save(tmp_path / "whole.npy", np.arange(3))
     np.save(tmp_path / "nan.npy", np.array([0.0, np.nan]))
     (tmp_path / "broken.safetensors").write_bytes(b"no such format")
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        ("none.npy", {}, "no such file"),
-        ("two.safetensors", {}, "holds the tensors a, b; name one of them"),
-        ("two.safetensors", {"tensor": "c"}, "holds the tensors a, b; 'c' is none of them"),
-        ("matrix.npy", {}, "holds float64 of shape (2, 3); needed is one vector of finite decimal numbers"),
-        ("whole.npy", {}, "holds int64 of shape (3,); needed is one vector of finite decimal numbers"),
-        ("nan.npy", {}, "holds float64 of shape (2,); needed is one vector of finite decimal numbers"),
-        ("broken.safetensors", {}, "cannot be read ("),
-    ]
-    for name, options, expected in cases:
-        assert message_of(lambda name=name, options=options: read_vector(tmp_path / name, **options)).startswith(
-            f"{tmp_path / name}: {expected}"
-        )
+    for name, named, expected in (
+        ("none.npy", None, "no such file"),
+        ("two.safetensors", None, "holds the tensors a, b; name one of them"),
+        ("two.safetensors", "c", "holds the tensors a, b; 'c' is none of them"),
+        ("matrix.npy", None, "holds float64 of shape (2, 3); needed is one vector of finite decimal numbers"),
+        ("whole.npy", None, "holds int64 of shape (3,)"),
+        ("nan.npy", None, "holds float64 of shape (2,)"),
+        ("broken.safetensors", None, "cannot be read ("),
+    ):
+        message = message_of(lambda name=name, named=named: read_vector(tmp_path / name, named))
+        assert message.startswith(f"{tmp_path / name}: {expected}")
 
 
 class Trap:
@@ -188,7 +162,5 @@ def test_pickle_is_never_read(tmp_path: Path) -> None:
     np.save(tmp_path / "trap.npy", np.array([Trap(sprung)], dtype=object), allow_pickle=True)
     torch.save(Trap(sprung), tmp_path / "trap.pt")
     assert "cannot be read as an array without pickle" in message_of(lambda: read_vector(tmp_path / "trap.npy"))
-    assert message_of(lambda: read_vector(tmp_path / "trap.pt")).endswith(
-        "a steering vector is read from .npy or .safetensors; other formats can run code when read"
-    )
+    assert "other formats can run code when read" in message_of(lambda: read_vector(tmp_path / "trap.pt"))
     assert not sprung.exists()
