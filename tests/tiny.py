@@ -10,6 +10,7 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.errors import CdaError
+from cda.models.causal import CausalModel, load_causal_model
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 def load(folder: Path, adapter: Path | None = None, precision: Precision = "fp32", limit: int = 64) -> RewardModel:
     return load_reward_model(ModelSpec(str(folder), precision, limit), adapter)
+
+
+def load_causal(
+    folder: Path, adapter: Path | None = None, precision: Precision = "fp32", limit: int = 64
+) -> CausalModel:
+    return load_causal_model(ModelSpec(str(folder), precision, limit), adapter)
 
 
 def scores_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 1) -> FloatArray:

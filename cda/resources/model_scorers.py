@@ -25,7 +25,7 @@ from cda.scorers.compared import Rewards, Text
 from cda.scorers.engine import joined_rewards, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 from cda.scorers.protocols import OverLength
-from cda.scorers.steering import Steering, read_vector, steered
+from cda.scorers.steering import read_vector, steered
 from cda.training.dose import DosedModel
 
 
@@ -233,7 +233,7 @@ class LogRatio(NamedScorer):
         policy, reference = Policy(causal), None
         if self.section.kind == "steered":
             vector = read_vector(user_path(str(options.vector)), options.tensor)
-            policy, reference = steered(causal, Steering(vector, int(options.layer or 0), options.strength)), policy
+            policy, reference = steered(causal, vector, int(options.layer or 0), options.strength), policy
         elif other is not None:
             reference = Policy(load_causal_model(other))
         elif adapter is not None and not options.no_reference:

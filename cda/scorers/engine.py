@@ -44,13 +44,9 @@ def score_texts(
 ) -> Rewards:
     """Reward of every distinct text; beyond the texts and a reward for each, memory does not grow with their number.
 
-    Args:
-        scorer: Scores, and decides on texts that are too long.
-        texts: Prompt and response; repeats are allowed.
-        cache: Keeps each batch before the next one is scored, and is looked up first.
-        scope: Name of everything else that decides a reward (`scope_of`); needed with `cache` and with `launched`.
-        launched: Folder in which all processes of this launch share their scores, so that each scores its share and returns
-            the whole. None: this process scores everything, as it does if it is the only one.
+    `scope` names everything else that decides a reward (`scope_of`). With a `cache`, each batch is kept before the next one is
+    scored. `launched` is a folder in which all processes of this launch share their scores, so that each scores its share and
+    returns the whole; without it this process scores everything.
 
     Raises:
         ModelError: A reward is NaN or infinite (the others are in the cache then), a worker failed, or texts are too long.

@@ -34,9 +34,8 @@ class BothOrders:
         n_flipped: Comparisons whose verdict follows the position and not the text: a margin of 0 if it is written. None if
             one order was asked, which does not show it.
         position_bias: Mean preference for the text shown first, −1 to 1, among comparisons read in both orders (written
-            verdicts: share for the first minus share for the second); 0: no position is preferred. None before the first
-            call, or if nothing was read. In one order, among all that were read: the text shown first was drawn, so that a
-            preference for a text does not add up to one for a place.
+            verdicts: share for the first minus share for the second); in one order, among all that were read, as the text shown
+            first was drawn. None before the first call, or if nothing was read.
         position: The same with an interval, clustered by prompt, if one order was asked and two prompts were read.
     """
 
@@ -124,12 +123,10 @@ class LLMJudge:
 
     Attributes:
         ties: It may say that neither is better; otherwise such a verdict is unread.
-        by_token: Read the probabilities of a verdict of one token, in place of a written verdict after an explanation; see
-            `token_preference`.
+        by_token: Read the probabilities of a verdict of one token (`token_preference`), in place of a written one with its reasons.
         both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
         instructions: The judge's instructions, the place of its reasons, and the number of orders.
-        orders: Counts of the last comparisons.
-        reasons: Reasons why single answers hold no verdict, with their counts.
+        orders: Counts of the last comparisons; `reasons` counts why single answers hold no verdict.
         answered_by: Models that gave the last answers, as the server names them.
     """
 
@@ -168,7 +165,7 @@ class LLMJudge:
         return margins
 
     def _values(self, shown: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
-        """Preference for the text shown first, NaN if there is none; reasons for that are counted."""
+        """Preference for the text shown first, NaN if there is none."""
         values, unread = np.full(len(shown), np.nan), list[str]()
         self.answered_by = AnsweredBy()
         requests = (self.request(*comparison) for comparison in shown)

@@ -148,9 +148,8 @@ class LogRatioScorer(TextScorer):
         reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses if it is summed.
         beta: DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
         per_token: Divide by the response's number of tokens.
-        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096. The largest array is (response tokens
-            of a batch, vocabulary), in the model's precision: 4,096 tokens of 128,000 words take 1 GiB in bf16.
-        label: Shown next to the progress bar; None for no bar.
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096, whose logits take 1 GiB in bf16 for
+            128,000 words.
     """
 
     policy: Policy

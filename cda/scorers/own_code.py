@@ -76,12 +76,9 @@ def _files_of(folder: Path, parts: list[str]) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class OwnCode:
-    """A loaded function, by the user's name of it.
+    """A loaded function, by the user's name of it: of 2 columns it gives rewards, of 3 preferences.
 
-    Attributes:
-        file: None if Python does not say.
-        n_columns: 2 for rewards, 3 for preferences.
-        in_memory: Unique name of an object given in memory, not loaded by its name.
+    `file` is None if Python does not say; `in_memory` is a unique name of an object that was not loaded by its name.
     """
 
     name: str

@@ -20,12 +20,10 @@ OverLength = Literal["cut", "drop", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class TextScore:
-    """The score of one text.
+    """The score of one text: its reward in the model's units, None if the text was too long and is dropped.
 
-    Attributes:
-        reward: In the model's units; None if the text was too long and is dropped.
-        read: If the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
-        tokens: A name of all that the model read, of cut texts and of others; None if the scorer does not know.
+    `tokens` names all that the model read, if the scorer knows, and `read` the same of a text that was cut: texts of the same
+    name are the same to the model.
     """
 
     reward: float | None

@@ -139,19 +139,16 @@ def undone(probability: float) -> float:
 class ServedClient:
     """An Asker of a reward server.
 
+    The `url` is that of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`; `/score`
+    reads prompt and response as a text pair, as cross-encoders without a chat template need it. A text is tried `retries` more
+    times after 408, 409, 5xx, timeouts, lost connections and broken answers, with pauses that double from `backoff_s` at most.
     ModelError if the url is no address of a server, or an option is not one of its endpoint.
-
-    Attributes:
-        url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
-            reads prompt and response as a text pair, as cross-encoders without a chat template need it.
-        timeout_s: Limit of one attempt from start to end.
-        retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
-        backoff_s: Longest first pause; doubles with each try.
     """
 
     url: str
     options: ServedOptions = field(default_factory=ServedOptions)
     timeout_s: float = 120.0
+    """Limit of one attempt from start to end."""
     retries: int = 6
     backoff_s: float = 0.5
     served_model: str | None = field(default=None, init=False)

@@ -3,14 +3,14 @@
 hidden ← hidden + strength · vector at every position, prompt and response alike (activation addition: Turner et al.
 2023; Rimsky et al. 2024 add it after the prompt only). Scored against the model itself, unsteered:
 
-    LogRatioScorer(steered(causal, Steering(vector, layer=12, strength=4.0)), Policy(causal))
+    LogRatioScorer(steered(causal, vector, layer=12, strength=4.0), Policy(causal))
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,6 @@ from cda.models.causal import CausalModel
 from cda.scorers.log_ratio import Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
-    """A vector in the model's own units, shape (hidden size,), not normalised; its factor; and the layer after which it is added.
-
-    Decoder layers count from 0 (`hidden_states[layer + 1]` in Transformers). Strength 0 is the model itself, negative steers away.
-    """
-
-    vector: FloatArray
-    layer: int
-    strength: float
-
-
 def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
     """A steering vector, shape (hidden size,), from a .npy or .safetensors file; pickle is never read.
 
@@ -42,7 +30,10 @@ def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix == ".npy":
-        array = _read_npy(path)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise DataError(f"{path}: cannot be read as an array without pickle ({error})") from None
     elif path.suffix == ".safetensors":
         array = _read_safetensors(path, tensor)
     else:
@@ -57,28 +48,43 @@ def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
     return np.asarray(vector, dtype=np.float64)
 
 
-def steered(causal: CausalModel, steering: Steering) -> Policy:
-    """A policy of the steered model; ModelError if the vector does not fit it, it has no such layer, or the strength is no number."""
-    _check(causal, steering)
-    return Policy(
-        causal, lambda: steer(causal, steering), f"(steered at layer {steering.layer}, strength {steering.strength:g})"
-    )
+def steered(causal: CausalModel, vector: FloatArray, layer: int, strength: float) -> Policy:
+    """A policy of the model with `strength` times a vector added to the output of a decoder layer, counted from 0.
+
+    The vector, shape (hidden size,), is in the model's own units and not normalised; strength 0 is the model itself, negative
+    steers away. ModelError if the vector does not fit the model, it has no such layer, or the strength is no number.
+    """
+    depth, size = len(decoder_layers(causal)), int(causal.model.config.get_text_config().hidden_size)
+    finite = np.isfinite(vector).all()
+    if vector.shape != (size,) or not finite:
+        raise ModelError(
+            f"{causal.name}: its hidden states have {size} numbers; the steering vector has shape {vector.shape}"
+            f"{'' if finite else ' and holds NaN or infinite values'}"
+        )
+    if not 0 <= layer < depth:
+        raise ModelError(
+            f"{causal.name}: has {depth} decoder layers, 0 to {depth - 1}; the steering names layer {layer}"
+        )
+    if not np.isfinite(strength):
+        raise ModelError(f"steering strength {strength}: must be a finite number")
+    state = partial(steer, causal, layer, strength * vector)
+    return Policy(causal, state, f"(steered at layer {layer}, strength {strength:g})")
 
 
 @contextmanager
-def steer(causal: CausalModel, steering: Steering) -> Iterator[None]:
+def steer(causal: CausalModel, layer: int, shift: FloatArray) -> Iterator[None]:
     """The model is steered inside this block, and as it was after it, whatever happens."""
     import torch
 
-    shift = torch.from_numpy(np.asarray(steering.vector, dtype=np.float64) * steering.strength).float()
+    added = torch.from_numpy(np.asarray(shift, dtype=np.float64)).float()
 
     def add(_module: Any, _inputs: Any, output: Any) -> Any:
         # Some layers return more than the hidden states.
         if isinstance(output, tuple):
             return (add(_module, _inputs, output[0]), *output[1:])
-        return output + shift.to(output.device, output.dtype)
+        return output + added.to(output.device, output.dtype)
 
-    hook = decoder_layers(causal)[steering.layer].register_forward_hook(add)
+    hook = decoder_layers(causal)[layer].register_forward_hook(add)
     try:
         yield
     finally:
@@ -95,29 +101,6 @@ def decoder_layers(causal: CausalModel) -> Any:
         if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
             return module
     raise ModelError(f"{causal.name}: no list of its {depth} decoder layers was found; this model cannot be steered")
-
-
-def _check(causal: CausalModel, steering: Steering) -> None:
-    vector, depth = np.asarray(steering.vector), len(decoder_layers(causal))
-    size = int(causal.model.config.get_text_config().hidden_size)
-    if vector.shape != (size,) or not np.isfinite(vector).all():
-        raise ModelError(
-            f"{causal.name}: its hidden states have {size} numbers; the steering vector has shape {vector.shape}"
-            f"{'' if np.isfinite(vector).all() else ' and holds NaN or infinite values'}"
-        )
-    if not 0 <= steering.layer < depth:
-        raise ModelError(
-            f"{causal.name}: has {depth} decoder layers, 0 to {depth - 1}; the steering names layer {steering.layer}"
-        )
-    if not np.isfinite(steering.strength):
-        raise ModelError(f"steering strength {steering.strength}: must be a finite number")
-
-
-def _read_npy(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as an array without pickle ({error})") from None
 
 
 def _read_safetensors(path: Path, tensor: str | None) -> object:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tiny import message_of
+from tiny import load_causal, message_of
 
-from cda.models.causal import CausalModel, load_causal_model, response_spans, span_notes
-from cda.models.load import ModelSpec, Precision
+from cda.models.causal import response_spans, span_notes
+from cda.models.load import Precision
 from cda.models.template import Template
 from cda.records import Prompt, user_prompt
 
@@ -38,12 +38,6 @@ def folder(causal_maker: ModelMaker) -> Path:
     return causal_maker("plain")
 
 
-def load(
-    folder: Path | str, precision: Precision = "fp32", adapter: Path | None = None, limit: int = 64
-) -> CausalModel:
-    return load_causal_model(ModelSpec(str(folder), precision, limit), adapter)
-
-
 def split(template: Template, prompt: Prompt, response: str) -> tuple[list[str], list[str]]:
     """Tokens of the prompt and of the response."""
     (span,) = response_spans(template, [(prompt, response)])
@@ -54,7 +48,7 @@ def split(template: Template, prompt: Prompt, response: str) -> tuple[list[str],
 
 
 def test_chat_response_begins_after_the_generation_prompt_and_includes_the_closing_mark(folder: Path) -> None:
-    template = load(folder).template
+    template = load_causal(folder).template
     assert template.tokenizer("w1")["input_ids"][0] == template.tokenizer.bos_token_id  # the tokenizer adds a BOS too
     before, response = split(template, user_prompt("w1 w2"), "w3 w4")
     assert before == ["<s>", "<|user|>", "w1", "w2", "<|end|>", "<|assistant|>"]
@@ -63,14 +57,14 @@ def test_chat_response_begins_after_the_generation_prompt_and_includes_the_closi
 
 
 def test_a_bos_that_the_template_writes_twice_is_read_once(causal_maker: ModelMaker) -> None:
-    template = load(causal_maker("two-bos", "{{ bos_token }}" + WITH_HEADER)).template
+    template = load_causal(causal_maker("two-bos", "{{ bos_token }}" + WITH_HEADER)).template
     before, response = split(template, user_prompt("w1"), "w3")
     assert before == ["<s>", "<|user|>", "w1", "<|end|>", "<|assistant|>"]
     assert response == ["w3", "<|end|>"]
 
 
 def test_without_a_generation_prompt_the_header_counts_and_a_note_says_so(causal_maker: ModelMaker) -> None:
-    template = load(causal_maker("no-header", TURNS)).template
+    template = load_causal(causal_maker("no-header", TURNS)).template
     assert split(template, user_prompt("w1"), "w3")[1] == ["<|assistant|>", "w3", "<|end|>"]
     assert span_notes(template) == [
         "The chat template has no generation prompt; what it writes before a response counts as the response's."
@@ -78,7 +72,7 @@ def test_without_a_generation_prompt_the_header_counts_and_a_note_says_so(causal
 
 
 def test_a_prompt_that_is_rendered_otherwise_before_a_response_is_refused(causal_maker: ModelMaker) -> None:
-    template = load(causal_maker("thinking", THINKING)).template
+    template = load_causal(causal_maker("thinking", THINKING)).template
     message = message_of(lambda: response_spans(template, [(user_prompt("w1"), "w3")]))
     assert "renders a prompt otherwise" in message
     assert "Alone it goes on with 'good', with a response with 'w3 <|end|>'" in message
@@ -88,13 +82,13 @@ def test_a_prompt_that_is_rendered_otherwise_before_a_response_is_refused(causal
 
 def test_a_refusing_chat_template_is_one_clear_error(causal_maker: ModelMaker) -> None:
     refusing = "{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}w1"
-    template = load(causal_maker("refuses", refusing)).template
+    template = load_causal(causal_maker("refuses", refusing)).template
     message = message_of(lambda: response_spans(template, [(user_prompt("w1"), "w3")]))
     assert "refuses a conversation with the turns user: too short" in message
 
 
 def test_without_a_chat_template_the_response_follows_the_blank_line_and_ends_in_eos(causal_maker: ModelMaker) -> None:
-    template = load(causal_maker("text", None)).template
+    template = load_causal(causal_maker("text", None)).template
     before, response = split(template, user_prompt("w1 w2"), "w3")
     assert (before, response) == (["<s>", "w1", "w2"], ["w3", "</s>"])
 
@@ -114,7 +108,7 @@ def test_a_response_with_nothing_before_it_is_refused() -> None:
 def test_what_is_cut_is_said_and_a_prompt_that_fills_everything_leaves_nothing_to_score(
     folder: Path, words: Callable[..., str]
 ) -> None:
-    template = load(folder, limit=10).template
+    template = load_causal(folder, limit=10).template
     prompt = user_prompt(words(2))  # six tokens before the response
     fits, cut, unread = response_spans(
         template, [(prompt, words(3)), (prompt, words(4)), (user_prompt(words(6)), "w1")]
@@ -129,7 +123,7 @@ def test_what_is_cut_is_said_and_a_prompt_that_fills_everything_leaves_nothing_t
 def test_the_output_layer_stays_out_of_quantization(folder: Path, precision: Precision) -> None:
     import torch
 
-    model = load(folder, precision).model
+    model = load_causal(folder, precision=precision).model
     halved = precision == "bf16" or (precision == "8bit" and model.device.type == "cuda")
     assert model.lm_head.weight.dtype == (torch.bfloat16 if halved else torch.float32)
     in_8bit = [name for name, part in model.named_modules() if type(part).__name__ == "Linear8bitLt"]
@@ -154,12 +148,12 @@ def test_what_is_no_causal_language_model_is_refused(
         (seq2seq, "is a T5ForConditionalGeneration; a log-ratio needs a causal language model"),
         (pickled, "only pickle weights (pytorch_model.bin), which can run code when read"),
     ):
-        assert message_of(lambda folder=folder: load(folder)).startswith(f"{folder}: {expected}")
+        assert message_of(lambda folder=folder: load_causal(folder)).startswith(f"{folder}: {expected}")
 
 
 def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
-    assert message_of(lambda: load(tmp_path)) == (
+    assert message_of(lambda: load_causal(tmp_path)) == (
         f"{tmp_path}: is an adapter. Name its base as the model and this folder as the adapter"
     )
 
@@ -172,7 +166,9 @@ def test_an_encoder_s_tokenizer_without_chat_template_is_refused(causal_maker: M
         file.unlink()
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     AutoTokenizer.from_pretrained(str(bert)).save_pretrained(str(folder))
-    assert message_of(lambda: load(folder)).startswith(f"{folder}: its tokenizer has no chat template and encodes text")
+    assert message_of(lambda: load_causal(folder)).startswith(
+        f"{folder}: its tokenizer has no chat template and encodes text"
+    )
 
 
 def lora_folder(folder: Path, target: Path, **options: Any) -> Path:
@@ -180,7 +176,7 @@ def lora_folder(folder: Path, target: Path, **options: Any) -> Path:
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(**({"task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj", "v_proj"]} | options))
-    get_peft_model(load(folder).model, config).save_pretrained(str(target))
+    get_peft_model(load_causal(folder).model, config).save_pretrained(str(target))
     return target
 
 
@@ -190,7 +186,7 @@ def rewrite_json(file: Path, **changes: Any) -> None:
 
 def test_an_adapter_is_loaded_and_named(folder: Path, tmp_path: Path) -> None:
     adapter = lora_folder(folder, tmp_path / "adapter")
-    loaded = load(folder, adapter=adapter)
+    loaded = load_causal(folder, adapter=adapter)
     assert loaded.name == f"{folder} + {adapter}"
     assert list(loaded.model.peft_config) == ["default"]
     assert not any(weights.requires_grad for weights in loaded.model.parameters())
@@ -205,14 +201,14 @@ def test_adapters_that_cannot_be_one_of_this_model_are_refused(folder: Path, tmp
         ({"peft_type": "PREFIX_TUNING"}, "is of kind PREFIX_TUNING, which puts tokens of its own before a text"),
     ):
         file.write_text(json.dumps(json.loads(config) | change))
-        assert message_of(lambda: load(folder, adapter=adapter)).startswith(f"{adapter}: {expected}")
+        assert message_of(lambda: load_causal(folder, adapter=adapter)).startswith(f"{adapter}: {expected}")
     file.write_text(json.dumps(json.loads(config) | {"target_modules": ["k_proj"]}))
-    message = message_of(lambda: load(folder, adapter=adapter))
+    message = message_of(lambda: load_causal(folder, adapter=adapter))
     assert message.startswith(f"{adapter}: does not fit this model (Found missing adapter keys")
     file.write_text(config[:-20])
-    assert "cannot be read" in message_of(lambda: load(folder, adapter=adapter))
+    assert "cannot be read" in message_of(lambda: load_causal(folder, adapter=adapter))
     weights.rename(adapter / "adapter_model.bin")
-    assert "not an adapter folder" in message_of(lambda: load(folder, adapter=adapter))
+    assert "not an adapter folder" in message_of(lambda: load_causal(folder, adapter=adapter))
 
 
 def joining_tokenizer() -> Any:

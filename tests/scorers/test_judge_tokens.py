@@ -59,14 +59,6 @@ def test_the_preference_is_the_mean_of_both_orders(serve: Serve) -> None:
     assert all(wanted.items() <= body.items() for body in bodies)
 
 
-def test_a_judge_of_places_is_seen(serve: Serve) -> None:
-    judge = LLMJudge(
-        OpenAIClient("j", base_url=serve(token_server(lambda _: {"1": 0.75, "2": 0.25}, []))), by_token=True
-    )
-    assert judge.margin(PROMPTS, ["good"], ["bad"]).tolist() == [0.0]
-    assert (judge.orders.position_bias, judge.orders.n_flipped) == (pytest.approx(0.5), 1)
-
-
 def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
     bodies: Bodies = []
     url = serve(token_server(lambda first: {"1": 0.4, "2": 0.2, "0": 0.4} if first else {"0": 0.9, "1": 0.1}, bodies))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tiny import message_of
+from tiny import load_causal, message_of
 
 from cda.arrays import FloatArray
-from cda.models.causal import CausalModel, load_causal_model
-from cda.models.load import ModelSpec, Precision
+from cda.models.causal import CausalModel
+from cda.models.load import Precision
 from cda.records import Prompt, user_prompt
 from cda.scorers import log_ratio
 from cda.scorers.cache import ScoreCache
@@ -47,24 +47,20 @@ def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
 
 @pytest.fixture(scope="module")
 def policy(causal_maker: ModelMaker) -> CausalModel:
-    return load(causal_maker("policy"))
+    return load_causal(causal_maker("policy"))
 
 
 @pytest.fixture(scope="module")
 def reference(causal_maker: ModelMaker) -> CausalModel:
-    return load(causal_maker("reference", spread=0.15))
+    return load_causal(causal_maker("reference", spread=0.15))
 
 
 @pytest.fixture(scope="module")
 def with_adapter(causal_maker: ModelMaker, tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
     """The policy's base with a LoRA adapter that was not left at its neutral start."""
     folder, target = causal_maker("adapted"), tmp_path_factory.mktemp("adapter")
-    save_adapter(load(folder), target)
-    return load(folder, adapter=target)
-
-
-def load(folder: Path, precision: Precision = "fp32", limit: int = 64, adapter: Path | None = None) -> CausalModel:
-    return load_causal_model(ModelSpec(str(folder), precision, limit), adapter)
+    save_adapter(load_causal(folder), target)
+    return load_causal(folder, adapter=target)
 
 
 def save_adapter(causal: CausalModel, target: Path, **options: Any) -> None:
@@ -119,7 +115,7 @@ def test_log_probabilities_are_the_unpadded_ones_whatever_the_tokenizer_pads_wit
     tokenizer: dict[str, Any],
     request: pytest.FixtureRequest,
 ) -> None:
-    causal = load(causal_maker(request.node.callspec.id, **tokenizer))
+    causal = load_causal(causal_maker(request.node.callspec.id, **tokenizer))
     for batch_tokens in (1, 100, 8192):
         scorer = LogRatioScorer(Policy(causal), None, beta=1.0, batch_tokens=batch_tokens)
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), expected, atol=TOLERANCE, rtol=0)
@@ -130,7 +126,7 @@ def test_a_model_that_knows_nothing_gives_each_token_one_over_the_vocabulary(
 ) -> None:
     import torch
 
-    causal = load(causal_maker("uniform"))
+    causal = load_causal(causal_maker("uniform"))
     with torch.no_grad():
         causal.model.lm_head.weight.zero_()
     vocabulary = causal.model.lm_head.weight.shape[0]
@@ -186,14 +182,14 @@ def test_a_model_outside_the_library_gives_all_logits_and_the_same_scores(
 def test_lower_precision_stays_near(
     causal_maker: ModelMaker, texts: Texts, expected: list[float], precision: Precision
 ) -> None:
-    causal = load(causal_maker(f"lower-{precision}"), precision)
+    causal = load_causal(causal_maker(f"lower-{precision}"), precision=precision)
     scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
     assert np.abs(scores - expected).max() > 0  # it is another precision
     np.testing.assert_allclose(scores, expected, rtol=0.02, atol=1)
 
 
 def test_switching_an_adapter_off_is_the_base_loaded_alone(with_adapter: CausalModel, texts: Texts) -> None:
-    base = load(Path(with_adapter.spec.name_or_path))
+    base = load_causal(Path(with_adapter.spec.name_or_path))
     own = LogRatioScorer(Policy(with_adapter), adapter_off(with_adapter))
     two = LogRatioScorer(Policy(with_adapter), Policy(base))
     rewards = own.score(texts.prompts, texts.responses)
@@ -209,8 +205,8 @@ def test_nothing_to_switch_off_and_biases_that_stay_are_refused(
 ) -> None:
     assert "has no adapter to switch off" in message_of(lambda: adapter_off(policy))
     folder = causal_maker("biased")
-    save_adapter(load(folder), tmp_path, bias="all")
-    message = message_of(lambda: adapter_off(load(folder, adapter=tmp_path)))
+    save_adapter(load_causal(folder), tmp_path, bias="all")
+    message = message_of(lambda: adapter_off(load_causal(folder, adapter=tmp_path)))
     assert "trained the base's biases too (bias=all)" in message
 
 
@@ -234,7 +230,7 @@ def test_rewards_are_those_that_trl_logs_for_the_same_pairs(
     config = DPOConfig(output_dir=str(tmp_path), beta=0.25, max_length=64, **options)
     trainer = DPOTrainer(
         model=policy.spec.name_or_path,
-        ref_model=load(Path(reference.spec.name_or_path)).model,
+        ref_model=load_causal(Path(reference.spec.name_or_path)).model,
         args=config,
         train_dataset=data,
         eval_dataset=data,
@@ -251,7 +247,7 @@ def test_rewards_are_those_that_trl_logs_for_the_same_pairs(
 
 
 def test_cut_texts_are_named_by_what_was_read(causal_maker: ModelMaker, words: Callable[..., str]) -> None:
-    causal = load(causal_maker("cut"), limit=12)
+    causal = load_causal(causal_maker("cut"), limit=12)
     prompt = user_prompt(words(2))  # six tokens before the response; five words and the closing mark fit
     texts = [(prompt, text) for text in (words(8), words(9), words(8, start=20), words(5))]
     scores = score_texts(LogRatioScorer(Policy(causal), None), texts)
@@ -266,7 +262,7 @@ def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
     causal_maker: ModelMaker, words: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One such prompt among thousands must not stop the others, nor may it get a number that stands for none."""
-    causal, asked = load(causal_maker("filled"), limit=12), list[int]()
+    causal, asked = load_causal(causal_maker("filled"), limit=12), list[int]()
     monkeypatch.setattr(log_ratio, "_CHUNK", 2)
     count = log_ratio.log_probabilities
     monkeypatch.setattr(log_ratio, "log_probabilities", lambda *given: (asked.append(len(given[1])), count(*given))[1])
@@ -302,7 +298,7 @@ def test_texts_that_are_known_cost_nothing_and_one_bar_counts_the_others(
 def test_log_probabilities_that_are_no_numbers_are_one_clear_error(causal_maker: ModelMaker, texts: Texts) -> None:
     import torch
 
-    causal = load(causal_maker("broken"))
+    causal = load_causal(causal_maker("broken"))
     broken = causal.template.encode(user_prompt("good"), "bad").ids[2]
     with torch.no_grad():
         causal.model.model.embed_tokens.weight[broken] = float("nan")
@@ -319,7 +315,7 @@ def test_a_reference_with_another_vocabulary_is_refused(policy: CausalModel, cau
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     tokenizer.add_tokens(["x1", "x2"])
     tokenizer.save_pretrained(str(folder))
-    other, highest = load(folder), len(policy.template.tokenizer)
+    other, highest = load_causal(folder), len(policy.template.tokenizer)
     message = message_of(lambda: LogRatioScorer(Policy(policy), Policy(other)))
     assert f"vocabularies differ in 2 tokens (first: 'x1', id None against {highest})" in message
     message = message_of(lambda: LogRatioScorer(Policy(other), None).score([user_prompt("w1")], ["x1"]))
@@ -331,11 +327,11 @@ def test_a_padding_token_that_training_added_is_no_mismatch(
 ) -> None:
     from transformers import AutoTokenizer
 
-    folder, base = causal_maker("pad-added"), load(causal_maker("pad-missing", pad=None))
+    folder, base = causal_maker("pad-added"), load_causal(causal_maker("pad-missing", pad=None))
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     tokenizer.add_special_tokens({"pad_token": "<added>"})
     tokenizer.save_pretrained(str(folder))
-    causal = load(folder)
+    causal = load_causal(folder)
     assert causal.template.pad_token_id >= causal.model.lm_head.weight.shape[0]
     LogRatioScorer(Policy(causal), Policy(base))
     scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
@@ -343,7 +339,7 @@ def test_a_padding_token_that_training_added_is_no_mismatch(
 
 
 def test_a_padding_token_that_ends_texts_must_be_the_same(causal_maker: ModelMaker) -> None:
-    folder, base = causal_maker("pad-moved", pad="</s>"), load(causal_maker("pad-kept", pad="</s>"))
+    folder, base = causal_maker("pad-moved", pad="</s>"), load_causal(causal_maker("pad-kept", pad="</s>"))
     file = folder / "tokenizer.json"
     content = json.loads(file.read_text())
     content["model"]["vocab"]["</s>"] = 70
@@ -351,14 +347,14 @@ def test_a_padding_token_that_ends_texts_must_be_the_same(causal_maker: ModelMak
         token["id"] = {2: 70}.get(token["id"], token["id"])
     file.write_text(json.dumps(content))
     assert "differ in 1 tokens (first: '</s>', id 70 against 2)" in message_of(
-        lambda: LogRatioScorer(Policy(load(folder)), Policy(base))
+        lambda: LogRatioScorer(Policy(load_causal(folder)), Policy(base))
     )
 
 
 def test_a_reference_that_reads_fewer_tokens_and_a_beta_that_is_not_positive_are_refused(
     policy: CausalModel, causal_maker: ModelMaker
 ) -> None:
-    shorter = Policy(load(causal_maker("shorter"), limit=32))
+    shorter = Policy(load_causal(causal_maker("shorter"), limit=32))
     assert "reads 32 tokens at most" in message_of(lambda: LogRatioScorer(Policy(policy), shorter))
     for beta in (0.0, -0.1, math.nan, math.inf):
         message = message_of(lambda beta=beta: LogRatioScorer(Policy(policy), None, beta=beta))
@@ -370,16 +366,13 @@ def test_names_units_and_notes_say_what_was_compared(
 ) -> None:
     own = LogRatioScorer(Policy(with_adapter), adapter_off(with_adapter))
     assert own.name == f"{with_adapter.name} against {with_adapter.name} (adapter off)"
-    assert own.unit == "0.1 × log-ratio (sum over tokens, nats)"
-    assert own.notes() == []
+    assert (own.unit, own.notes()) == ("0.1 × log-ratio (sum over tokens, nats)", [])
     alone = LogRatioScorer(Policy(policy), None, beta=1.0, per_token=True)
     assert (alone.name, alone.unit) == (policy.name, "1 × log-probability (mean per token, nats)")
-    assert alone.notes() == ["No reference model: the reward is the policy's log-probability, not a log-ratio."]
-    plain = load(causal_maker("other-template", chat_template=None), "bf16")
-    assert LogRatioScorer(Policy(policy), Policy(plain)).notes() == [
-        "The reference has another chat template; the policy's is used for both.",
-        "Policy and reference differ in precision (fp32, bf16); the log-ratio holds that difference too.",
-    ]
+    assert "No reference model" in alone.notes()[0]
+    plain = load_causal(causal_maker("other-template", chat_template=None), precision="bf16")
+    template, precision = LogRatioScorer(Policy(policy), Policy(plain)).notes()
+    assert "another chat template" in template and "(fp32, bf16)" in precision
 
 
 def test_texts_of_the_same_tokens_are_scored_once(

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
+import packaging.specifiers
 import pytest
 
 from cda.errors import ModelError
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers import own
 from cda.scorers.judge import BothOrders
-from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
+from cda.scorers.own import own_scorer
 from cda.scorers.own_code import own_files
 
 PROMPTS: list[Prompt] = [
@@ -40,16 +42,8 @@ def written(folder: Path, code: str, name: str = "mine.py") -> str:
     return str(folder / name)
 
 
-def pairwise(folder: Path, code: str) -> OwnPairwise:
-    scorer = own_scorer(f"{written(folder, code)}:score")
-    assert isinstance(scorer, OwnPairwise)
-    return scorer
-
-
-def pointwise(folder: Path, code: str) -> OwnPointwise:
-    scorer = own_scorer(f"{written(folder, code)}:score")
-    assert isinstance(scorer, OwnPointwise)
-    return scorer
+def scorer(folder: Path, code: str) -> Any:
+    return own_scorer(f"{written(folder, code)}:score")
 
 
 def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
@@ -60,46 +54,52 @@ def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
         calls.append(prompts)
         return [weight * len(prompt) + len(response) for prompt, response in zip(prompts, responses)]
     """
-    scorer = pointwise(tmp_path, code)
-    rewards = scorer.score(PROMPTS, ["a", "bb", "ccc"])
+    mine = scorer(tmp_path, code)
+    rewards = mine.score(PROMPTS, ["a", "bb", "ccc"])
     assert rewards.tolist() == [11.0, 42.0, 13.0]
     assert rewards.dtype == np.float64
-    seen = scorer.code.function.__globals__["calls"][0]
+    seen = mine.code.function.__globals__["calls"][0]
     # Messages in one shape, also where there is one only.
     assert seen[0] == [{"role": "user", "content": "one"}]
     assert [turn["role"] for turn in seen[1]] == ["system", "user", "assistant", "user"]
 
 
-def test_a_function_of_three_parameters_gives_preferences(tmp_path: Path) -> None:
-    code = """
-    def score(prompts, first, second):
-        return [float("nan") if a == b else 1 if len(a) > len(b) else -1 for a, b in zip(first, second)]
-    """
-    scorer = pairwise(tmp_path, code)
-    margins = scorer.margin(PROMPTS, ["long", "s", "same"], ["s", "long", "same"])
-    assert margins[:2].tolist() == [1.0, -1.0]
-    assert np.isnan(margins[2])
-    assert scorer.orders == BothOrders(n_unread=1, n_half_read=0, n_flipped=0, position_bias=0.0)
-    assert scorer.settings["orders"] == "both"  # in one order, as once, it is another result
+@pytest.mark.parametrize(
+    ("preference", "expected", "orders"),
+    [
+        (
+            "float('nan') if a == b else 1 if a > b else -1",
+            [1.0, -1.0, np.nan],
+            BothOrders(n_unread=1, position_bias=0.0),
+        ),
+        # A taste for the first place cancels and is counted.
+        ("1.0", [0.0, 0.0, 0.0], BothOrders(n_flipped=3, position_bias=1.0)),
+        # A margin is half of the difference between the orders.
+        ("{'y': 0.75, 'x': -0.25, 's': 0.25}[a]", [0.5, -0.5, 0.0], BothOrders(n_flipped=1, position_bias=0.25)),
+        # A verdict in one order alone counts.
+        (
+            "float('nan') if a == 'y' else 1.0",
+            [-1.0, 1.0, 0.0],
+            BothOrders(n_half_read=2, n_flipped=1, position_bias=1.0),
+        ),
+    ],
+)
+def test_a_function_of_three_parameters_gives_preferences(
+    tmp_path: Path, preference: str, expected: list[float], orders: BothOrders
+) -> None:
+    code = f"def score(prompts, first, second): return [{preference} for a, b in zip(first, second)]"
+    mine, sides = scorer(tmp_path, code), (["y", "x", "s"], ["x", "y", "s"])
+    np.testing.assert_array_equal(mine.margin(PROMPTS, *sides), expected)
+    assert mine.orders == orders
+    assert mine.settings["orders"] == "both"  # in one order, as once, it is another result
+    needed = replace(mine, both_orders=True).margin(PROMPTS, *sides)
+    assert np.isnan(needed).sum() == orders.n_unread + orders.n_half_read
 
 
-def test_a_margin_is_half_of_the_difference_between_the_orders(tmp_path: Path) -> None:
-    code = """
-    def score(prompts, first, second):
-        return [{"good": 0.75, "bad": -0.25, "same": 0.25}[one] for one in first]
-    """
-    scorer = pairwise(tmp_path, code)
-    margins = scorer.margin(PROMPTS, ["good", "bad", "same"], ["bad", "good", "same"])
-    assert margins.tolist() == [0.5, -0.5, 0.0]
-    assert scorer.orders == BothOrders(n_flipped=1, position_bias=0.25)
-
-
-def test_a_verdict_in_one_order_alone_counts_unless_both_are_needed(tmp_path: Path) -> None:
-    code = "def score(p, first, second): return [float('nan') if one == 'a' else 1.0 for one in first]"
-    scorer = pairwise(tmp_path, code)
-    assert scorer.margin(PROMPTS[:1], ["a"], ["b"]).tolist() == [-1.0]
-    assert scorer.orders == BothOrders(n_half_read=1)
-    assert np.isnan(replace(scorer, both_orders=True).margin(PROMPTS[:1], ["a"], ["b"])).all()
+def test_a_preference_is_between_minus_one_and_one(tmp_path: Path) -> None:
+    mine = scorer(tmp_path, "def score(p, a, b): return [0, 3.5, -1]")
+    with pytest.raises(ModelError, match=r"comparison 2 is 3.5; .* −1 .the second. and 1"):
+        mine.margin(PROMPTS, ["a"] * 3, ["b"] * 3)
 
 
 def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(
@@ -110,54 +110,14 @@ def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(
     calls = []
 
     def score(prompts, first, second):
-        calls.append((list(first), list(second)))
+        calls.append((first, second))
         return [0.0] * len(first)
     """
-    scorer = pairwise(tmp_path, code)
-    scorer.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
-    assert scorer.code.function.__globals__["calls"] == [
+    mine = scorer(tmp_path, code)
+    mine.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
+    assert mine.code.function.__globals__["calls"] == [
         (["a", "b"], ["x", "y"]), (["x", "y"], ["a", "b"]), (["c"], ["z"]), (["z"], ["c"]),
     ]  # fmt: skip
-
-
-def test_a_package_of_the_current_folder_and_an_object_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "ownpackage"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "length.py").write_text("def of(text):\n    return len(text)\n")
-    written(
-        package,
-        """
-        from .length import of
-
-        class Model:
-            def __init__(self, sign):
-                self.sign = sign
-            def reward(self, prompts, responses):
-                return [self.sign * of(one) for one in responses]
-            __call__ = reward
-
-        shorter = Model(-1)
-        """,
-        "models.py",
-    )
-    monkeypatch.chdir(tmp_path)
-    for name in ("ownpackage.models:shorter", "ownpackage.models:shorter.reward"):
-        scorer = own_scorer(name)
-        assert isinstance(scorer, OwnPointwise)
-        assert scorer.name == name
-        assert scorer.score(PROMPTS[:2], ["a", "bbb"]).tolist() == [-1.0, -3.0]
-
-
-def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) -> None:
-    written(tmp_path, "FACTOR = 3\n", "besides_mine.py")
-    code = "from besides_mine import FACTOR\ndef score(prompts, responses):\n    return [FACTOR] * len(responses)\n"
-    scorer = own_scorer(f"{written(tmp_path, code, 'json.py')}:score")
-    assert isinstance(scorer, OwnPointwise)
-    assert scorer.score(PROMPTS[:1], ["x"]).tolist() == [3.0]
-    import json
-
-    assert json.loads("1") == 1
 
 
 def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(
@@ -170,12 +130,46 @@ def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(
             raise ValueError("no such word")
         return [len(responses)] * len(responses)
     """
-    scorer = pointwise(tmp_path, code)
     kept: dict[int, float | None] = {}
     with pytest.raises(ModelError, match=r"mine\.py:4: ValueError: no such word \(.*texts 5 to 5\)"):
-        for finished in scorer.in_batches([(PROMPTS[0], text) for text in ("a", "b", "c", "d", "bad")]):
+        for finished in scorer(tmp_path, code).in_batches([(PROMPTS[0], text) for text in ("a", "b", "c", "d", "bad")]):
             kept |= {row: score.reward for row, score in finished}
     assert kept == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
+
+
+def test_a_package_of_the_current_folder_and_an_object_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "ownpackage"
+    package.mkdir()
+    written(package, "", "__init__.py")
+    written(package, "def of(text):\n    return len(text)\n", "length.py")
+    code = """
+    from .length import of
+
+    class Model:
+        def __init__(self, sign):
+            self.sign = sign
+        def reward(self, prompts, responses):
+            return [self.sign * of(one) for one in responses]
+        __call__ = reward
+
+    shorter = Model(-1)
+    """
+    written(package, code, "models.py")
+    monkeypatch.chdir(tmp_path)
+    for name in ("ownpackage.models:shorter", "ownpackage.models:shorter.reward"):
+        mine: Any = own_scorer(name)
+        assert mine.name == name
+        assert mine.score(PROMPTS[:2], ["a", "bbb"]).tolist() == [-1.0, -3.0]
+
+
+def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) -> None:
+    written(tmp_path, "FACTOR = 3\n", "besides_mine.py")
+    code = "from besides_mine import FACTOR\ndef score(prompts, responses):\n    return [FACTOR] * len(responses)\n"
+    mine: Any = own_scorer(f"{written(tmp_path, code, 'json.py')}:score")
+    assert mine.score(PROMPTS[:1], ["x"]).tolist() == [3.0]
+    import json
+
+    assert json.loads("1") == 1
 
 
 @pytest.mark.parametrize(
@@ -202,18 +196,12 @@ def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(
 def test_numbers_in_any_container_are_taken_and_anything_else_is_named(
     tmp_path: Path, returned: str, message: str | None
 ) -> None:
-    scorer = pointwise(tmp_path, f"def score(prompts, responses):\n    return {returned}\n")
+    mine = scorer(tmp_path, f"def score(prompts, responses):\n    return {returned}\n")
     if message is None:
-        assert scorer.score(PROMPTS, ["a", "b", "c"]).tolist() == [1.0, 2.0, 3.0]
+        assert mine.score(PROMPTS, ["a", "b", "c"]).tolist() == [1.0, 2.0, 3.0]
         return
     with pytest.raises(ModelError, match=message):
-        scorer.score(PROMPTS, ["a", "b", "c"])
-
-
-def test_a_preference_is_between_minus_one_and_one(tmp_path: Path) -> None:
-    scorer = pairwise(tmp_path, "def score(p, a, b): return [0, 3.5, -1]")
-    with pytest.raises(ModelError, match=r"comparison 2 is 3.5; .* −1 .the second. and 1"):
-        scorer.margin(PROMPTS, ["a"] * 3, ["b"] * 3)
+        mine.score(PROMPTS, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(
@@ -227,27 +215,26 @@ def test_a_preference_is_between_minus_one_and_one(tmp_path: Path) -> None:
         ("async def score(prompts, responses): pass", "is async or a generator"),
         ("def score(prompts, responses): yield 1", "is async or a generator"),
         ("score = 3", "is no function"),
+        (
+            "from os.path import join\ndef score_all(p, r): return []\ndef other(p, r): return []\n",
+            r"has no 'score'. Did you mean 'score_all'\? It has: other, score_all$",
+        ),
     ],
 )
 def test_what_takes_neither_two_nor_three_is_refused(tmp_path: Path, definition: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        own_scorer(f"{written(tmp_path, definition)}:score")
-
-
-def test_a_missing_function_is_looked_for_among_those_there_are(tmp_path: Path) -> None:
-    code = "from os.path import join\ndef score_all(p, r): return []\ndef other(p, r): return []\n"
-    with pytest.raises(ModelError, match=r"has no 'scores_all'. Did you mean 'score_all'\? It has: other, score_all$"):
-        own_scorer(f"{written(tmp_path, code)}:scores_all")
+        scorer(tmp_path, definition)
 
 
 def test_missing_files_and_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match=r"nowhere\.py: no such file"):
-        own_scorer("nowhere.py:score")
-    with pytest.raises(ModelError, match="no module 'nowhere_at_all' here"):
-        own_scorer("nowhere_at_all.models:score")
-    for name in ("score", "mine.py", "a b:score", "mine.py:", "http://localhost:8000"):
-        with pytest.raises(ModelError, match="is no scorer of your own"):
+    missing = {
+        "nowhere.py:score": r"nowhere\.py: no such file",
+        "nowhere_at_all.models:score": "no module 'nowhere_at_all'",
+    }
+    odd = ("score", "mine.py", "a b:score", "mine.py:", "http://localhost:8000")
+    for name, message in (missing | dict.fromkeys(odd, "is no scorer of your own")).items():
+        with pytest.raises(ModelError, match=message):
             own_scorer(name)
 
 
@@ -282,9 +269,8 @@ def test_an_error_in_a_library_names_the_users_line(tmp_path: Path) -> None:
         return [inner(one) for one in responses]
     """
     with pytest.raises(ModelError, match=r"mine\.py:5: JSONDecodeError") as caught:
-        pointwise(tmp_path, code).score(PROMPTS[:1], ["no json"])
-    assert "Traceback" not in str(caught.value)
-    assert "cda/scorers" not in str(caught.value)
+        scorer(tmp_path, code).score(PROMPTS[:1], ["no json"])
+    assert "Traceback" not in str(caught.value) and "cda/scorers" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -298,20 +284,20 @@ def test_an_error_in_a_library_names_the_users_line(tmp_path: Path) -> None:
         ("helper.py", "from between import VALUE"),
     ],
 )
-def test_settings_change_with_what_the_file_imports_from_its_own_folder(
+def test_settings_change_with_the_file_and_what_it_imports_from_its_own_folder(
     tmp_path: Path, imported: str, statement: str
 ) -> None:
-    (tmp_path / "between.py").write_text("def late():\n    from helper import VALUE\nVALUE = 0\n", encoding="utf-8")
+    written(tmp_path, "def late():\n    from helper import VALUE\nVALUE = 0\n", "between.py")
     (tmp_path / "tools").mkdir()
     found = []
     for text in ("VALUE = 1", "VALUE = 2", "VALUE = 1"):
-        (tmp_path / imported).write_text(text, encoding="utf-8")
-        scorer = pointwise(tmp_path, f"{statement}\nimport json\ndef score(prompts, responses): return [VALUE]")
-        found.append(scorer.settings)
+        written(tmp_path, text, imported)
+        mine = scorer(tmp_path, f"{statement}\nimport json\ndef score(prompts, responses): return [VALUE]")
+        found.append(mine.settings)
         for name in ("helper", "between", "tools", "tools.helper"):
             sys.modules.pop(name, None)
     assert found[0] == found[2] != found[1]
-    changed = pointwise(tmp_path, f"{statement}\ndef score(prompts, responses): return [7]")
+    changed = scorer(tmp_path, f"{statement}\ndef score(prompts, responses): return [7]")
     assert changed.settings != found[2]
     assert changed.score(PROMPTS[:1], ["x"]).tolist() == [7.0]  # the file is read anew, too
 
@@ -319,11 +305,9 @@ def test_settings_change_with_what_the_file_imports_from_its_own_folder(
 def test_settings_are_of_the_function_s_own_code_alone(tmp_path: Path) -> None:
     """Other files beside it, installed packages and what runs meanwhile are no part of it."""
     code = "import numpy\ndef score(prompts, responses): return [0]"
-    before = pointwise(tmp_path, code).settings
-    (tmp_path / "other.py").write_text("VALUE = 1", encoding="utf-8")
-    assert pointwise(tmp_path, code).settings == before
-    import packaging.specifiers
-
+    before = scorer(tmp_path, code).settings
+    written(tmp_path, "VALUE = 1", "other.py")
+    assert scorer(tmp_path, code).settings == before
     (mine,) = own_files(Path(np.__file__).parent / "version.py", "numpy.version")
     assert mine.name == "version.py"
     file = Path(packaging.specifiers.__file__)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tiny import load
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
-from cda.models.load import ModelSpec, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores
 
@@ -77,7 +77,7 @@ def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and
     llama: Path, texts: Texts
 ) -> None:
     """A linear head pays w · d for a mean difference d, and nothing for what is left of it without d's direction."""
-    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 128))
+    reward_model = load(llama, limit=128)
     prompts, base = texts.prompts * 2, [*texts.responses, *(f"{text} w3" for text in texts.responses)]
     biased = [f"{text} good good good" for text in base]
     fitted = np.arange(24) % 2 == 0
@@ -127,19 +127,6 @@ def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
         found = feature_correction(margins, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
         held += found.low < 0.5 < found.high
     assert 0.90 < held / 400 < 0.985  # 0.93; 0.65 with errors that take rows for independent
-
-
-def test_swapping_sides_turns_margins_and_leaves_the_fit_as_it_is() -> None:
-    margins, differences = contrasts(100, seed=2)
-    sign = np.where(np.arange(100) % 3 == 0, -1.0, 1.0)
-    swapped = {name: sign * column for name, column in differences.items()}
-    one, other = (
-        feature_correction(values, features, ids(100))
-        for values, features in ((margins, differences), (sign * margins, swapped))
-    )
-    for name in BETA:
-        assert other.beta[name].value == pytest.approx(one.beta[name].value)
-        assert other.beta[name].low == pytest.approx(one.beta[name].low)
 
 
 def test_a_feature_that_never_differs_is_left_out_and_said() -> None:

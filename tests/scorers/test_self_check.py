@@ -15,7 +15,7 @@ from tiny import load
 from cda.embedded.model import embedded_model_folder
 from cda.errors import ModelError
 from cda.models.load import Precision, RewardModel
-from cda.records import user_prompt
+from cda.models.template import Template
 from cda.scorers.batching import forward
 from cda.scorers.classifier import ClassifierScorer, _alone, self_check
 from cda.scorers.compared import Text
@@ -114,40 +114,39 @@ def test_a_slight_dependence_on_company_is_found_in_fp32_alone(llama: Path, prob
     assert self_check(broken(load(llama, precision="bf16"), drifting), probes) == []
 
 
-def test_a_model_that_gives_everything_the_same_is_told(llama: Path, probes: list[Text]) -> None:
+def test_a_model_that_gives_everything_the_same_is_told_and_one_that_gives_no_numbers_is_refused(
+    llama: Path, probes: list[Text]
+) -> None:
     reward_model = load(llama)
     reward_model.model.score.weight.data.zero_()
     assert self_check(reward_model, probes) == [f"{llama}: gives 12 different texts the same reward, 0; is it trained?"]
-
-
-def test_rewards_that_are_no_numbers_are_refused_at_once(llama: Path, probes: list[Text]) -> None:
-    reward_model = load(llama)
     reward_model.model.score.weight.data.fill_(float("nan"))
-    with pytest.raises(
-        ModelError, match=r"tried before scoring: 12 of 12 rewards are NaN or infinite .*precision=fp32"
-    ):
+    with pytest.raises(ModelError, match=r"tried before scoring: 12 of 12 rewards are NaN or infinite"):
         self_check(reward_model, probes)
 
 
-def test_a_second_bos_inside_the_text_is_told(llama_maker: ModelMaker, probes: list[Text]) -> None:
-    """Two at the beginning are made one by the template; one before each turn stays."""
-    each_turn = "{% for message in messages %}{{ bos_token }} <|{{ message.role }}|> {{ message.content }} {% endfor %}"
-    reward_model = load(llama_maker("check-two-bos", chat_template=each_turn))
-    assert self_check(reward_model, probes) == [
-        "Texts hold 2 beginning-of-sequence tokens (<s>) where the model expects one."
-    ]
-    twice = load(
-        llama_maker("check-bos-twice", chat_template="{{ bos_token }} {{ bos_token }} {{ messages[-1].content }}")
-    )
-    assert self_check(twice, probes) == []
-
-
-def test_a_bos_that_the_chat_template_leaves_out_is_told(llama_maker: ModelMaker, probes: list[Text]) -> None:
-    without = "{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
-    (note,) = self_check(load(llama_maker("check-no-bos", chat_template=without)), probes)
-    assert note == (
-        "The tokenizer begins texts with <s>, but as chat template they begin without it: was the model trained so?"
-    )
+@pytest.mark.parametrize(
+    ("name", "chat_template", "note"),
+    [
+        (
+            "before each turn",
+            "{% for message in messages %}{{ bos_token }} <|{{ message.role }}|> {{ message.content }} {% endfor %}",
+            ["Texts hold 2 beginning-of-sequence tokens (<s>) where the model expects one."],
+        ),
+        ("twice, made one by the template", "{{ bos_token }} {{ bos_token }} {{ messages[-1].content }}", []),
+        (
+            "left out",
+            "{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}",
+            [
+                "The tokenizer begins texts with <s>, but as chat template they begin without it: was the model trained so?"
+            ],
+        ),
+    ],
+)
+def test_a_second_bos_inside_the_text_and_one_that_is_left_out_are_told(
+    llama_maker: ModelMaker, probes: list[Text], name: str, chat_template: str, note: list[str]
+) -> None:
+    assert self_check(load(llama_maker(f"check {name}", chat_template=chat_template)), probes) == note
 
 
 def test_a_token_that_both_begins_and_ends_texts_counts_at_the_beginning_only(llama: Path, probes: list[Text]) -> None:
@@ -155,6 +154,4 @@ def test_a_token_that_both_begins_and_ends_texts_counts_at_the_beginning_only(ll
     tokenizer = reward_model.template.tokenizer
     tokenizer.eos_token = tokenizer.bos_token
     tokenizer.chat_template = "{{ bos_token }} {{ messages[-1].content }} {{ eos_token }}"
-    checked = replace(reward_model, template=type(reward_model.template)(tokenizer, 64))
-    assert checked.template.encode(user_prompt("w1"), "w2").ids.count(tokenizer.bos_token_id) == 2
-    assert self_check(checked, probes) == []
+    assert self_check(replace(reward_model, template=Template(tokenizer, 64)), probes) == []

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tiny import message_of
+from tiny import load_causal, message_of
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.causal import CausalModel, load_causal_model
-from cda.models.load import ModelSpec
+from cda.models.causal import CausalModel
 from cda.scorers.log_ratio import LogRatioScorer, Policy
-from cda.scorers.steering import Steering, decoder_layers, read_vector, steer, steered
+from cda.scorers.steering import decoder_layers, read_vector, steer, steered
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -26,11 +25,11 @@ VECTOR = np.random.default_rng(0).normal(size=HIDDEN)
 
 @pytest.fixture(scope="module")
 def causal(llama_maker: ModelMaker) -> CausalModel:
-    return load_causal_model(ModelSpec(str(llama_maker("steering", "LlamaForCausalLM")), "fp32", 64))
+    return load_causal(llama_maker("steering", "LlamaForCausalLM"))
 
 
 def rewards(causal: CausalModel, texts: Texts, strength: float, layer: int = 1) -> FloatArray:
-    policy = steered(causal, Steering(VECTOR, layer, strength))
+    policy = steered(causal, VECTOR, layer, strength)
     assert policy.name == f"{causal.name} (steered at layer {layer}, strength {strength:g})"
     return LogRatioScorer(policy, Policy(causal), beta=1.0).score(texts.prompts, texts.responses)
 
@@ -47,7 +46,7 @@ def test_the_last_layer_s_output_is_shifted_at_every_position(causal: CausalMode
         hook.remove()
         shifted = caught[0] + 2.5 * torch.from_numpy(VECTOR).to(caught[0])
         expected = causal.model.lm_head(causal.model.model.norm(shifted))
-        with steer(causal, Steering(VECTOR, 1, 2.5)):
+        with steer(causal, 1, 2.5 * VECTOR):
             found = causal.model(input_ids=ids).logits
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     assert (found - causal.model(input_ids=ids).logits).abs().amax(dim=(0, 2)).min() > 0.1
@@ -59,7 +58,7 @@ def test_a_vector_towards_a_word_makes_responses_with_that_word_likelier(causal:
     direction = causal.model.lm_head.weight[word].detach().cpu().double().numpy()
 
     def margin(strength: float) -> float:
-        scorer = LogRatioScorer(steered(causal, Steering(direction, 1, strength)), Policy(causal))
+        scorer = LogRatioScorer(steered(causal, direction, 1, strength), Policy(causal))
         good, other = scorer.score([texts.prompts[0]] * 2, ["good good good", "w1 w2 w3"])
         return float(good - other)
 
@@ -74,7 +73,7 @@ def test_strength_zero_is_exactly_zero_and_the_hook_is_gone_also_after_an_error(
     for layer in (0, 1):
         assert rewards(causal, texts, 0.0, layer).tolist() == [0.0] * len(texts.prompts)
     assert np.abs(rewards(causal, texts, 3.0)).max() > 1
-    with pytest.raises(KeyError), steer(causal, Steering(VECTOR, 0, 3.0)):
+    with pytest.raises(KeyError), steer(causal, 0, VECTOR):
         raise KeyError
     assert not any(layer._forward_hooks for layer in decoder_layers(causal))
     assert LogRatioScorer(Policy(causal), None).score(texts.prompts, texts.responses).tolist() == before.tolist()
@@ -88,7 +87,7 @@ def test_a_model_with_an_adapter_and_one_of_another_family_can_be_steered(
     from peft import LoraConfig, get_peft_model
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    base = load_causal_model(causal.spec)
+    base = load_causal(Path(causal.spec.name_or_path))
     adapted = get_peft_model(base.model, LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj"])).eval()
     with_adapter = replace(base, model=adapted, adapter=tmp_path)
     assert rewards(with_adapter, texts, 2.0).tolist() == pytest.approx(rewards(causal, texts, 2.0).tolist(), abs=1e-4)
@@ -103,18 +102,20 @@ def test_a_model_with_an_adapter_and_one_of_another_family_can_be_steered(
 
 
 @pytest.mark.parametrize(
-    ("steering", "expected"),
+    ("vector", "layer", "strength", "expected"),
     [
-        (Steering(VECTOR, 2, 1.0), "has 2 decoder layers, 0 to 1; the steering names layer 2"),
-        (Steering(VECTOR, -1, 1.0), "has 2 decoder layers, 0 to 1; the steering names layer -1"),
-        (Steering(VECTOR[:5], 1, 1.0), r"64 numbers; the steering vector has shape \(5,\)$"),
-        (Steering(np.full(HIDDEN, np.nan), 1, 1.0), r"shape \(64,\) and holds NaN or infinite values"),
-        (Steering(VECTOR, 1, np.inf), "steering strength inf: must be a finite number"),
+        (VECTOR, 2, 1.0, "has 2 decoder layers, 0 to 1; the steering names layer 2"),
+        (VECTOR, -1, 1.0, "has 2 decoder layers, 0 to 1; the steering names layer -1"),
+        (VECTOR[:5], 1, 1.0, r"64 numbers; the steering vector has shape \(5,\)$"),
+        (np.full(HIDDEN, np.nan), 1, 1.0, r"shape \(64,\) and holds NaN or infinite values"),
+        (VECTOR, 1, np.inf, "steering strength inf: must be a finite number"),
     ],
 )
-def test_steering_that_does_not_fit_is_refused_at_once(causal: CausalModel, steering: Steering, expected: str) -> None:
+def test_steering_that_does_not_fit_is_refused_at_once(
+    causal: CausalModel, vector: FloatArray, layer: int, strength: float, expected: str
+) -> None:
     with pytest.raises(ModelError, match=expected):
-        steered(causal, steering)
+        steered(causal, vector, layer, strength)
 
 
 def test_vectors_are_read_from_npy_and_safetensors_and_nothing_else_is_taken(tmp_path: Path) -> None:
