@@ -125,45 +125,6 @@ def instructions(study: Study) -> tuple[str, ...]:
     return (*_ALL, _KIND[study.kind] + (f" {_CHECKS}" if study.n_checks else ""))
 
 
-def readme(study: Study, contrasts_file: bool) -> str:
-    """README.md of the folder, for the person who runs the study."""
-    checks = f" and {study.n_checks} attention checks" if study.n_checks else ""
-    load = low_to_high([len(given) for given in study.participants.values()])
-    made = "- `contrasts.jsonl`: the pairs that were made of your triples, for `cda audit --pairs`. **Keep it to yourself.**\n"
-    contrasts, folder = (made, "THIS_FOLDER/") if contrasts_file else ("", "your_")
-    told = "\n".join(f"> {paragraph}\n>" for paragraph in instructions(study)).removesuffix("\n>")
-    return f"""# A study of {len(study.contrasts)} pairs{checks}
-
-{len(study.participants)} participants ({study.kind}), {load} items for each, {study.judgements} judgements wanted on each pair.
-Study {study.fingerprint}, seed {study.seed}.
-
-## Files
-
-- `index.html`: the page on which people judge. It needs no network and keeps answers in the participant's own browser. Send
-  it as a file or put it, alone, on any web server; `index.html?participant=p01` opens it for one participant. Everybody gets
-  a code of their own (`p01`, `p02`, …), and sends back the file that the page offers at the end.
-- `assignments.json`: who sees which items in which order, and which text stands as answer A.
-- `key.json`: which answer is which. **Keep it to yourself**: it is not in the page, and a participant who knows it is no judge.
-{contrasts}- `items.csv`: the same as a table, a row a judgement, for those who work on paper or in a spreadsheet: fill the column
-  `choice` with A, B or tie. A cell that a spreadsheet could take for a formula starts with an apostrophe; the import undoes it.
-- `label_studio.json`, `label_studio.xml`: tasks and labelling configuration for Label Studio. Each task is to be annotated
-  {study.judgements} times, which the Community edition sets by its API alone: POST to `/api/projects` with
-  `"maximum_annotations": {study.judgements}` as you create the project. Export as JSON.
-
-## Then
-
-    cda study import THIS_FOLDER results-*.json
-    cda audit my-org/my-reward-model --pairs {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
-
-Answers may come from the page, from Label Studio and from tables at once. Do not export anew into this folder while people
-are judging: their answers belong to this study alone.
-
-## What participants are told
-
-{told}
-"""
-
-
 CROWD_QUOTA = 40
 """Default number of items of a crowd participant: about half an hour."""
 CROWD_CHECKS = 3

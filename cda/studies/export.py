@@ -21,7 +21,7 @@ from cda.files.jsonl import write_json, write_jsonl
 from cda.inert import inert, visible
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
-from cda.report.page import rendered
+from cda.report.page import rendered, resource
 from cda.resources.artifacts import prompt_row, shown_path
 from cda.studies import design
 from cda.studies.design import CHOICES, TITLE, Kind, Pairing, Plan, Study
@@ -149,11 +149,27 @@ def _page(study: Study) -> str:
     )
 
 
+def _readme(study: Study, contrasts_file: bool) -> str:
+    """README.md of the folder, for the person who runs the study."""
+    made = "- `contrasts.jsonl`: the pairs that were made of your triples, for `cda audit --pairs`. **Keep it to yourself.**\n"
+    contrasts, folder = (made, "THIS_FOLDER/") if contrasts_file else ("", "your_")
+    return resource("study_readme.txt").format(
+        study=study,
+        n_pairs=len(study.contrasts),
+        checks=f" and {study.n_checks} attention checks" if study.n_checks else "",
+        n_people=len(study.participants),
+        load=design.low_to_high([len(given) for given in study.participants.values()]),
+        contrasts=contrasts,
+        folder=folder,
+        told="\n".join(f"> {paragraph}\n>" for paragraph in design.instructions(study)).removesuffix("\n>"),
+    )
+
+
 def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
     """All files at once: a folder that is there is whole. Returns the number of cells of the table that got an apostrophe."""
     table, n_guarded = sheet(study)
     texts = {
-        "index.html": _page(study), "README.md": design.readme(study, bool(contrasts)), "label_studio.xml": config(study),
+        "index.html": _page(study), "README.md": _readme(study, bool(contrasts)), "label_studio.xml": config(study),
         # Spreadsheets take a table without the mark for one in the machine's own encoding.
         "items.csv": "\ufeff" + table,
     }  # fmt: skip
