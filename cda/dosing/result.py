@@ -23,6 +23,7 @@ from cda.results.dose import (
     DoseMethod,
     DoseResult,
     HeldOutBias,
+    HeldOutChoice,
     HeldOutPeople,
     MixingDiffers,
     PlainChange,
@@ -53,22 +54,12 @@ def dose_result(
     fitted: Mapping[str, dict[str, JsonValue]],
     available_quality: int,
 ) -> DoseResult:
-    """Everything that a report shows of the dose.
+    """Everything that a report shows of the dose; DataError for too few prompts to choose it, or no readable quality pair.
 
-    Args:
-        curves: Method to rewards at every dose; `dose` is one of them, the others are compared with it.
-        groups: Method to the contrasts of each bias with their margins at every dose.
-        pairs: Quality pairs.
-        ties: Rule for people's ties.
-        seed: Seed of splits and intervals.
-        aim: For a tie the gap is |skew − 50%|, and miscalibration is meaningless.
-        too_few: Biases with too few prompts to choose the dose, with their number of prompts.
-        missing: Methods that were not tried, with the reason.
-        fitted: Fitted values of the methods without training.
-        available_quality: Number of quality pairs before sampling.
-
-    Raises:
-        DataError: Too few prompts to choose a dose, or no readable quality pair.
+    `curves` and `groups` are by method: rewards at every dose, and the contrasts of each bias with their margins there; the other
+    methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
+    `too_few`: prompts of each bias that has too few to help choose. `missing`: reason for each method that was not tried.
+    `fitted`: fitted values of the methods without training. `available_quality`: quality pairs before sampling.
     """
     measured = {name: _measured(curves[name], groups[name], pairs, ties, aim) for name in curves}
     own = measured["dose"]
@@ -136,12 +127,8 @@ def _method(curve: DoseCurve, settings: DoseSection, seed: int) -> DoseMethod:
         plain_keeps_quality=plain is None or plain.value >= -limit,
         held_out={
             bias: HeldOutBias(
-                people=of_bias.people,
-                base=of_bias.base,
-                plain=of_bias.plain,
+                **{name: value for name, value in of_bias if name in HeldOutChoice.model_fields},
                 plain_change=_plain_change(own[bias]),
-                against_base=of_bias.against_base,
-                against_plain=of_bias.against_plain,
             )
             for bias, of_bias in held.items()
         },

@@ -14,7 +14,7 @@ from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, Missing
-from cda.results.skew import Agreement, Leading, Level, NoiseCeiling
+from cda.results.skew import Agreement, Leading, NoiseCeiling
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums
 from cda.stats.proportions import wilson, wilson_share
 
@@ -104,15 +104,11 @@ def leading_words(counts: Counts) -> list[Leading]:
     ]
 
 
-def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator, level: Level = "nominal") -> Agreement:
+def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator) -> Agreement:
     """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
-    is defined. If the votes give it none, `alpha` says why; the majority share stands.
-
-    Args:
-        item_ids: Cluster of each item, such as its prompt. Length n.
-        level: Distance between words for alpha.
+    is defined. If the votes give it none, `alpha` says why; the majority share stands. `item_ids`: cluster of each item.
 
     Raises:
         DataError: No item with two votes.
@@ -125,13 +121,13 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     n_votes = int(used.sum())
     top = wilson_share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     try:
-        alpha: Estimate | Missing = _estimated_alpha(used, ids, rng, level)
+        alpha: Estimate | Missing = _estimated_alpha(used, ids, rng)
     except DataError as problem:
         alpha = Missing(reason=str(problem))
-    return Agreement(majority_share=top, alpha=alpha, level=level, n_votes=n_votes, exclusions=exclusions)
+    return Agreement(majority_share=top, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions)
 
 
-def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level) -> Estimate:
+def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator) -> Estimate:
     """Alpha with its interval; DataError for one word throughout (chance alone then agrees), or in too many draws."""
     if (used.sum(axis=0) > 0).sum() < 2:
         raise DataError("every vote is the same word: Krippendorff's alpha is undefined, chance alone would agree")
@@ -141,13 +137,13 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
     for _ in range(_ALPHA_DRAWS):
         picked = np.concatenate([members[cluster] for cluster in rng.integers(0, len(names), len(names))])
         if (used[picked].sum(axis=0) > 0).sum() > 1:
-            draws.append(_alpha(used[picked], level))
+            draws.append(_alpha(used[picked]))
     if len(draws) < 0.99 * _ALPHA_DRAWS:
         raise DataError(
             f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
             "Krippendorff's alpha has no interval"
         )
-    value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975)).tolist()
+    value, (low, high) = _alpha(used), np.quantile(draws, (0.025, 0.975)).tolist()
     low, high, method = min(value, low), max(value, high), "prompt-clustered bootstrap 95%"
     totals = used.sum(axis=1)
     # Share of the pairs of votes on an item that are the same word.
@@ -163,10 +159,8 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
     return Estimate(value=value, low=low, high=high, n=len(used), n_prompts=len(names), unit="alpha", method=method)
 
 
-def noise_ceiling(
-    counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator, n_votes: int | None = None
-) -> NoiseCeiling:
-    """Miscalibration of a second, independent majority of people against `first`, under a stated vote model.
+def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator) -> NoiseCeiling:
+    """Miscalibration of a second, independent majority of as many votes an item against `first`, under a stated vote model.
 
     The model: an item's votes are independent draws from its own shares of (perturbed, base, tie), and these shares
     come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). The spread of items,
@@ -180,7 +174,6 @@ def noise_ceiling(
     Args:
         first: The majority to be matched; its rule is applied to the second one too (`as-released` as `drop`).
         rng: For the interval: clusters (`item_ids`) are resampled, and ρ is fitted anew in each draw.
-        n_votes: Votes an item of the second majority; by default as many as the item has.
 
     Raises:
         DataError: No item with two votes (how far people differ is then unknown), or fewer than two prompts.
@@ -191,8 +184,6 @@ def noise_ceiling(
             f"no item of {len(counts)} has two votes: with one vote an item, disagreement between people cannot be "
             "told from items that differ, so there is no noise ceiling"
         )
-    if n_votes is not None and n_votes < 1:
-        raise DataError(f"a second majority of {n_votes} votes: at least one is needed")
     keep = first.used & (totals > 0)
     if not keep.any():
         raise DataError("no item has both votes and a majority: a second majority has nothing to be compared with")
@@ -207,7 +198,7 @@ def noise_ceiling(
         likelihood[rows] = _dirichlet_multinomial(alphas, seen[None])[:, 0]
         if pattern[3] < 0:
             continue
-        outcomes = _outcomes(n_votes or int(seen.sum()))
+        outcomes = _outcomes(int(seen.sum()))
         chance = np.exp(_dirichlet_multinomial(alphas + seen, outcomes))  # (grid, outcomes)
         second = majority_targets(outcomes)
         counted = np.ones(len(outcomes)) if first.rule == "half" else (second != 0.5).astype(float)
@@ -225,7 +216,7 @@ def noise_ceiling(
         value=value, low=low, high=high, n=int(keep.sum()), n_prompts=n_prompts, unit="share", method=method
     )
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
-    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=n_votes)
+    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=None)
 
 
 def majority_targets(counts: Counts) -> FloatArray:
@@ -262,20 +253,15 @@ def _outcomes(n_votes: int) -> Counts:
     return np.array([(a, b, n_votes - a - b) for a in range(n_votes + 1) for b in range(n_votes + 1 - a)])
 
 
-def _alpha(counts: Counts, level: Level) -> float:
+def _alpha(counts: Counts) -> float:
     """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement.
 
     Both come from the coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
     """
     ordered = counts[:, [_BASE, _TIE, _PERTURBED]].astype(float)
-    ordered = ordered[ordered.sum(axis=1) > 1]
     weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
     coincidences = ordered.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=0)
-    # Squared distance of each two words: 1 for any two (nominal), or by the votes that lie between them (ordinal).
-    distance = 1 - np.eye(len(totals))
-    if level == "ordinal":
-        below = np.cumsum(totals) - totals / 2
-        distance = (below[:, None] - below[None, :]) ** 2
-    expected = (np.outer(totals, totals) * distance).sum() / (totals.sum() - 1)
-    return float(1 - (coincidences * distance).sum() / expected)
+    differ = 1 - np.eye(len(totals))  # any two words are as far apart as any other two: alpha of nominal data
+    expected = (np.outer(totals, totals) * differ).sum() / (totals.sum() - 1)
+    return float(1 - (coincidences * differ).sum() / expected)

@@ -22,15 +22,15 @@ tables = st.lists(rows, min_size=2, max_size=30).filter(lambda table: len({name 
 
 @pytest.mark.parametrize(("method", "name"), [("percentile", "percentile"), ("bca", "BCa")])
 def test_it_is_scipy_s_where_each_prompt_occurs_once(method: Method, name: str) -> None:
-    values = rng(3).exponential(2.0, 150)
-    found = bootstrap_mean(values, ids(150), rng(), n_draws=20_000, method=method)
+    values = rng(3).exponential(2.0, 40)  # so few and so skewed that the acceleration counts
+    found = bootstrap_mean(values, ids(40), rng(), n_draws=20_000, method=method)
     expected = stats.bootstrap((values,), np.mean, n_resamples=20_000, method=name, rng=rng(1), batch=500)
     width = expected.confidence_interval.high - expected.confidence_interval.low
     assert found.value == pytest.approx(values.mean())
     assert found.low == pytest.approx(expected.confidence_interval.low, abs=0.03 * width)
     assert found.high == pytest.approx(expected.confidence_interval.high, abs=0.03 * width)
     assert found.standard_error == pytest.approx(expected.standard_error, rel=0.03)
-    assert (found.n, found.n_clusters, found.n_undefined) == (150, 150, 0)
+    assert (found.n, found.n_clusters, found.n_undefined) == (40, 40, 0)
 
 
 def test_hits_and_misses_are_binomial() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import krippendorff
 import numpy as np
 import pytest
@@ -78,13 +76,12 @@ def test_agreement_by_hand_and_by_the_library() -> None:
     assert found.alpha.low < found.alpha.value < found.alpha.high
 
 
-@pytest.mark.parametrize("level", ["nominal", "ordinal"])
-def test_alpha_is_that_of_the_library_on_uneven_votes(level: Literal["nominal", "ordinal"]) -> None:
+def test_alpha_is_that_of_the_library_on_uneven_votes() -> None:
     random = rng(4)
     counts = np.array([random.multinomial(random.integers(1, 6), random.dirichlet([1, 0.5, 1])) for _ in range(80)])
     library = counts[counts.sum(axis=1) > 1][:, [1, 2, 0]]  # base, tie, perturbed
-    expected = krippendorff.alpha(value_counts=library, level_of_measurement=level)
-    assert agreement(counts, ids(80), rng(), level).alpha.value == pytest.approx(expected)
+    expected = krippendorff.alpha(value_counts=library, level_of_measurement="nominal")
+    assert agreement(counts, ids(80), rng()).alpha.value == pytest.approx(expected)
 
 
 def test_alpha_of_krippendorff_s_own_example() -> None:
@@ -134,14 +131,10 @@ def test_the_ceiling_s_interval_covers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inside >= 52  # 95% of 60 less three standard errors
 
 
-def test_a_larger_second_panel_and_unanimous_people() -> None:
+def test_unanimous_people_have_a_low_ceiling() -> None:
     counts = 3 * rng(2).multinomial(1, [0.4, 0.6, 0.0], 80)
     sure = noise_ceiling(counts, majority(counts, "drop"), ids(80), rng())
     assert 0 < sure.miscalibration.value < 0.02 and sure.vote_correlation > 0.9
-    split, _ = people(500, [1.5, 1.5, 0.3], 3, rng(1))
-    one = majority(split, "drop")
-    few, many = (noise_ceiling(split, one, ids(500), rng(), n).miscalibration.value for n in (1, 15))
-    assert few > many
 
 
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
@@ -161,11 +154,10 @@ def test_without_alpha_the_majority_share_stands() -> None:
     assert few.majority_share.value == pytest.approx(2.5 / 3)
 
 
-@pytest.mark.parametrize("level", ["nominal", "ordinal"])
-def test_items_that_are_all_split_alike_leave_alpha_a_width(level: Literal["nominal", "ordinal"]) -> None:
+def test_items_that_are_all_split_alike_leave_alpha_a_width() -> None:
     """No draw differs from another, which does not show that no other prompt would."""
     wide, narrow = (
-        agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n), rng(), level).alpha for n in (6, 60)
+        agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n), rng()).alpha for n in (6, 60)
     )
     assert wide is not None and narrow is not None
     for alpha in (wide, narrow):
