@@ -84,6 +84,7 @@ def test_the_file_is_no_part_of_the_bias(tmp_path: Path) -> None:
     file.write_text(BIAS, encoding="utf-8")
     bias = load_bias(str(file))
     assert "_file" not in bias.model_dump() and bias == Bias.model_validate(bias.model_dump())
+    assert bias != bias.model_copy(update={"name": "other"})
 
 
 @pytest.fixture

@@ -142,8 +142,10 @@ def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path
 
     def answer(body: dict[str, Any]) -> Reply:
         sent.append(user_text(body))
+        if len(sent) == 4:  # all are under way, and three of them soon pause
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         if user_text(body) == "0":
-            time.sleep(0.5)
+            time.sleep(0.7)
             return said("paid")
         return 429, {"Retry-After": "1000"}, b"{}"
 
@@ -151,8 +153,6 @@ def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path
     with Cache(path) as cache:
         llm = CachedLLM(OpenAIClient("m", url, concurrency=4, say=lambda _: None), cache)
         found = llm.answers(asked(*range(50)), "asking", 50)
-        thread = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
-        thread.start()
         began = time.monotonic()
         with pytest.raises(Terminated):
             list(found)
