@@ -33,13 +33,6 @@ from cda.stats.votes import Majority
 PRESET = "paper"
 _INDENT = " " * 12
 _NO_SCORES = Missing(reason="no scores")
-_TIES = {
-    "as-released": "Majorities are the stated ones; pairs on which people tied or split are left out, as in the paper's Table 6.",
-    "drop": "Majorities are counted from the single votes (audit.ties=drop); the paper's Table 6 takes the stated ones "
-    "(audit.ties=as-released).",
-    "half": "Ties count half for each side (audit.ties=half), which the paper does not do; its Table 6 leaves them out "
-    "(audit.ties=as-released).",
-}
 
 
 def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome | None:
@@ -246,15 +239,11 @@ def paper_sentences(audit: AuditResult, paper: PaperOutcome) -> list[str]:
             f"{name}: {bias.pairs} pairs that people voted on{voted}; {bias.triples} triples, of which people voted on "
             f"{bias.triples_voted}."
         )
-    sentences += [_TIES[rule] for rule in dict.fromkeys(people.rule for people in peoples.values())]
-    if paper.biases:
-        sentences.append(
-            "The answers of the triples are counted as without the bias, since the rewriter was asked to add it; the release "
-            "labels none of them."
-        )
+    sentences += [cells.said("paper", rule) for rule in dict.fromkeys(people.rule for people in peoples.values())]
+    sentences += [cells.said("paper", "triples")] if paper.biases else []
     sentences += [f"Missing in the release: {part} of {', '.join(names)}." for part, names in paper.missing.items()]
     if audit.quality_sections is None:
-        sentences.append("RewardBench by section was not measured: audit.quality names no file with sections.")
+        sentences.append(cells.said("paper", "no sections"))
     return sentences
 
 

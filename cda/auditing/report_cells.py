@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
+from importlib import resources
+from typing import Any
+
+import yaml
 
 from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
 from cda.report.tables import Row
@@ -19,6 +23,20 @@ NOT_MEASURED = "not measured"
 bare_points = partial(points, unit="")
 Pick = Callable[[AuditResult | Plain], Measure | Missing | None]
 """Takes a measure out of an audit, or the same one out of plain CDA's part of it."""
+
+
+@cache
+def words(name: str = "sections.yaml") -> dict[str, dict[str, Any]]:
+    """glossary.yaml, or sections.yaml: titles and words of the sections, by their ids."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(
+        (resources.files("cda.auditing") / name).read_text(encoding="utf-8")
+    )
+    return found
+
+
+def said(section: str, key: str = "text", **values: object) -> str:
+    """Words of sections.yaml, with the values that they have places for."""
+    return str(words()[section][key].format(**values))
 
 
 def compares(audit: AuditResult) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.auditing.report_cells import said
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, distance, inert, percent, points, share
 from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
 from cda.report.tables import Row, Table
@@ -60,19 +61,13 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     own, tie = dose.methods["dose"], dose.aim == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
     limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
-    sentences = [
-        "No votes chose this dose. It aims at a tie, each side preferred as often as the other: what the recipe "
-        "says the bias is worth, and no one's opinion. The gap is the distance of skew from 50%."
-    ] if tie else []  # fmt: skip
+    sentences = [said("dose", "tie")] if tie else []
     sentences += [
         f"Dose {dose.chosen:g} is the one of least {_objective(dose)}{limit if own.quality else ''}. Halves of the "
         f"{'contrasts' if tie else 'votes'} chose {often}.",
-        f"What is said of a chosen dose is held out: chosen on one half of the prompts, measured on the other, "
-        f"{dose.repeats} times over. Its gap is that of one half at a time, averaged. Gaps of no training and of plain CDA "
-        "beside it are taken on the same halves, since chance makes a gap larger on fewer contrasts.",
+        said("dose", "held out", repeats=dose.repeats),
     ]
-    if own.quality is None:
-        sentences.append("There are no quality pairs, so that no dose was refused for the quality that it loses.")
+    sentences += [said("dose", "no quality")] if own.quality is None else []
     sentences += [
         f"Left out: {sum(reasons.values())} {what} ({', '.join(f'{n}: {reason}' for reason, n in reasons.items())})."
         for what, reasons in dose.left_out.items()
@@ -82,10 +77,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
     sentences.append(_winner(dose))
     at, mixed = max(dose.mixing_differs.items(), key=lambda item: item[1].preferences)
-    sentences.append(
-        f"Mixing the scores before and after is not the same as scaling the adapter: at dose {at} the two prefer "
-        f"another side on {percent(mixed.preferences)} of {mixed.n} contrasts."
-    )
+    sentences.append(said("dose", "mixing", at=at, share=percent(mixed.preferences), n=mixed.n))
     sentences += [
         f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
         for name, n in dose.too_few.items()

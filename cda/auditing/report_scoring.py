@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from cda.auditing.report_cells import compares, contrasts_flipped, targets
+from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.seeds import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
@@ -14,11 +14,8 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, RewardModelFacts
 
-_SOURCES = {
-    "embedded": "the embedded ones: written by the authors of this package, with no human votes.",
-    SOURCE: "pairs of the paper's release that its people voted on: a rewrite with the bias and the rewrite of that one without it.",
-}
-"""Contrasts of known sources, in words."""
+_SOURCES = {"embedded": "embedded", SOURCE: "released"}
+"""Known sources of contrasts, and their caveat."""
 Standing = Literal["agrees", "disagrees", "undecided"]
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _STANDINGS: dict[Standing, tuple[str, str]] = {
@@ -55,78 +52,47 @@ def _helper(by: str) -> str:
 
 def caveats(audit: AuditResult) -> list[str]:
     """Caveats that a reader must know before trusting the numbers; each a sentence or two."""
-    notes = []
-    if audit.model.name == "embedded":
-        notes.append(
-            "The model is the small one that ships with this package. It was taught its biases, so the numbers show that "
-            "the method runs; they say nothing about another model."
-        )
-    notes += _contrast_notes(audit)
+    notes = [said("caveats", "embedded model")] if audit.model.name == "embedded" else []
+    for source, caveat in _SOURCES.items():
+        if names := [name for name, skew in audit.skew.items() if skew.source == source]:
+            notes.append(said("caveats", caveat, names=listed(names)))
+    notes += [
+        said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
+        for name, skew in audit.skew.items()
+        if skew.source not in ("file", *_SOURCES)
+    ]
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
     if audit.sources.quality == "embedded" and audit.quality is not None:
-        notes.append(
-            "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
-        )
+        notes.append(said("caveats", "embedded quality"))
     # The recipe's choice, not labelled_by(): a bias defined by a measurement is measured in addition to an LLM's labels.
     chosen = {"labelled the responses": audit.sources.labelled_by, "rewrote them": audit.sources.rewritten_by}
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
     if by_rules and compares(audit):
-        notes.append(
-            f"Rules stood in for an LLM: they {listed(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
-            "and misplace some of the bias."
-        )
+        notes.append(said("caveats", "rules", works=listed(by_rules)))
     model = audit.model
     if isinstance(model, RewardModelFacts) and model.truncated:
         length = "the model takes in" if model.max_length_tokens is None else f"{model.max_length_tokens} tokens"
-        notes.append(
-            f"{model.truncated} of {model.texts} texts were longer than {length}. The model saw only their beginning."
-        )
+        notes.append(said("caveats", "cut", n=model.truncated, of=model.texts, length=length))
     if isinstance(model, RewardModelFacts) and model.dropped:
-        notes.append(f"{model.dropped} of {model.texts} texts were too long and were left out.")
-    notes += model.notes
+        notes.append(said("caveats", "dropped", n=model.dropped, of=model.texts))
     used = {name: skew.before.n + skew.unread for name, skew in audit.skew.items()}
     drawn = [
-        f"{name} ({used[name]} of {skew.available})" for name, skew in audit.skew.items() if used[name] < skew.available
+        f"{name} ({n} of {audit.skew[name].available})" for name, n in used.items() if n < audit.skew[name].available
     ]
-    return notes + ([f"Not every contrast was scored; a sample was drawn for {listed(drawn)}."] if drawn else [])
-
-
-def _contrast_notes(audit: AuditResult) -> list[str]:
-    notes = []
-    for source, text in _SOURCES.items():
-        if names := [name for name, skew in audit.skew.items() if skew.source == source]:
-            notes.append(f"The contrasts of {listed(names)} are {text}")
-    return notes + [
-        f"The contrasts of {name} are {skew.source}{contrasts_flipped(skew, ' ({})')}. They are direct contrasts: only one side "
-        "is a rewrite, and people did not vote on them."
-        for name, skew in audit.skew.items()
-        if skew.source not in ("file", *_SOURCES)
-    ]
+    return [*notes, *model.notes, *([said("caveats", "drawn", names=listed(drawn))] if drawn else [])]
 
 
 def _people_notes(audit: AuditResult) -> list[str]:
     notes = []
     if audit.dose is not None and audit.dose.chosen:
         also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
-        notes.append(
-            f"`after` is dose {audit.dose.chosen:g}, measured on the very contrasts of {listed(list(audit.dose.biases))} that chose "
-            f"it{also}, which flatters it. What is called held out is not so measured; the verdicts rest on that."
-        )
-    notes += [
-        f"People voted on {n} contrasts of {name}, and on none of them more for one side than for the other. Human skew, "
-        "miscalibration and gap are unknown there."
-        for name, n in audit.votes_undecided.items()
-    ]
+        dose, names = f"{audit.dose.chosen:g}", listed(list(audit.dose.biases))
+        notes.append(said("caveats", "in sample", dose=dose, names=names, also=also))
+    notes += [said("caveats", "undecided", n=n, name=name) for name, n in audit.votes_undecided.items()]
     without = [name for name in targets(audit) if name not in audit.votes and name not in audit.votes_undecided]
-    if without:
-        meaning = (
-            "a lower skew need not be a better one." if compares(audit) else "no skew is right or wrong by itself."
-        )
-        notes.append(
-            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and {meaning}"
-        )
-    return notes
+    meaning = "a lower skew need not be a better one." if compares(audit) else "no skew is right or wrong by itself."
+    return notes + ([said("caveats", "unvoted", names=listed(without), meaning=meaning)] if without else [])
 
 
 def provenance(audit: AuditResult) -> list[tuple[str, str]]:

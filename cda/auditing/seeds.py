@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.auditing.groups import PLAIN, Group, Scorings, estimated, pair_comparisons, people_of, read_margins
 from cda.auditing.rate import skewed_triples, triple_comparisons, triple_skews
-from cda.auditing.report_cells import change_cells, compares, others, targets
+from cda.auditing.report_cells import change_cells, compares, others, said, targets
 from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_phrases
 from cda.auditing.texts import AuditTexts
 from cda.auditing.votes import votes_moved
@@ -147,15 +147,8 @@ def seeds_caveat(audit: AuditResult) -> str:
     seeds = several(audit)
     if seeds is None:
         seed = f" (seed {audit.seeds.seeds[0]})" if audit.seeds else ""
-        return (
-            f"`after` is one training{seed}. Its intervals hold which contrasts were measured and leave out which seed was "
-            "drawn: another training may end further away than they say. train.seeds=3 trains several, and says how far they differ."
-        )
-    return (
-        f"Of {len(seeds.seeds)} trainings the adapter is that of the first seed, {seeds.seeds[0]}, whatever the audit says of the "
-        "others. Verdicts, effects and examples are of it alone, with intervals that hold which contrasts were measured; the rows "
-        "over trainings hold which seeds were drawn, too."
-    )
+        return said("caveats", "one training", seed=seed)
+    return said("caveats", "trainings", n=len(seeds.seeds), first=seeds.seeds[0])
 
 
 def one_training_line(audit: AuditResult) -> str:
