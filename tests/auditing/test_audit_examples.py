@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from made_audits import make_audit
 from cda.auditing.analysis import N_EXAMPLES, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import direction_table
-from cda.auditing.result import skews
+from cda.auditing.result import adjust_for_all_tests, skews
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.results.skew import BiasSkew
@@ -84,6 +85,8 @@ def test_each_direction_has_a_share_of_its_own() -> None:
     shares = {name: (each.before.value, each.after.value, each.change.n) for name, each in found.items()}
     assert shares == {"added": (0.75, 0.25, 4), "removed": (0.5, 1.0, 2)}
     audit = ANY_AUDIT.model_copy(update={"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
+    tested: Any = adjust_for_all_tests(audit).skew["jargon"]
+    assert tested.test.p_holm is not None and tested.by_direction["added"].test.p_holm is None  # outside the family
     table = direction_table(audit)
     assert table is not None
     assert [row[0] for row in table.rows] == ["jargon added", "jargon removed"]

@@ -105,8 +105,9 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     assert audit.quality is not None and audit.quality.of_training().change.high > 0
     audit = unchanged(audit)
     assert audit.quality is not None
-    for one in (audit.skew["jargon"].of_training().change, audit.quality.of_training().change):
-        assert (one.value, one.low, one.high) == (0, 0, 0)
+    ranked: Any = audit.quality
+    for change in (audit.skew["jargon"].of_training().change, ranked.change, ranked.unpaired):
+        assert (change.value, change.low, change.high) == (0, 0, 0)
     for what in ("miscalibration", "gap"):
         change = getattr(audit.votes["jargon"], what).change
         assert (change.value, change.low, change.high) == (0, 0, 0)
