@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
-from cda.api.arguments import check_arguments
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import BestOf, Dose, Quality, WinRate
 from cda.api.settings import (
@@ -17,6 +16,7 @@ from cda.api.settings import (
     Confirm,
     Terms,
     bias_names,
+    check_arguments,
     keep_scorer,
     loaded_for_model,
     path_text,

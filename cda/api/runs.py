@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cda.api.arguments import check_arguments
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import Audit, Discovery, Run
 from cda.api.settings import (
@@ -14,6 +13,7 @@ from cda.api.settings import (
     Biases,
     Confirm,
     Terms,
+    check_arguments,
     keep_scorer,
     loaded_for_model,
     path_text,

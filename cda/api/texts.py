@@ -7,9 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from cda.api.arguments import check_arguments
 from cda.api.data import Data, rows_of
-from cda.api.settings import Terms, loaded_for_model
+from cda.api.settings import Terms, check_arguments, loaded_for_model
 from cda.counterfactuals.label import label_tokens
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
