@@ -50,7 +50,7 @@ def dependencies() -> str:
     groups = {"running": project["dependencies"], **project["optional-dependencies"]}
     rows = ["| needed for | package | licence |", "| --- | --- | --- |"]
     for group, requirements in groups.items():
-        names = sorted(re.split(r"[\[<>=!~ ]", one)[0] for one in requirements)
+        names = sorted(re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements)
         rows += [f"| {group} | {name} | {licence(name)} |" for name in names if name != "cda"]
     return "\n".join(rows) + "\n"
 
@@ -58,8 +58,12 @@ def dependencies() -> str:
 def licence(package: str) -> str:
     """As its metadata state it: an SPDX expression, else classifiers, else the first line of free text."""
     found = metadata(package)
-    classified = [one.rpartition(" :: ")[2] for one in found.get_all("Classifier") or () if one.startswith("License")]
-    stated = found.get("License-Expression") or "; ".join(one for one in classified if one != "OSI Approved")
+    classified = [
+        classifier.rpartition(" :: ")[2]
+        for classifier in found.get_all("Classifier") or ()
+        if classifier.startswith("License")
+    ]
+    stated = found.get("License-Expression") or "; ".join(name for name in classified if name != "OSI Approved")
     return stated or (found.get("License") or "not stated").strip().splitlines()[0]
 
 
@@ -84,7 +88,7 @@ def methods_text() -> str:
         for name, *cells in _method_rows(audit):
             known = rows.setdefault(name, [[], [], []])
             for place, cell in enumerate(cells):
-                known[place] += [one for one in cell.split("; ") if one and one not in known[place]]
+                known[place] += [method for method in cell.split("; ") if method and method not in known[place]]
     lines = ["| measure | interval | interval of the change | test |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {' | '.join(_cell('; '.join(cell)) for cell in cells)} |" for name, cells in rows.items()]
     return "\n".join(lines) + "\n"
@@ -153,7 +157,7 @@ def loop_text() -> str:
     found = _result("discover_loop")
     numbers = found["numbers"]
     tested = numbers["tested"]
-    n = sum(one["confirmed"] for one in tested)
+    n = sum(row["confirmed"] for row in tested)
     lines = [
         f"The run of {found['date']} took {numbers['seconds_to_discover'] / 60:.1f} minutes to find and test {len(tested)} attributes "
         f"on {numbers['test_prompts']} prompts, and confirmed {n}:",
@@ -214,8 +218,8 @@ def real_debias_table() -> str:
         cells = [words]
         for dose in ("0.75", "1"):
             at = [run["frontier"][dose] for run in runs]
-            cells.append(", ".join(f"{100 * one['mean_gap']:.0f}" for one in at))
-            cells.append(", ".join(f"{100 * one['quality_change']['value']:+.1f}".replace("-", "−") for one in at))
+            cells.append(", ".join(f"{100 * found['mean_gap']:.0f}" for found in at))
+            cells.append(", ".join(f"{100 * found['quality_change']['value']:+.1f}".replace("-", "−") for found in at))
         lines.append(f"| {' | '.join([*cells, ', '.join(format(run['chosen'], 'g') for run in runs)])} |")
     return "\n".join(lines) + "\n"
 

@@ -23,7 +23,7 @@ from cda.api.settings import (
     refuse_recipe,
 )
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
-from cda.benchmarks.quality import QualityOptions, measure_quality
+from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
 from cda.dosing.files import dose_from_files
 from cda.errors import DataError, RecipeError
@@ -81,7 +81,7 @@ def quality(
     problems = () if files else (missing,)
     inputs = {"on": sorted(files), "with": adapter, "at": dose}
     with _opened(model, against, terms, "quality", inputs, problems=problems) as (loaded, other):
-        result, summary = measure_quality(loaded, files, QualityOptions(path_text(adapter), other, dose, figures))
+        result, summary = measure_quality(loaded, files, path_text(adapter), other, dose, figures)
         return _with_place(Quality(**dict(result)), loaded, summary)
 
 

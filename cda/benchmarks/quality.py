@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, combinations, count, product
 from pathlib import Path
 from shutil import rmtree
@@ -50,30 +50,27 @@ _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class QualityOptions:
-    """Options of `cda quality`, as its help explains them; `dose` None means the run's dose, or the full adapter."""
-
-    adapter: str | None = None
-    against: str | None = None
-    dose: float | None = None
-    figures: str | None = None
-
-
-def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
+def measure_quality(
+    loaded: LoadedRecipe,
+    files: Sequence[str],
+    adapter: str | None = None,
+    against: str | None = None,
+    dose: float | None = None,
+    figures: str | None = None,
+) -> tuple[QualityResult, str]:
     """Check everything, score, measure and write; returns the result and the text for a terminal.
 
     Every process of a launch may call this and computes the same; the main one writes. `files` are files, saved folders or
     hub ids in any known format, or `embedded`. Raises a `CdaError` if something cannot be used.
     """
-    if options.figures is not None:
-        checked_form(options.figures)
+    if figures is not None:
+        checked_form(figures)
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
     sets = _named_sets([load_quality_source(file, split, columns) for file in files])
     # Now, before the files can change: scoring may take hours.
     sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
-    subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
+    subjects = asked_subjects(recipe.model, adapter, against, dose)
     settings = scorer_settings(loaded)
     for subject in subjects:
         check_subject(subject, settings)
@@ -100,8 +97,8 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     written = f"Written: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/"
     if is_main():
         _write(out, result, rows)
-        if options.figures is not None:
-            written += f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
+        if figures is not None:
+            written += f"\n{write_figures(quality_page_plots(result), out, figures)}"
     return result, f"{quality_summary(result)}\n{written}"
 
 

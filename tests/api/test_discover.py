@@ -33,7 +33,7 @@ def test_a_planted_bias_is_found_and_its_file_is_at_hand() -> None:
     assert found.folder.name.startswith("discover-memory-likes_openers")
     assert (found.folder / "report.html").is_file() and "Written" in str(found)
     assert found.biases and found.result is not None
-    confirmed = [one for one in found.result.tested if one.confirmed]
+    confirmed = [attribute for attribute in found.result.tested if attribute.confirmed]
     assert confirmed[0].pooled and confirmed[0].pooled.reward.low > 1 and len(confirmed) == len(found.biases)
     assert cda.load(found.folder / "discover.json").result == found.result
     bias = load_bias(str(found.biases[0]))

@@ -185,7 +185,7 @@ def test_holm_over_the_attributes_that_a_reward_can_select_on() -> None:
     constant = share([float(prompt % 2) for prompt in range(40) for _ in range(5)], "topic")
     found = best_of_n(rewards, [mean(list(words)), *others, constant], ids(40, 5), quality=mean(list(words), "quality"))
     assert found.unvaried == ("topic",)
-    p = [one.p_value for one in found.curves]
+    p = [curve.p_value for curve in found.curves]
     assert None not in p and found.curves[0].p_holm == pytest.approx(3 * p[0])  # type: ignore[operator]
     assert isinstance(found.quality, Curve) and found.quality.p_holm is None and found.quality.p_value == p[0]
 
@@ -221,7 +221,7 @@ def test_share_intervals_cover_the_policys_own_share() -> None:
     inside = np.zeros(2)
     for _ in range(400):
         found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
-        inside += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
+        inside += [level.low <= true <= level.high for level, true in zip(found, truth, strict=True)]
     assert (inside / 400 > 0.92).all() and (inside / 400 < 0.99).all()
 
 
