@@ -128,23 +128,19 @@ def test_one_run_at_a_time(folder: RunFolder) -> None:
         pass
     with folder.lock():
         pass
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RunError, match="cannot be written"), RunFolder(tmp_path / "file" / "run").lock():
+    (folder.path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(RunError, match="cannot be written"), RunFolder(folder.path / "file" / "run").lock():
         pass
 
 
 def test_the_output_of_a_stage_is_named_by_its_content(folder: RunFolder) -> None:
     with pytest.raises(RunError, match=r"stage 'label' has not been run; start with `cda label <recipe>`"):
         folder.output_of("label")
-    make(folder, STAGE, "one")
-    first = folder.output_of("label")
-    make(folder, OTHER, "one")
-    assert folder.output_of("label") == first
-    make(folder, OTHER, "two")
-    assert folder.output_of("label") != first
+    outputs = []
+    for stage, text in ((STAGE, "one"), (OTHER, "one"), (OTHER, "two")):
+        make(folder, stage, text)
+        outputs.append(folder.output_of("label"))
+    assert outputs[0] == outputs[1] != outputs[2]
 
 
 def test_the_manifest_lists_what_has_finished(folder: RunFolder) -> None:

@@ -90,13 +90,6 @@ def test_a_key_in_an_error_is_not_said(
     nowhere(tmp_path, done.stdout, done.stderr)
 
 
-def test_a_key_in_an_address_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    done = run(tmp_path, f"http://me:{KEY}@127.0.0.1:9/v1")
-    assert done.exit_code == 1
-    nowhere(tmp_path, done.stdout, done.stderr)
-
-
 def test_only_what_can_be_a_secret_is_taken_out_of_answers() -> None:
     answer = Completion(f"a {KEY} b", None, 1, 2, logprobs=((KEY, -0.5), ("yes", -1.0)))
     hidden = keyless(answer, KEY)

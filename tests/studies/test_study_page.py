@@ -25,11 +25,8 @@ def result() -> StudyResult:
         f"i{at}": Item(f"i{at}", f"Why {at}?", ("x", "y"), f"prompt {at}", f"c{at}", "jargon", 0) for at in range(10)
     }
     study = Study("experts", 3, 0, items, {"p01": tuple(Shown(name, 0) for name in items), "p02": (), "p03": ()})
-    votes = [
-        Vote(f"i{at}", who, "A" if who == HOSTILE else "B", "perturbed" if who == HOSTILE else "base", 20.0 + at, "")
-        for at in range(8)
-        for who in ("p01", "p02", HOSTILE)
-    ]
+    choices = {"p01": ("B", "base"), "p02": ("B", "base"), HOSTILE: ("A", "perturbed")}
+    votes = [Vote(f"i{at}", who, *choices[who], 20.0 + at, "") for at in range(8) for who in choices]
     attention = {who: Attention(answered=2, right=2, passed=True) for who in ("p01", "p02", HOSTILE)} | {
         "p09": Attention(answered=2, right=0, passed=False)
     }
