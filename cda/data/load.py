@@ -206,7 +206,7 @@ def _from_parquet(path: Path) -> list[Row]:
         raise DataError(f"{path}: not a readable parquet file ({_first_line(error)})") from None
 
 
-_READERS: Mapping[str, Callable[[Path], Iterable[Row]]] = {
+_READERS: dict[str, Callable[[Path], Iterable[Row]]] = {
     ".jsonl": read_jsonl, ".json": read_json_rows, ".parquet": _from_parquet, ".csv": delimited_rows, ".tsv": delimited_rows,
 }  # fmt: skip
 FILE_TYPES = tuple(_READERS)

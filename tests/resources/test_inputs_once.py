@@ -30,7 +30,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         found[path.name] += 1
         return read_jsonl(path)
 
-    monkeypatch.setattr(load, "read_jsonl", counted)
+    monkeypatch.setitem(load._READERS, ".jsonl", counted)
     return found
 
 
