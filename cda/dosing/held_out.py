@@ -155,12 +155,7 @@ def _at_fixed(curve: DoseCurve, dose: float, held: OutOfFold, drawn: Resampled) 
 
 
 def _held_out(
-    curve: DoseCurve,
-    hits: FloatArray | Rows,
-    held: OutOfFold,
-    drawn: Measures,
-    measured: AgainstPeople,
-    method: str,
+    curve: DoseCurve, hits: FloatArray | Rows, held: OutOfFold, drawn: Measures, measured: AgainstPeople, method: str
 ) -> HeldOutPeople:
     """Results with the mean size of the gap on a half; hits of shape (repeats, n), or (n,) at a fixed dose."""
     used = curve.people.used

@@ -170,9 +170,11 @@ def aimed(
 
     `rule` is for people's ties. With `ties_taught`, a tie is the aim if too few people voted.
     """
-    every = {bias.name: [one for one in contrasts if one.bias == bias.name] for bias in biases}
+    every = {bias.name: [contrast for contrast in contrasts if contrast.bias == bias.name] for bias in biases}
     if aim != "tie":
-        voted = {name: [one for one in own if one.votes or one.preferred] for name, own in every.items()}
+        voted = {
+            name: [contrast for contrast in own if contrast.votes or contrast.preferred] for name, own in every.items()
+        }
         prompts = {bias.name: _n_prompts(_with_majority(bias, voted[bias.name], rule)) for bias in biases}
         kept = _enough(voted, prompts)
         if kept or not ties_taught:

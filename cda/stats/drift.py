@@ -195,11 +195,7 @@ def pairs_effect(
 
 
 def overlap_effect(
-    margins: ArrayLike,
-    inside: ArrayLike,
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    unit: str = "reward",
+    margins: ArrayLike, inside: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
 ) -> PairsEffect | SameMargin | Missing:
     """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)

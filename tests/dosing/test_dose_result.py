@@ -12,7 +12,7 @@ from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N,
 
 from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.result import dose_result
+from cda.dosing.result import best, dose_result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
@@ -68,6 +68,12 @@ def test_a_removal_without_training_that_does_better_is_named() -> None:
     said = next(line for line in dose_sentences(found) if "another way" in line)
     assert "measured features taken off, strength chosen leaves 0.0 points" in said
     assert "against 50.0 of the chosen dose" in said
+
+
+def test_a_way_that_loses_quality_held_out_is_not_the_best() -> None:
+    methods = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)).methods
+    lost = methods["dose"].model_copy(update={"quality_kept": False, "plain_keeps_quality": False})
+    assert set(best(methods | {"dose": lost}).losses) == {"mixing", "no training"}
 
 
 def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() -> None:

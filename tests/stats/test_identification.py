@@ -10,13 +10,7 @@ from scipy import stats
 from cda.arrays import FloatArray
 from cda.results.base import Missing
 from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
-from cda.stats.drift import (
-    adjusted_effect,
-    identify,
-    overlap_effect,
-    overlap_of,
-    pairs_effect,
-)
+from cda.stats.drift import adjusted_effect, identify, overlap_effect, overlap_of, pairs_effect
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
 PERTURBED = {"words": [110, 200, 100, 300], "list_lines": [0, 0, 4, 5]}

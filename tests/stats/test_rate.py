@@ -226,8 +226,7 @@ def test_a_judge_s_naive_pairs_follow_their_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "message"),
-    [([[1, 0]], "naive pair 0"), ([[0, 3]], "same prompt"), ([[0, 2]], "without it")],
+    ("pairs", "message"), [([[1, 0]], "naive pair 0"), ([[0, 3]], "same prompt"), ([[0, 2]], "without it")]
 )
 def test_naive_pairs_that_are_refused(pairs: list[list[int]], message: str) -> None:
     with pytest.raises(DataError, match=message):
