@@ -13,21 +13,7 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.biases.load import Offline
-from cda.embedded.rule_edits import (
-    drop_leads,
-    drop_sentences,
-    flatten,
-    frame,
-    itemize,
-    lead,
-    outside_code,
-    plain_phrase,
-    put_words,
-    restate,
-    shorten,
-    swap,
-    weave,
-)
+from cda.embedded import rule_edits as edits
 from cda.errors import RecipeError
 from cda.features import n_words, phrase_pattern
 from cda.patterns import SlowPatternError
@@ -101,65 +87,52 @@ def rules_of(bias: Bias) -> Offline:
 def telling_phrases(rules: Offline, bases: Sequence[str]) -> re.Pattern[str]:
     """Pattern of the wordings that these rules put into texts, without those that texts without the bias hold as well."""
     every = phrase_pattern(rules.phrases())
-    seen = {plain_phrase(phrase) for base in bases for phrase in every.findall(base)}
-    return phrase_pattern(tuple(phrase for phrase in rules.phrases() if plain_phrase(phrase) not in seen))
+    seen = {edits.plain_phrase(phrase) for base in bases for phrase in every.findall(base)}
+    return phrase_pattern(tuple(phrase for phrase in rules.phrases() if edits.plain_phrase(phrase) not in seen))
 
 
 def _add(request: RewriteRequest, rules: Offline, bias: Bias, rng: np.random.Generator, share: float) -> str | None:
     """Add the bias with as few woven sentences as make it measurable; None if even the most do not."""
     text, changes = request.response, 0
     if rules.itemize:
-        itemized = itemize(text, rules.item_mark, share)
+        itemized = edits.itemize(text, rules.item_mark, share)
         if itemized is None:
             return None
         text, changes = itemized, 1
-    text, n_words_changed = put_words(text, rules.words, rng, share)
-    text, n_swaps = swap(text, rules.swaps_add, rng, share)
+    text, n_words_changed = edits.put_words(text, rules.words, rng, share)
+    text, n_swaps = edits.swap(text, rules.swaps_add, rng, share)
     changes += n_words_changed + n_swaps
+    # Some margin above the asked multiple of the chosen response, or of itself.
+    ratio = bias.min_words_of_chosen or 1.5
+    reference = request.reference if request.reference is not None else request.response
+    wanted = int(ratio * max(n_words(reference), n_words(request.response))) + 1
     for every in range(rules.weave_every, 0, -1):
-        finished = _finish(text, changes, every, request, rules, bias, rng, share)
-        if finished is not None and (bias.measure is None or exhibits(finished, bias, request.reference or "")):
+        finished, n_woven = edits.weave(text, rules, every, rng, share)
+        n_restated = 0
+        if rules.restate:
+            finished, n_restated = edits.restate(finished, rules, wanted, rng)
+            if n_words(finished) < wanted:
+                continue
+        finished, n_led = edits.lead(finished, rules, rng, share)
+        finished, n_framed = edits.frame(finished, rules, rng)
+        if changes + n_woven + n_restated + n_led + n_framed < rules.min_changes:
+            continue
+        if bias.measure is None or exhibits(finished, bias, request.reference or ""):
             return finished
     return None
-
-
-def _finish(
-    text: str,
-    changes: int,
-    every: int,
-    request: RewriteRequest,
-    rules: Offline,
-    bias: Bias,
-    rng: np.random.Generator,
-    share: float,
-) -> str | None:
-    """Weave, restate, lead and frame a text whose words are already changed."""
-    text, n_woven = weave(text, rules, every, rng, share)
-    n_restated = 0
-    if rules.restate:
-        # Some margin above the asked multiple of the chosen response, or of itself.
-        ratio = bias.min_words_of_chosen or 1.5
-        reference = request.reference if request.reference is not None else request.response
-        wanted = int(max(ratio * n_words(reference), ratio * n_words(request.response))) + 1
-        text, n_restated = restate(text, rules, wanted, rng)
-        if n_words(text) < wanted:
-            return None
-    text, n_led = lead(text, rules, rng, share)
-    text, n_framed = frame(text, rules, rng)
-    return text if changes + n_woven + n_restated + n_led + n_framed >= rules.min_changes else None
 
 
 def _remove(response: str, rules: Offline) -> str | None:
     """Apply the rules backwards, to prose alone: code keeps its spaces and lines. None if it cannot be cut short enough."""
     rng = np.random.default_rng(0)  # nothing is drawn of a single wording, and all places are changed
-    text, _ = outside_code(response, lambda part: (drop_sentences(part, rules), 0))
-    text = drop_leads(text, rules.lead_with)
-    text, _ = put_words(text, {biased: plain for plain, biased in reversed(rules.words.items())}, rng)
-    text, _ = swap(text, rules.swaps_remove, rng)
+    text, _ = edits.outside_code(response, lambda part: (edits.drop_sentences(part, rules), 0))
+    text = edits.drop_leads(text, rules.lead_with)
+    text, _ = edits.put_words(text, {biased: plain for plain, biased in reversed(rules.words.items())}, rng)
+    text, _ = edits.swap(text, rules.swaps_remove, rng)
     if rules.itemize and "```" not in text:
-        text = flatten(text)
+        text = edits.flatten(text)
     if rules.shorten_to is not None:
-        shorter = shorten(text, int(rules.shorten_to * n_words(response)))
+        shorter = edits.shorten(text, int(rules.shorten_to * n_words(response)))
         if shorter is None:
             return None
         text = shorter
