@@ -311,6 +311,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / name) as partial:
             (partial / "a").touch()
             raise KeyboardInterrupt
+        assert not list(tmp_path.glob(".*.partial"))
         with new_folder(tmp_path / name) as partial:
             (partial / "b").touch()
             assert not (tmp_path / name / "b").exists()
