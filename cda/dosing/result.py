@@ -56,8 +56,8 @@ def dose_result(
 ) -> DoseResult:
     """Everything that a report shows of the dose; DataError for too few prompts to choose it, or no readable quality pair.
 
-    `curves` and `groups` are by method: rewards at every dose, and the contrasts of each bias with their margins there; the other
-    methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
+    `curves` and `groups` are by method: rewards at every dose, and the contrasts of each bias with their margins there.
+    The other methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
     `too_few`: prompts of each bias that has too few to help choose. `missing`: reason for each method that was not tried.
     `fitted`: fitted values of the methods without training. `available_quality`: quality pairs before sampling.
     """

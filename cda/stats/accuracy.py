@@ -47,9 +47,9 @@ _FLIPS = 9_999
 class Ranked:
     """Margins that a scorer gave one item, of a section of a subset of a benchmark.
 
-    `over`: margin of each chosen response over each rejected one, shape (chosen, rejected), none of them NaN. `section` is empty
-    under the rule `styles`, under which the style is the section. In Ties alone: `spread`, best minus worst chosen response,
-    and `tied`, `ref` or `tied` with the number that the two share.
+    `over`: margin of each chosen response over each rejected one, shape (chosen, rejected), none of them NaN. `section` is
+    empty under the rule `styles`, under which the style is the section. In Ties alone: `spread`, best minus worst chosen
+    response, and `tied`, `ref` or `tied` with the number that the two share.
     """
 
     prompt_id: str
@@ -267,9 +267,9 @@ def _change_test(before: FloatArray, after: FloatArray, design: _Design) -> Test
 def _drawn(
     values: FloatArray, design: _Design, unit: str, plain: Callable[[BoolArray, list[str]], Estimate]
 ) -> Estimate | None:
-    """Bootstrap of the prompts' residuals; without a spread in all or in one subset, `plain` intervals of subsets by themselves.
+    """Bootstrap of the prompts' residuals; None if all values are the same.
 
-    None if all values are the same.
+    Without a spread in all or in one subset, `plain` intervals of the subsets by themselves.
     """
     residuals, mean = design.residuals(values), design.mean(values)
     if min(design.sizes(design.strata).values()) > 1 and np.abs(residuals).max() >= ROUNDING:

@@ -1,7 +1,7 @@
 """Drift, the other changes between the two sides of a pair, and identification of an effect in spite of it.
 
-Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each; values that
-are not finite raise DataError. `treatment`: features that are the bias itself.
+Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each;
+values that are not finite raise DataError. `treatment`: features that are the bias itself.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def overlap_of(
 def pairs_effect(
     margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
 ) -> PairsEffect:
-    """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or margins that do not vary between them."""
+    """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or without spread between prompts."""
     values = margins_finite(margins)
     mean = bootstrap_mean(values, prompt_ids, rng)
     # Rounding leaves a trace of an error if there is none.

@@ -260,7 +260,7 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
 
 
 def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as would give this margin of error.
+    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as `over_seeds`' error is worth.
 
     That is p(1 − p) · (1.96 / half)², at most n, so that the interval stays within 0 and 1. At a share of 0 or 1 every prompt
     counts as one row.

@@ -1,7 +1,7 @@
 """Models and judges against people: skew, miscalibration, gap and AUC.
 
-`margins`: a margin of exactly 0 is no preference for the perturbed side, if `ties` does not say otherwise. `people`: majorities of
-the same rows. Rows without a majority are left out. All raise DataError if no row is left.
+`margins`: a margin of exactly 0 is no preference for the perturbed side, if `ties` does not say otherwise. `people`:
+majorities of the same rows. Rows without a majority are left out. All raise DataError if no row is left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def against_people(
 ) -> AgainstPeople:
     """One model's preferences, or a judge's in [−1, 1], next to people's.
 
-    A margin of exactly 0 is no hit (as in the audit), counts `half`, or leaves the row out (`drop`, as the paper does for judges).
+    A margin of exactly 0 is no hit (as in the audit), counts `half`, or leaves the row out (`drop`, as in the paper's judges).
     """
     values = margins_finite(margins)
     rows = people.used & (values != 0) if ties == "drop" else people.used

@@ -1,11 +1,11 @@
 """Prediction-powered mean (PPI++): few labelled rows, many rows with a prediction only; clustered by prompt.
 
-The functions on people's votes give a share as if people had voted on every row. Rows with a majority (`people.used`) are the labelled
-ones, rows without votes the unlabelled ones. Which rows people voted on should be chance: PPI++ removes the judge's bias, not
-that of a hand-picked sample.
+The functions on people's votes give a share as if people had voted on every row. Rows with a majority (`people.used`) are
+the labelled ones, rows without votes the unlabelled ones. Which rows people voted on should be chance: PPI++ removes the
+judge's bias, not that of a hand-picked sample.
 
-    people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows without votes
-        would be so is unknown: take the rule `half` if there are any.
+    people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows without
+        votes would be so is unknown: take the rule `half` if there are any.
     judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
 
 They raise DataError for a verdict outside [−1, 1], votes without a majority that the tie rule left out, no row with

@@ -44,7 +44,7 @@ def quality_loss(low: float, high: float) -> Loss:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A share before and after, 0 to 1, on the same rows, with 95% intervals of its change (`low`, `high`) and of the share after.
+    """A share before and after, 0 to 1, on the same rows, with 95% intervals of its change (`low`, `high`) and of `after`.
 
     `p_holm`: p of no change, Holm-adjusted over everything that the audit tests.
     """
