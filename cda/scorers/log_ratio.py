@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -203,43 +204,44 @@ class LogRatioScorer(TextScorer):
         NaN and infinity are passed on unchanged; there is no reward if the prompt alone fills max_length_tokens. ModelError if
         the chat template does not show the start of responses, or the tokenizer is another model's.
         """
-        n, policies = len(texts), [self.policy, self.reference] if self.reference else [self.policy]
+        n, n_policies = len(texts), 2 if self.reference else 1
         asked = [rows for rows in row_groups(n, _CHUNK) if not skip.issuperset(rows)]
         same = SameTokens(skip, known or {})
         left = frozenset(row for rows in asked for row in rows)
-        done = frozenset(row for row in range(n * len(policies)) if row % n not in left)
+        done = frozenset(row for row in range(n * n_policies) if row % n not in left)
         sizes = [characters(*text) for text in texts]
         label = f"{self.label} (policy and reference)" if self.label and self.reference else self.label
-        with TextBar(sizes * len(policies), done, label) as bar:
+        with TextBar(sizes * n_policies, done, label) as bar:
             for rows in asked:
-                spans = response_spans(self.policy.causal.template, [texts[row] for row in rows])
-                computed = {
-                    row: span
-                    for row, span in zip(rows, spans, strict=True)
-                    # The same tokens with the response beginning elsewhere have another probability.
-                    if span is not None
-                    and same.is_first(row, content_id("read", span.encoded.ids, span.start), span.encoded.truncated)
-                }
-                sums = list[FloatArray]()
-                for number, policy in enumerate(policies):
-                    scored = _counts_in(bar, number * n)
-                    scored([row for row in rows if row not in computed])
-                    with policy.state():
-                        sums.append(log_probabilities(policy.causal, computed, self.batch_tokens, scored))
-                finished = same.finished(zip(computed, self._rewards(sums, computed.values()), strict=True))
-                too_long = [(row, TextScore(None)) for row, span in zip(rows, spans, strict=True) if span is None]
-                yield sorted([*finished, *too_long], key=lambda row_and_score: row_and_score[0])
+                found = response_spans(self.policy.causal.template, [texts[row] for row in rows])
+                spans = {row: span for row, span in zip(rows, found, strict=True) if span is not None}
+                computed = {row: span for row, span in spans.items() if _is_first(same, row, span)}
+                bar.scored([number * n + row for number in range(n_policies) for row in rows if row not in computed])
+                finished = same.finished(zip(computed, self._rewards(computed, bar, n), strict=True))
+                finished += [(row, TextScore(None)) for row in rows if row not in spans]
+                yield sorted(finished, key=lambda row_and_score: row_and_score[0])
 
-    def _rewards(self, sums: Sequence[FloatArray], spans: Iterable[ResponseSpan]) -> list[float]:
+    def _rewards(self, spans: Mapping[int, ResponseSpan], bar: TextBar, n: int) -> list[float]:
+        """Rewards of spans by row; the bar counts the policy's n texts first, then the reference's."""
+        sums = list[FloatArray]()
+        for start, policy in ((0, self.policy), (n, self.reference)):
+            if policy is not None:
+                count = partial(_count, bar, start)
+                with policy.state():
+                    sums.append(log_probabilities(policy.causal, spans, self.batch_tokens, count))
         log_ratio = sums[0] - sums[1] if self.reference else sums[0]
         if self.per_token:
-            log_ratio = log_ratio / np.array([span.n_tokens for span in spans], dtype=np.float64)
+            log_ratio = log_ratio / np.array([span.n_tokens for span in spans.values()], dtype=np.float64)
         return [float(reward) for reward in self.beta * log_ratio]
 
 
-def _counts_in(bar: TextBar, start: int) -> Callable[[Sequence[int]], None]:
-    """Counts rows of one policy in a bar of all."""
-    return lambda rows: bar.scored([start + row for row in rows])
+def _is_first(same: SameTokens, row: int, span: ResponseSpan) -> bool:
+    # The same tokens with the response beginning elsewhere have another probability.
+    return same.is_first(row, content_id("read", span.encoded.ids, span.start), span.encoded.truncated)
+
+
+def _count(bar: TextBar, start: int, rows: Sequence[int]) -> None:
+    bar.scored([start + row for row in rows])
 
 
 def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:

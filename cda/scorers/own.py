@@ -64,13 +64,14 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
         )
     text_config = config.get_text_config()
     template = template_of(tokenizer, text_config, max_length_tokens)
-    was_training, before = model.training, [(part, part.pad_token_id) for part in (config, text_config)]
-    use_cache = getattr(text_config, "use_cache", None)
+    # Sequence classifiers find the last real token by this id.
+    settings = [(config, "pad_token_id", template.pad_token_id), (text_config, "pad_token_id", template.pad_token_id)]
+    if getattr(text_config, "use_cache", None) is not None:
+        settings.append((text_config, "use_cache", False))
+    was_training, before = model.training, [(part, key, getattr(part, key)) for part, key, _ in settings]
     hooks = add_segments(model, tokenizer.sep_token_id) if template.segments else []
-    for part, _ in before:
-        part.pad_token_id = template.pad_token_id  # sequence classifiers find the last real token by this id
-    if use_cache is not None:
-        text_config.use_cache = False
+    for part, key, value in settings:
+        setattr(part, key, value)
     model.eval()
     try:
         spec = ModelSpec(name, "fp32", template.max_length_tokens)
@@ -78,10 +79,8 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
     finally:
         for hook in hooks:
             hook.remove()
-        for part, pad in before:
-            part.pad_token_id = pad
-        if use_cache is not None:
-            text_config.use_cache = use_cache
+        for part, key, value in before:
+            setattr(part, key, value)
         model.train(was_training)
 
 
