@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -259,11 +260,7 @@ class ServedClient:
         if not key.isascii() or not key.isprintable():
             raise LLMError(f"the environment variable {self.options.api_key_env} holds characters that no key has")
         async with opened_async(key, self._root, self.timeout_s, "the address") as http:
-
-            async def ask(request: Request) -> Completion:
-                return await self._send(http, request)
-
-            yield ask
+            yield partial(self._send, http)
 
     async def _send(self, http: object, request: Request) -> Completion:
         """One text, tried until it is answered; see `ServedScorer.in_batches` for errors."""

@@ -56,13 +56,6 @@ def test_chat_response_begins_after_the_generation_prompt_and_includes_the_closi
     assert span_notes(template) == []
 
 
-def test_a_bos_that_the_template_writes_twice_is_read_once(causal_maker: ModelMaker) -> None:
-    template = load_causal(causal_maker("two-bos", "{{ bos_token }}" + WITH_HEADER)).template
-    before, response = split(template, user_prompt("w1"), "w3")
-    assert before == ["<s>", "<|user|>", "w1", "<|end|>", "<|assistant|>"]
-    assert response == ["w3", "<|end|>"]
-
-
 def test_without_a_generation_prompt_the_header_counts_and_a_note_says_so(causal_maker: ModelMaker) -> None:
     template = load_causal(causal_maker("no-header", TURNS)).template
     assert split(template, user_prompt("w1"), "w3")[1] == ["<|assistant|>", "w3", "<|end|>"]

@@ -113,19 +113,6 @@ def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_doe
     np.testing.assert_allclose(scores_of(reward_model, texts, 8192), expected, atol=TOLERANCE)
 
 
-def test_windows_hold_a_limited_number_of_characters_longest_first(
-    llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 500)
-    template = load(llama).template
-    given = [(user_prompt("w1 w2"), words(count)) for count in (1, 90, 70, 2, 60, 200)]
-    found = list(windows(template, given))
-    # 200 words are a window of their own; the short texts count for 128 characters each.
-    assert [list(window) for window in found] == [[5], [1], [2, 4], [0, 3]]
-    for window in found:
-        assert window == {row: template.encode(*given[row]) for row in window}
-
-
 def test_no_more_than_three_windows_are_held_at_once(
     llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from cda.errors import LLMError
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.protocol import Request, complete
 from cda.records import user_prompt
 from cda.scorers.compared import compare_distinct
 from cda.scorers.judge import LLMJudge, token_preference
@@ -109,12 +108,6 @@ def test_a_server_without_probabilities_is_named(serve: Serve, tmp_path: Path, s
             judge.margin(PROMPTS, ["good"], ["bad"])
         assert why in str(raised.value)
         assert len(cache) == 0  # the same server may give them tomorrow
-
-
-def test_written_verdicts_need_no_probabilities(serve: Serve) -> None:
-    url = serve(lambda body: (200, {"choices": [{"message": {"content": f"Verdict: {1 + ('logprobs' in body)}"}}]}))
-    assert LLMJudge(OpenAIClient("j", base_url=url)).margin(PROMPTS, ["a"], ["b"]).tolist() == [0.0]
-    assert complete(OpenAIClient("j", base_url=url), [Request("s", "u")], "asking")[0].logprobs is None
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,6 @@ from tiny import load, scores_of
 
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
-from cda.scorers.cache import ScoreCache
-from cda.scorers.engine import score_texts
 from cda.scorers.served import ServedScorer
 from cda.scorers.served_client import ServedClient, ServedOptions, endpoint_of, reward_in
 
@@ -396,22 +394,6 @@ def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_r
     kept |= dict(zip(rest, again.tolist(), strict=True))
     assert [kept[row] for row in range(100)] == [len(response) - 3.5 for _, response in texts]
     assert sorted(map(spoken, server.bodies)) == [response for _, response in rest.values()]
-
-
-def test_an_engine_keeps_what_came_before_the_server_died(serve: Serve, tmp_path: Path) -> None:
-    server = serve(length)
-    texts = [(prompt, "x" * (5 + row % 9)) for row, prompt in enumerate(prompts(60))]
-    server.answer = lambda body: length(body) if len(server.bodies) <= 40 else "drop"
-    with ScoreCache(tmp_path / "scores.sqlite") as cache:
-        with pytest.raises(LLMError, match="of 60 texts were scored before"):
-            score_texts(scorer(server, concurrency=4), texts, cache=cache, scope="served")
-        server.answer = length
-        server.bodies.clear()
-        kept = len(cache)
-        found = score_texts(scorer(server), texts, cache=cache, scope="served")
-    assert 36 <= kept <= 40
-    assert (found.n_cached, len(server.bodies)) == (kept, 60 - kept)
-    assert [found.of(*text) for text in texts] == [len(response) - 3.5 for _, response in texts]
 
 
 TOO_LONG = "This model's maximum context length is 512 tokens. However, your request has 600 input tokens."
