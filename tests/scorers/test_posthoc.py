@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy import stats
 from tiny import load
 
 from cda.arrays import FloatArray
@@ -127,6 +128,17 @@ def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
         found = feature_correction(margins, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
         held += found.low < 0.5 < found.high
     assert 0.90 < held / 400 < 0.985  # 0.93; 0.65 with errors that take rows for independent
+
+
+def test_an_interval_is_that_of_errors_clustered_by_prompt() -> None:
+    """One feature by hand: t · √(G / (G − 1) · Σ over prompts (Σ x · residual)²) / Σ x²."""
+    rng = np.random.default_rng(0)
+    x, noise, prompts = rng.normal(size=12), rng.normal(size=12), np.repeat(np.arange(4), 3)
+    slope = (x @ (x + noise)) / (x @ x)
+    sums = np.bincount(prompts, weights=x * (x + noise - slope * x))
+    half = stats.t.ppf(0.975, 3) * np.sqrt(4 / 3 * (sums**2).sum()) / (x @ x)
+    found = feature_correction(x + noise, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
+    np.testing.assert_allclose([found.low, found.value, found.high], [slope - half, slope, slope + half])
 
 
 def test_a_feature_that_never_differs_is_left_out_and_said() -> None:
