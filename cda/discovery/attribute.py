@@ -1,4 +1,4 @@
-"""Attributes in words as biases: cleaned, named, with question and instructions, as a bias file; the shipped ones."""
+"""Attributes in words as biases: cleaned, named, with question and instructions, as a bias file; given and shipped ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
-from cda.biases import Bias, load_bias
+from cda.biases import Bias, builtin_names, load_bias
+from cda.errors import RecipeError
 from cda.files.paths import is_reserved
 from cda.files.yaml_file import NO_TEXT
 from cda.llm.protocol import fenced
 from cda.records import content_id
+from cda.results.discover import CandidateRecord
 
 _AROUND = "\"'“”‘’*_`.,;:()"
 _BUILT_IN = ("length", "jargon", "vagueness")
@@ -92,24 +95,18 @@ def merged_groups(groups: Sequence[Sequence[int]], together: Iterable[Sequence[i
     return sorted(sorted(place for group in joined for place in groups[group]) for joined in together)
 
 
-def format_biases() -> list[Bias]:
-    """The seven format attributes that studies of reward models name: each can be asked about, rewritten and measured."""
-    return _shipped("formats")
+def shipped(folder: Literal["formats", "marks"]) -> list[Bias]:
+    """The seven `formats` that studies of reward models name, each of which can be asked about, rewritten and measured.
 
-
-def _shipped(folder: str) -> list[Bias]:
+    Or the `marks`: further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name.
+    """
     return [load_bias(str(path)) for path in sorted((Path(__file__).parent / folder).glob("*.yaml"))]
-
-
-def mark_biases() -> list[Bias]:
-    """Further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name."""
-    return _shipped("marks")
 
 
 @cache
 def catalogue() -> tuple[Bias, ...]:
     """Everything that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
-    return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))
+    return (*shipped("formats"), *shipped("marks"), *(load_bias(name) for name in _BUILT_IN))
 
 
 def attribute_bias(text: str, name: str | None = None) -> Bias:
@@ -117,12 +114,8 @@ def attribute_bias(text: str, name: str | None = None) -> Bias:
 
     Features named by the words (lists, length, …) become its `treatment` and are left out of its `keep`.
 
-    Args:
-        text: One phrase or sentence, at most 400 characters, such as "Triple spaces between words".
-        name: As in a bias file; by default derived from the words.
-
-    Raises:
-        ValueError: Empty, without a letter, over several lines, too long, or a name that no bias file may have.
+    The name is by default derived from the words. ValueError for a text that is empty, without a letter, over several lines or
+    too long, and for a name that no bias file may have.
     """
     if reason := trouble_with(text):
         raise ValueError(
@@ -152,7 +145,6 @@ def trouble_with(text: str) -> str | None:
 
     >>> trouble_with("Uses short sentences"), trouble_with("  "), trouble_with("One.\\nTwo.")
     (None, 'empty', 'several lines')
-
     """
     raw = text.strip()
     if not raw:
@@ -167,6 +159,36 @@ def trouble_with(text: str) -> str | None:
     if len(cleaned) > MAX_CHARACTERS:  # marks that were broken up with spaces
         return f"over {MAX_CHARACTERS} characters"
     return None if any(character.isalpha() for character in cleaned) else "no words"
+
+
+def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> list[CandidateRecord]:
+    """Each once, in the order given, the shipped formats first: sentences, built-in names, or paths of bias files.
+
+    RecipeError lists all that cannot be an attribute, or have no rules although rules have to write them (without `llm`).
+    """
+    problems: list[str] = []
+    biases: list[Bias] = shipped("formats") if formats else []
+    for text in attributes:
+        try:
+            if text.endswith((".yaml", ".yml")) or text in builtin_names():
+                biases.append(load_bias(text))
+            elif reason := trouble_with(text):
+                problems.append(f"--attribute {text[:80]!r}: {reason}; one sentence is needed")
+            else:
+                biases.append(attribute_bias(text))
+        except RecipeError as error:
+            problems += error.problems
+    if not llm:
+        problems += [
+            f"--attribute {bias.description[:80]!r}: needs an LLM to write it (llm.model=...); without one, give a bias file with "
+            "`offline:` rules"
+            for bias in biases
+            if bias.offline is None
+        ]
+    if problems:
+        raise RecipeError(problems)
+    candidates = [CandidateRecord.of(bias, "given") for bias in distinct_names(biases)]
+    return list({candidate.id: candidate for candidate in candidates}.values())
 
 
 def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[Bias]:
@@ -184,13 +206,7 @@ def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[
 
 
 def bias_yaml(bias: Bias, comment: str = "") -> str:
-    """A bias as the text of a YAML file, in the order of the shipped files, without defaults; load_bias reads the same bias back.
-
-    Args:
-        bias: Any.
-        comment: Stands above, each of its lines as a comment; may hold anything.
-
-    """
+    """A bias as the text of a YAML file below a comment, which may hold anything; load_bias reads the same bias back."""
     lines = [f"# {_printable(line)}".rstrip() for line in comment.splitlines()]
     body: str = yaml.dump(
         bias.model_dump(exclude_defaults=True),

@@ -1,4 +1,4 @@
-"""`cda discover`: material, search, validation, review, confirmation, result; each stage made once and reused.
+"""`cda discover`: checks and costs, then material, search, validation, review, confirmation, result; a stage is made once.
 
 runs/discover-my-model/
     material/     prompts, responses, rewards, split
@@ -14,46 +14,76 @@ runs/discover-my-model/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
+from cda.data.load import looks_like_path
+from cda.discovery.attribute import given_candidates
+from cda.discovery.candidates import PromptSamples
+from cda.discovery.grouping import CHUNK, MAX_ROUNDS, LLMGrouper
 from cda.discovery.held_out import (
     REVIEW,
-    HeldOutRewrites,
+    R,
     read_result,
     reviewed,
     rewrite_all,
-    save_confirmation,
     save_pairs,
-    save_validation,
+    save_tested,
     write_review,
 )
-from cda.discovery.history import (
-    held_out_stage,
-    material_stage,
-    pairs_stage,
+from cda.discovery.material import (
+    NARROW,
+    Material,
+    make_material,
+    material_counts,
+    parts_at_most,
+    planned_material,
+    prompts_in,
+    read_material,
+    responses_in,
+)
+from cda.discovery.pair_quality import N_GUESSES
+from cda.discovery.prompts import load_topics
+from cda.discovery.proposals import N_NAMED
+from cda.discovery.result import STAGES, Finished, discover_result, write_result
+from cda.discovery.search import (
+    PROPOSED_FOR_EACH,
+    Generation,
+    Parts,
+    candidates_by_id,
+    draw_originals,
     save_generation,
     saved_generations,
-    search_stage,
+    search,
 )
-from cda.discovery.material import Material, make_material, read_material
-from cda.discovery.plan import AT_MOST, checked, plan_text, planned_calls
-from cda.discovery.records import Candidate, PromptSamples
-from cda.discovery.result import STAGES, Finished, discover_result, save_repairs, write_result
-from cda.discovery.search import Generation, Parts, draw_originals, search
 from cda.discovery.sentences import short
-from cda.discovery.setup import Asked, AskedJudge, Setup, reward_of, setup_of
-from cda.errors import RunError
+from cda.discovery.setup import Asked, AskedJudge, Setup, judge_subject, reward_of, setup_of
+from cda.embedded.model import EMBEDDED
+from cda.errors import CdaError, RecipeError, RunError
+from cda.files.jsonl import write_json
+from cda.files.paths import user_path
+from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import say, world_size
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import LlmSection
 from cda.resources.artifacts import checked_form
-from cda.resources.llm_access import confirm_all
-from cda.results.discover import DiscoverResult
-from cda.results.evidence import ConfirmationResult, Validation, ValidationResult
+from cda.resources.llm_access import Planned, confirm_all, llm_client, sentence
+from cda.resources.named_scorer import scorer_settings
+from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
+from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import RunFolder, Stage
 from cda.stats.streams import Stream, generator
+
+AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
+_REWRITE_TOKENS, _VERDICT_TOKENS, _LOOK_TOKENS = 450, 80, 80
+_RESPONSE_TOKENS = 350
+"""Tokens of a response whose length is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +92,6 @@ class DiscoverOptions:
 
     Attributes:
         adapter: Search the model with this adapter and compare it with the model without, unless another judge is named.
-        dose: Dose of the adapter.
         attributes: Attributes in words, or bias files, to measure instead of a search.
         formats: Measure the shipped format attributes, too.
         review: Stop between validation and test, for a person to drop candidates.
@@ -88,16 +117,12 @@ class Discovered:
 
 
 def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
-    """Search, confirm and write everything; or measure the attributes that are given.
-
-    Raises:
-        CdaError: Anything a user can act on.
-    """
+    """Search, confirm and write everything, or measure the attributes that are given; CdaError if a user has to act."""
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     if options.figures is not None:
         checked_form(options.figures)
-    given, model, judge = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
+    given, model, judge = checked(loaded, options)
     folder, setup = RunFolder(loaded.recipe.run_path), setup_of(loaded)
     if options.dry_run:
         return Discovered(plan_text(setup, folder, model, judge, given))
@@ -114,6 +139,145 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         return run.given(given) if given else run.searched(options.review)
 
 
+def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[CandidateRecord], Asked, Asked]:
+    """The given attributes, the model and the judge, after a look at the settings and at every file that is named.
+
+    RecipeError with all mistakes, a line each.
+    """
+    setup = setup_of(loaded)
+    section, llm = setup.section, setup.llm.settings
+    problems = setup.problems()
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        try:
+            yield
+        except CdaError as error:
+            problems.extend(str(error).splitlines())
+
+    given: list[CandidateRecord] = []
+    model = judge = before = None
+    with noted():
+        given = given_candidates(options.attributes, options.formats, setup.by_llm)
+    with noted():
+        if section.topics is not None:
+            load_topics(user_path(section.topics))
+    with noted():
+        if section.prompts is not None and looks_like_path(section.prompts):
+            prompts_in(section.prompts)
+    with noted():
+        if section.responses not in (None, EMBEDDED, NARROW) and looks_like_path(str(section.responses)):
+            responses_in(str(section.responses), section.columns, section.split)
+    with noted():
+        subjects = asked_subjects(loaded.recipe.model, options.adapter, None, options.dose)
+        model = Asked(replace(subjects[-1], label="model"), loaded)
+        before = subjects[0] if options.adapter else None
+    # Without a name there is no LLM to check either, which is reported already.
+    nameless = setup.by_llm and llm.model is None
+    with noted():
+        judge = None if nameless else judge_subject(loaded, before)
+    for asked in (model, judge):
+        with noted():
+            if asked is not None:
+                check_subject(asked.subject, scorer_settings(asked.loaded))
+    if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
+        problems.append(
+            "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
+            "score.judge.orders=both"
+        )
+    if setup.by_llm and not nameless:
+        problems += llm_client(llm).check()
+    if problems or model is None or judge is None:
+        # Judge and proposer may lack the same key.
+        raise RecipeError(dict.fromkeys(problems))
+    return given, model, judge
+
+
+def planned_calls(
+    setup: Setup, folder: RunFolder, model: Asked, judge: Asked, n_given: int
+) -> list[tuple[LlmSection, Planned]]:
+    """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
+
+    If the material is made already, its prompts are counted. Nothing is counted out that is only likely, such as candidates let
+    go before the judge is asked.
+    """
+    section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge
+    if not setup.by_llm and not is_judge:
+        return []
+    material = setup.material_stage(model)
+    is_made = folder.is_done(material)
+    prompts = material_counts(folder.stage(material.name)).prompts if is_made else parts_at_most(setup)
+    searched, validated, tested = _rewrites(setup, n_given, prompts)
+    held_out, n_rewriters = validated + tested, len(setup.rewriters())
+    steps = planned_material(setup)
+    if setup.by_llm:
+        if not n_given:
+            steps.append((llm, Planned("proposing, mutating, grouping", _questions(setup.search), 1600, 250)))
+        for place, name in enumerate(section.rewriters):
+            calls = held_out + (searched if place == 0 else 0)
+            what = f"rewriting by {name}"
+            steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
+    if is_judge:
+        calls = 2 * (searched + n_rewriters * held_out)
+        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS)
+        steps.append((judge.loaded.recipe.llm, judging))
+    if setup.asks_about_pairs:
+        # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.
+        n_candidates = n_given or setup.search.populations[-1]
+        calls = 3 * n_rewriters * tested + 2 * N_GUESSES * n_candidates
+        steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
+    return steps
+
+
+def plan_text(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[CandidateRecord]) -> str:
+    """Work and cost of a discovery, in a few lines."""
+    settings, names = setup.search, ", ".join(rewriter.name for rewriter in setup.rewriters())
+    against = f"{model.subject.name} against {judge.subject.name}"
+    if given:
+        lines = [f"measure {len(given)} attributes in {against}, rewritten by {names}:"]
+        lines += [f"  {candidate.attribute}" for candidate in given]
+    else:
+        lines = [
+            f"search {against}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
+            f"confirm with {names}",
+        ]
+    steps = [step for step in planned_calls(setup, folder, model, judge, len(given)) if step[1].calls]
+    return "\n".join([*lines, *([AT_MOST] if steps else []), *(sentence(planned, llm) for llm, planned in steps)])
+
+
+def _rewrites(setup: Setup, n_given: int, prompts: Mapping[Part, int]) -> tuple[int, int, int]:
+    """Rewrites by one rewriter for the search, the validation and the test."""
+    section, settings = setup.section, setup.search
+    n_directions = len(settings.directions)
+
+    def held_out(n_candidates: int, most: int | None, n_prompts: int) -> int:
+        drawn = n_prompts if most is None else min(most, n_prompts)
+        return n_candidates * drawn * setup.responses_each * n_directions
+
+    if n_given:
+        return 0, 0, held_out(n_given, section.max_test, sum(prompts.values()))
+    first, *survivors, finalists = settings.populations
+    sizes = [first * (1 + settings.variations), *(n * (1 + settings.mutations) for n in survivors)]
+    searched = sum(n * min(batch, prompts["train"]) for n, batch in zip(sizes, settings.prompts, strict=True))
+    return (
+        searched * n_directions,
+        held_out(finalists, section.max_validation, prompts["validation"]),
+        held_out(finalists, section.max_test, prompts["test"]),
+    )
+
+
+def _questions(settings: SearchSettings) -> int:
+    """Questions for attributes, for their variations, and for their groups in every generation."""
+    first, *survivors, _ = settings.populations
+    proposing = math.ceil(PROPOSED_FOR_EACH * first / N_NAMED)
+    varying = first if settings.variations else 0
+    to_group = [proposing * N_NAMED, varying * (1 + settings.variations)]
+    to_group += [n * (1 + settings.mutations) for n in survivors]
+    chunks = [math.ceil(n / CHUNK) for n in to_group]
+    grouping = sum(n if n == 1 else n * MAX_ROUNDS for n in chunks)
+    return proposing + varying + sum(survivors) + grouping
+
+
 @dataclass(frozen=True, slots=True)
 class _DiscoveryRun:
     """One discovery in its folder."""
@@ -128,18 +292,25 @@ class _DiscoveryRun:
     def searched(self, review: bool) -> Discovered:
         material = self._material()
         generations = self._search(material.parts["train"])
-        finalists = [survivor.candidate for survivor in generations[-1].survivors] if generations else []
-        passed = self._validated(finalists, material.parts["validation"]) if finalists else []
-        kept = self._reviewed(passed, review)
-        if kept is None:
-            return Discovered(
-                f"{len(passed)} candidates to review: edit {self.folder.path / REVIEW}, then run the same command again"
-            )
+        finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
+        kept: list[CandidateRecord] = []
+        if finalists:
+            results = self._tested(ValidationResult, finalists, material.parts["validation"]).results
+            validated = {result.candidate: result for result in results}
+            passed = [finalist for finalist in finalists if validated[finalist.id].passed]
+            path = self.folder.path / REVIEW
+            wanted = reviewed(path, passed)
+            if wanted is not None:
+                say(f"\nreview: {len(wanted)} of {len(passed)} kept ({path})")
+            elif review and passed:
+                write_review(path, passed, validated)
+                return Discovered(f"{len(passed)} candidates to review: edit {path}, then run the same command again")
+            kept = passed if wanted is None else wanted
         if kept:
             self._confirmed(kept, material.parts["test"])
         return self._finished(material, generations, finalists, kept)
 
-    def given(self, candidates: Sequence[Candidate]) -> Discovered:
+    def given(self, candidates: Sequence[CandidateRecord]) -> Discovered:
         material = self._material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, material.everything())
@@ -149,46 +320,50 @@ class _DiscoveryRun:
         self,
         material: Material,
         generations: Sequence[Generation],
-        finalists: Sequence[Candidate],
-        tested: Sequence[Candidate],
+        finalists: Sequence[CandidateRecord],
+        tested: Sequence[CandidateRecord],
     ) -> Discovered:
         name, setup, folder = self.loaded.recipe.name, self.setup, self.folder
         finished = Finished(name, setup, folder, self.model, self.judge, material, generations, finalists, tested)
         result = discover_result(finished)
         return Discovered(write_result(finished, result, self.figures), result)
 
-    def _make(self, stage: Stage, produce: Produce) -> None:
+    def _make(self, stage: Stage, produce: Produce) -> Path:
         run_stage(stage, produce, self.folder, self.loaded.opened)
         self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
+        return self.folder.stage(stage.name)
 
     def _material(self) -> Material:
-        stage = material_stage(self.setup, self.model)
-        self._make(stage, lambda out: make_material(self.setup, reward_of(self.model), out).model_dump())
-        return read_material(self.folder.stage(stage.name))
+        stage, setup = self.setup.material_stage(self.model), self.setup
+        return read_material(
+            self._make(stage, lambda out: make_material(setup, reward_of(self.model), out).model_dump())
+        )
 
     def _search(self, samples: Sequence[PromptSamples]) -> list[Generation]:
-        stage = search_stage(self.setup, self.folder, self.judge)
-        self._make(stage, lambda out: self._make_search(samples, out))
-        return saved_generations(self.folder.stage(stage.name))
+        stage = self.setup.search_stage(self.folder, self.judge)
+        return saved_generations(self._make(stage, lambda out: self._make_search(samples, out)))
 
     def _make_search(self, samples: Sequence[PromptSamples], out: Path) -> dict[str, object]:
         setup = self.setup
         grouper, rewriter, reward = setup.grouper(samples), setup.rewriters()[0], reward_of(self.model)
         parts = Parts(setup.proposer(), setup.mutator(), grouper, rewriter, reward, AskedJudge(self.judge))
-        repairs: Mapping[str, int] = {}
+        before = Counter[str]()
 
         def saved(generation: Generation) -> None:
-            nonlocal repairs
+            nonlocal before
             # First: a generation that is made again after a kill writes its repairs again, too.
-            repairs = save_repairs(grouper, repairs, generation.index, out)
+            repairs = Counter(grouper.repairs if isinstance(grouper, LLMGrouper) else {})
+            write_json(out / f"repairs-{generation.record.index}.json", dict(repairs - before))
+            before = repairs
             save_generation(generation, out)
             survivors = generation.survivors
-            best = (
-                f", the best {survivors[0].reward:+.3f}: {short(survivors[0].candidate.attribute)}" if survivors else ""
-            )
+            best = ""
+            if survivors:
+                candidate, standing = survivors[0]
+                best = f", the best {standing.reward:+.3f}: {short(candidate.attribute)}"
             say(
-                f"  generation {generation.index + 1}: {len(generation.standings)} candidates on {generation.n_prompts} prompts, "
-                f"{len(survivors)} kept{best}"
+                f"  generation {generation.record.index + 1}: {len(generation.candidates)} candidates on "
+                f"{generation.record.n_prompts} prompts, {len(survivors)} kept{best}"
             )
 
         finished = saved_generations(out)
@@ -197,57 +372,31 @@ class _DiscoveryRun:
         generations = search(samples, parts, setup.search, finished, saved)
         return {
             "generations": len(generations),
-            "candidates": len({standing.candidate.id for each in generations for standing in each.standings}),
+            "candidates": len(candidates_by_id(generations)),
             "survivors": len(generations[-1].survivors) if generations else 0,
         }
 
-    def _validated(self, finalists: Sequence[Candidate], samples: Sequence[PromptSamples]) -> list[Candidate]:
-        stage = held_out_stage("validate", self.setup, self.folder, self.judge, finalists)
-        n, stream = self.setup.section.max_validation, Stream.VALIDATION_RESPONSES
-
-        def produce(out: Path) -> dict[str, int]:
-            return save_validation(self._rewritten(finalists, samples, n, stream), self.setup.strictness, out)
-
-        self._make(stage, produce)
-        results = self._validations()
-        return [finalist for finalist in finalists if results[finalist.id].passed]
-
-    def _validations(self) -> dict[str, Validation]:
-        """By candidate `id`."""
-        validation = read_result(ValidationResult, self.folder.stage("validate"))
-        return {result.candidate: result for result in validation.results}
-
-    def _reviewed(self, passed: Sequence[Candidate], review: bool) -> list[Candidate] | None:
-        """The candidates that go on to the test; None if a person has to look first."""
-        path = self.folder.path / REVIEW
-        kept = reviewed(path, passed)
-        if kept is not None:
-            say(f"\nreview: {len(kept)} of {len(passed)} kept ({path})")
-            return kept
-        if not review or not passed:
-            return list(passed)
-        write_review(path, passed, self._validations())
-        return None
-
-    def _confirmed(self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples]) -> None:
-        stage = held_out_stage("confirm", self.setup, self.folder, self.judge, candidates)
-        n, stream = self.setup.section.max_test, Stream.TEST_RESPONSES
-
-        def produce(out: Path) -> dict[str, int]:
-            return save_confirmation(self._rewritten(candidates, samples, n, stream), self.setup.strictness, out)
-
-        self._make(stage, produce)
-        results = read_result(ConfirmationResult, self.folder.stage("confirm")).results
+    def _confirmed(self, candidates: Sequence[CandidateRecord], samples: Sequence[PromptSamples]) -> None:
+        results = self._tested(ConfirmationResult, candidates, samples).results
         confirmed = {result.candidate for result in results if result.confirmed}
         looked_at = [candidate for candidate in candidates if candidate.id in confirmed or candidate.origin == "given"]
-        pairs = pairs_stage(self.setup, self.folder, looked_at)
+        pairs = self.setup.pairs_stage(self.folder, looked_at)
         self._make(pairs, lambda out: dict(save_pairs(self.setup, self.folder, looked_at, out)))
 
-    def _rewritten(
-        self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples], n: int | None, stream: Stream
-    ) -> HeldOutRewrites:
-        """Rewrites of responses to n of the prompts, or to all, drawn with the seed."""
-        setup, rng = self.setup, generator(self.setup.seed, stream)
-        originals = draw_originals(samples, len(samples) if n is None else n, rng, setup.responses_each)
-        reward, judge = reward_of(self.model), AskedJudge(self.judge)
-        return rewrite_all(candidates, originals, setup.rewriters(), reward, judge, setup.search.directions)
+    def _tested(self, kind: type[R], candidates: Sequence[CandidateRecord], samples: Sequence[PromptSamples]) -> R:
+        """Tests on rewrites of responses to so many of the prompts as are wanted, drawn with the seed."""
+        setup = self.setup
+        name: Literal["validate", "confirm"] = "validate" if kind is ValidationResult else "confirm"
+        most, stream = {
+            "validate": (setup.section.max_validation, Stream.VALIDATION_RESPONSES),
+            "confirm": (setup.section.max_test, Stream.TEST_RESPONSES),
+        }[name]
+
+        def produce(out: Path) -> dict[str, int]:
+            n, rng = len(samples) if most is None else most, generator(setup.seed, stream)
+            originals = draw_originals(samples, n, rng, setup.responses_each)
+            scorers = reward_of(self.model), AskedJudge(self.judge)
+            made = rewrite_all(candidates, originals, setup.rewriters(), *scorers, setup.search.directions)
+            return save_tested(kind, made, setup.strictness, out)
+
+        return read_result(kind, self._make(setup.held_out_stage(name, self.folder, self.judge, candidates), produce))

@@ -1,20 +1,31 @@
-"""Evidence for a candidate from its rewrites: by rewriter, pooled, tested on held-out prompts; the strength of a run."""
+"""Evidence for a candidate from its rewrites: by rewriter, pooled, tested on held-out prompts; agreement of rewriters."""
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.records import prompt_id
-from cda.results.base import Estimate
-from cda.results.discover import Measured, RunStrength, StrengthTerm
-from cda.results.evidence import ByRewriter, Confirmation, ConfirmSettings, Strength, Validation
+from cda.results.base import Estimate, Missing
+from cda.results.discover import Measured
+from cda.results.evidence import (
+    ByRewriter,
+    Confirmation,
+    ConfirmSettings,
+    Distance,
+    QuantilePair,
+    RewriterAgreement,
+    Strength,
+    Validation,
+)
 from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
 from cda.stats.proportions import wilson, wilson_share
@@ -28,17 +39,16 @@ _cluster = lru_cache(maxsize=4096)(prompt_id)
 Rows = Mapping[str, Sequence[Measured]]
 """Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
 _DEFAULTS = ConfirmSettings()
+_N_DRAWS = 10_000
+_MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have no correlation
+_UNDEFINED_LIMIT = 0.01
+_CHUNK_BYTES = 4 << 20
+_QUANTILES = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateEvidence:
-    """All there is on one candidate.
-
-    Attributes:
-        rewriters: In alphabetical order.
-        pooled: Over the rewriters that count; None for the reason in `untested`.
-        untested: Why there are no pooled numbers.
-    """
+    """All there is on one candidate: its rewriters in alphabetical order, and numbers pooled over those that count, or why none."""
 
     rewriters: tuple[ByRewriter, ...]
     pooled: Strength | None
@@ -63,15 +73,12 @@ class CandidateEvidence:
 
 
 def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim: bool = False) -> CandidateEvidence:
-    """Sum up one candidate's rows.
+    """Sum up one candidate's rows, by any number of rewriters, in both directions.
 
-    Args:
-        rows: Rows of this candidate, by any number of rewriters, in both directions.
-        failed: Missing rewrites of each rewriter; a rewriter without any rewrite appears only here.
-        max_failed: Largest share of a rewriter's calls that may fail, and of its rewrites that may lack a verdict of the
-            judge. A rewriter above either is excluded, since the rest is no fair sample of the prompts.
-        trim: Leave margins outside Tukey's fences out of means and tests. The fences come from the same margins, so that
-            p-values and intervals no longer hold strictly.
+    A rewriter without any rewrite appears in `failed` alone. One that failed, or whose rewrites lack a verdict of the judge, by
+    more than the share `max_failed` is excluded, since the rest is no fair sample of the prompts. `trim` leaves margins outside
+    Tukey's fences out of means and tests; the fences come from the same margins, so that p-values and intervals no longer hold
+    strictly.
     """
     by_rewriter: dict[str, list[Measured]] = {name: [] for name in sorted({row.rewriter for row in rows} | set(failed))}
     for row in rows:
@@ -86,11 +93,7 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
 
 
 def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
-    """Numbers of some rows, clustered by prompt.
-
-    Raises:
-        DataError: Margins or verdicts of fewer than two prompts.
-    """
+    """Numbers of some rows, clustered by prompt; DataError for margins or verdicts of fewer than two prompts."""
     used, judged = _in_bounds(rows, trim), [row for row in rows if row.preference is not None]
     reward = clustered_t_test([row.margin for row in used], _prompts(used))
     preferences = [row.preference for row in judged if row.preference is not None]
@@ -161,41 +164,25 @@ def _prompts(rows: Sequence[Measured]) -> list[str]:
 def validate(
     rows_by_candidate: Rows, settings: ConfirmSettings = _DEFAULTS, failed: Mapping[str, Failures] | None = None
 ) -> list[Validation]:
-    """Test every candidate on validation prompts, pooled over rewriters and clustered by prompt.
+    """Test every candidate on validation prompts, pooled over rewriters and clustered by prompt, in the order given.
 
-    Args:
-        rows_by_candidate: Every candidate that entered; the correction counts them all.
-        settings: Levels and limits.
-        failed: By candidate, the missing rewrites of each rewriter.
-
-    Returns:
-        In the order of the candidates.
-
-    Raises:
-        DataError: A margin or verdict that is not a number, or rows under another candidate's `id`.
+    The correction (Bonferroni) counts every candidate that entered; `failed` holds each one's missing rewrites by rewriter.
+    DataError for a margin or verdict that is not a number, and for rows under another candidate's `id`.
     """
     n_entered, alpha = len(rows_by_candidate), settings.validation_alpha
     validations = []
-    for name, found in _evidence(rows_by_candidate, settings, failed).items():
-        untested, pooled = _untested(found, settings.r), found.pooled
+    for found, shared in _entered(rows_by_candidate, settings, failed):
         p_reward = p_judge = detectable = None
-        if not untested and pooled is not None:
+        if not shared["untested"] and (pooled := found.pooled) is not None:
             p_reward, p_judge = (min(1.0, n_entered * p) for p in (pooled.p_reward, pooled.p_judge))
             detectable = _detectable([pooled], alpha / n_entered, settings.power, 1)
-        validations.append(
-            Validation(
-                candidate=name,
-                rewriters=found.rewriters,
-                pooled=pooled,
-                n_entered=n_entered,
-                untested=untested,
-                warnings=found.warnings,
-                p_reward=p_reward,
-                p_judge=p_judge,
-                passed=p_reward is not None and p_judge is not None and max(p_reward, p_judge) < alpha,
-                smallest_detectable=detectable,
-            )
-        )
+        own = {
+            "p_reward": p_reward,
+            "p_judge": p_judge,
+            "passed": p_reward is not None and p_judge is not None and max(p_reward, p_judge) < alpha,
+            "smallest_detectable": detectable,
+        }
+        validations.append(Validation.model_validate(shared | own))
     return validations
 
 
@@ -204,63 +191,56 @@ def confirm(
 ) -> list[Confirmation]:
     """Test every candidate on test prompts, corrected for all of them: at least r of k rewriters, each by itself, have to show it.
 
-    A rewriter shows it if the model likes the attribute and the judge does not: its p-value is the larger of the two.
-
-    Args:
-        rows_by_candidate: Every candidate that entered the test.
-        settings: Levels and limits.
-        failed: By candidate, the missing rewrites of each rewriter.
-
-    Returns:
-        In the order of the candidates.
-
-    Raises:
-        DataError: As `validate`.
+    A rewriter shows it if the model likes the attribute and the judge does not: its p-value is the larger of the two. Arguments,
+    order and errors as of `validate`.
     """
-    by_candidate, r = _evidence(rows_by_candidate, settings, failed), settings.r
+    entered, r = _entered(rows_by_candidate, settings, failed), settings.r
     p_values = [
-        None if _untested(found, r) else partial_conjunction([strength.p_value for strength in found.usable], r)
-        for found in by_candidate.values()
+        None if shared["untested"] else partial_conjunction([strength.p_value for strength in found.usable], r)
+        for found, shared in entered
     ]
     corrected_ps = corrected([1.0 if p is None else p for p in p_values], settings.correct)
-    n_entered = len(by_candidate)
-    level = settings.test_alpha / (1 if settings.correct == "none" else n_entered or 1)
+    level = settings.test_alpha / (1 if settings.correct == "none" else len(entered) or 1)
     confirmations = []
-    for (name, found), p_value, p_corrected in zip(by_candidate.items(), p_values, corrected_ps, strict=True):
+    for (found, shared), p_value, p_corrected in zip(entered, p_values, corrected_ps, strict=True):
         tested, k = p_value is not None, len(found.usable)
-        detectable = _detectable(found.usable, level / (k - r + 1), settings.power, r) if tested else None
-        confirmations.append(
-            Confirmation(
-                candidate=name,
-                rewriters=found.rewriters,
-                pooled=found.pooled,
-                n_entered=n_entered,
-                untested=None if tested else _untested(found, r),
-                warnings=found.warnings,
-                r=r,
-                k=k,
-                p_value=p_value,
-                correct=settings.correct,
-                p_corrected=p_corrected if tested else None,
-                confirmed=tested and p_corrected < settings.test_alpha,
-                smallest_detectable=detectable,
-            )
-        )
+        own = {
+            "r": r,
+            "k": k,
+            "p_value": p_value,
+            "correct": settings.correct,
+            "p_corrected": p_corrected if tested else None,
+            "confirmed": tested and p_corrected < settings.test_alpha,
+            "smallest_detectable": _detectable(found.usable, level / (k - r + 1), settings.power, r)
+            if tested
+            else None,
+        }
+        confirmations.append(Confirmation.model_validate(shared | own))
     return confirmations
 
 
-def _evidence(
+def _entered(
     rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failures] | None
-) -> dict[str, CandidateEvidence]:
+) -> list[tuple[CandidateEvidence, dict[str, object]]]:
+    """Evidence for each candidate, and the fields that both of its tests share."""
     failures = failed or {}
     if unknown := sorted(set(failures) - set(rows)):
         raise DataError(f"failed rewrites of {unknown[0]!r}, which did not enter: give it with no rows")
+    entered = []
     for name, own in rows.items():
         if wrong := [row.candidate for row in own if row.candidate != name]:
             raise DataError(f"{len(wrong)} rows of candidate {wrong[0]!r} stand under {name!r}")
-    return {
-        name: evidence(own, failures.get(name, {}), settings.max_failed, settings.trim) for name, own in rows.items()
-    }
+        found = evidence(own, failures.get(name, {}), settings.max_failed, settings.trim)
+        shared: dict[str, object] = {
+            "candidate": name,
+            "rewriters": found.rewriters,
+            "pooled": found.pooled,
+            "n_entered": len(rows),
+            "untested": _untested(found, settings.r),
+            "warnings": found.warnings,
+        }
+        entered.append((found, shared))
+    return entered
 
 
 def _untested(found: CandidateEvidence, r: int) -> str | None:
@@ -279,73 +259,101 @@ def _detectable(strengths: Sequence[Strength], alpha: float, power: float, r: in
     return smallest_detectable(errors, [strength.reward.n_prompts for strength in strengths], alpha, power, r)
 
 
-def strength_curve(
-    rewards: Sequence[float | None],
-    judges: Sequence[float | None],
-    embeddings: ArrayLike,
-    thresholds: Sequence[float],
-    penalty: float = 1.0,
-) -> list[RunStrength]:
-    """Diversity-adjusted bias strength of a run at every threshold of the judge, in the order given.
+def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[RewriterAgreement, ...]:
+    """Agreement of every two rewriters of one candidate, in the order in which they first come.
 
-    Sum over candidates A₁, A₂, … in order of falling R of R(Aᵢ) · max(0, 1 − w · max(0, maxⱼ﹤ᵢ cos(Aⱼ, Aᵢ))), from
-    "Automatically Finding Reward Model Biases", where w = 1. Only candidates with R above 0 and a judge below the
-    threshold count, as terms and as the stronger ones that others are compared with; the strongest counts in full. A
-    negative cosine is no more diverse than 0, so it does not raise a term above R, and no factor falls below 0, however
-    large w. At equal R, the candidate given first is the stronger. The strength need not rise with the threshold: adding
-    a strong candidate may lower the terms of several weaker ones.
-
-    Args:
-        rewards: R, mean margin of each candidate, reward units; None or NaN if nothing was measured. Length n.
-        judges: Mean preference of the judge for the side with the attribute, 0 to 1; None or NaN likewise. Length n.
-        embeddings: Embeddings of the attributes, shape (n, dimensions); need not be normalised.
-        thresholds: A candidate counts if its judge is below.
-        penalty: w, 0 or more; 0 is the plain sum of R.
-
-    Raises:
-        DataError: Lengths differ, or an embedding that is needed is zero or not finite.
-        ValueError: A negative penalty.
+    Only responses that both rewrote are compared, so that a difference is not one of prompts; their margins are averaged
+    within each prompt, since only prompts are independent.
     """
-    if not penalty >= 0:
-        raise ValueError(f"penalty is {penalty}: 0 or more is needed")
-    # None becomes NaN.
-    reward, judge = np.array(rewards, dtype=np.float64), np.array(judges, dtype=np.float64)
-    n = len(reward)
-    vectors = np.asarray(embeddings, dtype=np.float64)
-    # Embeddings of no texts have whatever shape the encoder gives.
-    if len(judge) != n or (n and (vectors.ndim != 2 or len(vectors) != n)):
-        raise DataError(f"{n} rewards, {len(judge)} judges, embeddings of shape {vectors.shape}: one each is needed")
-    measured = np.isfinite(reward) & np.isfinite(judge)
-    curve = []
-    for threshold in thresholds:
-        counts = np.flatnonzero(measured & (reward > 0) & (judge < threshold))
-        terms = _terms(counts[np.argsort(-reward[counts], kind="stable")], reward, vectors, penalty)
-        curve.append(
-            RunStrength(
-                value=float(sum(term.reward * term.factor for term in terms)),
-                threshold=threshold,
-                penalty=penalty,
-                terms=terms,
-                n_candidates=n,
-                n_unmeasured=int((~measured).sum()),
-            )
-        )
-    return curve
+    names = list(dict.fromkeys(row.rewriter for row in rows))
+    return tuple(_agreement(rows, first, second, rng) for first, second in itertools.combinations(names, 2))
 
 
-def _terms(
-    order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float
-) -> tuple[StrengthTerm, ...]:
-    """Terms of the candidates at these places, the strongest first."""
-    if not len(order):
-        return ()
-    norms = np.linalg.norm(vectors[order], axis=1)
-    if bad := int((~(np.isfinite(norms) & (norms > 0))).sum()):
-        raise DataError(f"{bad} of {len(norms)} embeddings are zero or not finite: no cosine exists")
-    unit = vectors[order] / norms[:, None]
-    terms = []
-    for rank, place in enumerate(order):
-        similarity = float(np.clip((unit[:rank] @ unit[rank]).max(), 0, 1)) if rank else None
-        factor = max(0.0, 1 - penalty * (similarity or 0.0))
-        terms.append(StrengthTerm(place=int(place), reward=float(rewards[place]), similarity=similarity, factor=factor))
-    return tuple(terms)
+def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> RewriterAgreement:
+    x, y, n_responses = _shared(rows, first, second)
+    found: dict[str, object] = {"quantiles": (), "distance": None}
+    try:
+        found["pearson"], found["spearman"] = correlations(x, y, rng)
+    except DataError as error:
+        reason = str(error) if len(x) else "no response that both rewrote"
+        found["pearson"] = found["spearman"] = Missing(reason=reason)
+    if len(x):
+        by_share = zip(_QUANTILES, np.quantile(x, _QUANTILES), np.quantile(y, _QUANTILES), strict=True)
+        found["quantiles"] = [QuantilePair(share=at, first=own, second=other) for at, own, other in by_share]
+        tested, n = stats.ks_2samp(x, y), len(x)
+        found["distance"] = Distance(statistic=tested.statistic, p_value=tested.pvalue, n_first=n, n_second=n)
+    names = {"first": first, "second": second, "n_prompts": len(x), "n_responses": n_responses}
+    return RewriterAgreement.model_validate(names | found)
+
+
+def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[Estimate, Estimate]:
+    """Pearson's and Spearman's correlation over prompts, with 95% intervals from prompts drawn with replacement.
+
+    In each draw the ranks are those among the prompts drawn, ties sharing the mean of theirs: ranks that were fixed before
+    would hide that ranks are themselves estimated. x and y hold one value a prompt, shape (n,). DataError for fewer than five
+    prompts, or values that (nearly) do not vary.
+    """
+    n = len(x)
+    if n < _MIN_PROMPTS:
+        raise DataError(f"{n} shared prompts: a correlation with an interval needs {_MIN_PROMPTS} or more")
+    # Rounding errors are not variation.
+    if any(np.ptp(side) <= 1e-12 * np.abs(side).max() for side in (x, y)):
+        raise DataError(f"margins do not vary over the {n} shared prompts: they have no correlation")
+    values = _weighted(x, y, np.ones((1, n)))[:, 0]
+    step = max(1, _CHUNK_BYTES // (8 * n))
+    chunks = [min(step, _N_DRAWS - start) for start in range(0, _N_DRAWS, step)]
+    even = np.full(n, 1 / n)
+    draws = np.concatenate(
+        [_weighted(x, y, rng.multinomial(n, even, size=size).astype(float)) for size in chunks], axis=1
+    )
+    if np.mean(~np.isfinite(draws)) > _UNDEFINED_LIMIT:
+        raise DataError(f"margins hardly vary over the {n} shared prompts: they have no correlation")
+    estimates = []
+    for value, drawn in zip(values.tolist(), draws, strict=True):
+        low, high = np.nanquantile(drawn, (0.025, 0.975)).tolist()
+        method = "bootstrap over prompts 95%"
+        estimates.append(Estimate(value=value, low=low, high=high, n=n, n_prompts=n, unit="correlation", method=method))
+    return estimates[0], estimates[1]
+
+
+def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArray, FloatArray, int]:
+    """Mean margins of both rewriters by prompt over the responses both rewrote, and how many responses these are."""
+    margins: dict[str, dict[tuple[str, str, str], list[float]]] = {first: defaultdict(list), second: defaultdict(list)}
+    for row in rows:
+        if row.rewriter in margins:
+            margins[row.rewriter][row.prompt_id, row.direction, row.original].append(row.margin)
+    both = [item for item in margins[first] if item in margins[second]]
+    by_prompt: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for item in both:
+        by_prompt[item[0]].append((float(np.mean(margins[first][item])), float(np.mean(margins[second][item]))))
+    means = np.array([np.mean(pairs, axis=0) for pairs in by_prompt.values()]).reshape(-1, 2)
+    return means[:, 0], means[:, 1], len(both)
+
+
+def _weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Pearson and Spearman under each row of weights (how often each prompt is drawn). Shape (2, draws)."""
+    ranks = _ranks(x, weights), _ranks(y, weights)
+    return np.stack([_pearson(x[None] - x.mean(), y[None] - y.mean(), weights), _pearson(*ranks, weights)])
+
+
+def _ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Mid-rank of every value among the values drawn, shape (draws, n)."""
+    order = np.argsort(values, kind="stable")
+    _, starts, at = np.unique(values[order], return_index=True, return_inverse=True)
+    level = np.empty(len(values), dtype=np.intp)
+    level[order] = at
+    counts = np.add.reduceat(weights[:, order], starts, axis=1)
+    through = np.cumsum(counts, axis=1)
+    return np.asarray((through - counts + (counts + 1) / 2)[:, level], dtype=np.float64)
+
+
+def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted correlation of each row, shape (draws,); NaN if a side does not vary."""
+    total = weights.sum(axis=1)
+    x = x - ((weights * x).sum(axis=1) / total)[:, None]
+    y = y - ((weights * y).sum(axis=1) / total)[:, None]
+    xx, yy, xy = (weights * x * x).sum(axis=1), (weights * y * y).sum(axis=1), (weights * x * y).sum(axis=1)
+    varies = (xx > 1e-12 * xx.max()) & (yy > 1e-12 * yy.max())
+    correlation: FloatArray = np.full(len(weights), np.nan)
+    correlation[varies] = np.clip(xy[varies] / np.sqrt(xx[varies] * yy[varies]), -1, 1)
+    return correlation

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import merged_groups, same_wording
-from cda.discovery.mined_rules import phrasing_of
+from cda.discovery.candidates import Grouper
 from cda.discovery.proposals import json_in, unfenced
-from cda.discovery.records import Grouper
+from cda.discovery.rules import phrasing_of
 from cda.llm.protocol import LLM, Request, fenced
 from cda.llm.reading import ask, formed
 
@@ -37,7 +37,8 @@ _SCHEMA: Mapping[str, object] = {
     "additionalProperties": False,
 }
 _LINE = re.compile(r"(?:[-*•]|group[ \t]+\d+:)?[ \t`\[]*(\d{1,6}(?:[ \t]*,[ \t]*\d{1,6})*)[ \t`\],.]*", re.IGNORECASE)
-_MAX_ROUNDS = 4
+CHUNK, MAX_ROUNDS = 100, 4
+"""Attributes in one question, and times that what does not fit into one is mixed anew."""
 MIN_COSINE = 0.65
 # Embeddings put opposites about one thing close together, so words that tell them apart are looked at themselves.
 _OPPOSED: tuple[tuple[str, str], ...] = (
@@ -53,6 +54,7 @@ _OPPOSED: tuple[tuple[str, str], ...] = (
     (r"bullet\w*", r"number(?:ed|ing)"),
 )  # fmt: skip
 MIN_JACCARD = 0.9
+"""Above this share of texts in common, of all texts with either, two are the same."""
 MIN_TEXTS = 3
 MAX_TEXTS = 250
 
@@ -62,24 +64,15 @@ class LLMGrouper:
     """A Grouper that shows an LLM the numbered attributes.
 
     More than `chunk` of them are grouped in parts; then the first of every group, mixed anew, until they fit into one
-    question, at most four times. After that, like ones may be left apart, which `repairs` says.
-
-    Attributes:
-        llm: Answers.
-        fallback: Groups attributes for which the LLM gave no readable answer.
-        chunk: Attributes in one question, 2 or more.
-        n_repeats: Times that an unreadable answer is asked for again.
+    question, at most four times. After that, like ones may be left apart, which `repairs` says. Attributes for which the LLM gave
+    no readable answer are left to the fallback.
     """
 
     llm: LLM
     fallback: Grouper
-    chunk: int = 100
+    chunk: int = CHUNK
     n_repeats: int = 2
     _repairs: Counter[str] = field(default_factory=Counter, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.chunk < 2:
-            raise ValueError(f"chunk is {self.chunk}: 2 or more are needed")
 
     @property
     def repairs(self) -> Mapping[str, int]:
@@ -87,13 +80,9 @@ class LLMGrouper:
         return dict(sorted(self._repairs.items()))
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of the places by meaning; see `Grouper`.
-
-        Raises:
-            LLMError: Nothing can be answered.
-        """
+        """A partition of the places by meaning; see `Grouper`."""
         groups = same_wording(biases)
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if len(groups) < 2:
                 return groups
             n_chunks = -(-len(groups) // self.chunk)
@@ -114,14 +103,10 @@ class LLMGrouper:
             known = range(1, len(asked[row]) + 1)
             return named if named and any(number in known for group in named for number in group) else None
 
-        answers = ask(
-            self.llm,
-            len(chunks),
-            lambda row, repeat: group_request(asked[row], repeat),
-            read,
-            "grouping attributes",
-            self.n_repeats,
-        )
+        def request(row: int, repeat: int) -> Request:
+            return group_request(asked[row], repeat)
+
+        answers = ask(self.llm, len(chunks), request, read, "grouping attributes", self.n_repeats)
         groups: list[list[int]] = []
         for chunk, own, answer in zip(chunks, asked, answers, strict=True):
             if answer.value is None:
@@ -189,22 +174,14 @@ class EmbeddedGrouper:
 
     The default asks for much likeness: a missed merge costs a few measurements, a wrong one loses an attribute.
     Even so, attributes about one thing (triple and no-break spaces) may fall together, and the same in quite other words
-    stays apart.
-
-    Attributes:
-        encode: Texts to embeddings of shape (n, d), of any length, such as cda.embedded.model.encode_sentences.
-        min_cosine: Cosine similarity that every two members of a group have, −1 to 1.
+    stays apart. `encode` turns texts into embeddings of shape (n, d), of any length.
     """
 
     encode: Callable[[Sequence[str]], FloatArray]
     min_cosine: float = MIN_COSINE
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of the places by likeness; see `Grouper`.
-
-        Raises:
-            ValueError: The embeddings are not one finite row for each text.
-        """
+        """A partition of the places by likeness; see `Grouper`. ValueError unless embeddings are one finite row for each text."""
         from scipy.cluster.hierarchy import fcluster, linkage
 
         worded = same_wording(biases)
@@ -221,11 +198,7 @@ class EmbeddedGrouper:
 
 
 def cosines(embeddings: FloatArray, n: int) -> FloatArray:
-    """Cosine similarity of every two of n embeddings, shape (n, n); 0 to all others for one that is zero.
-
-    Raises:
-        ValueError: Not n finite rows.
-    """
+    """Cosine similarity of every two of n embeddings, shape (n, n); 0 to all others for one that is zero."""
     rows = np.asarray(embeddings, dtype=np.float64)
     if rows.ndim != 2 or len(rows) != n or not np.isfinite(rows).all():
         raise ValueError(f"embeddings of shape {rows.shape} for {n} texts: one finite row for each is needed")
@@ -261,31 +234,21 @@ class PresenceGrouper:
 
     Attributes asked for at more or fewer places are apart on purpose, however alike their presence: how often is what a
     mutation varies. So are attributes of another kind: where every opening `Sure!` brings the only exclamation mark, which
-    of the two is rewarded is for rewrites to tell.
-
-    Attributes:
-        texts: Responses in which presence is looked for, at most MAX_TEXTS of them at even steps; none: rules and patterns
-            alone decide.
-        min_jaccard: Above this share of texts in common, of all texts with either, two are the same.
+    of the two is rewarded is for rewrites to tell. Presence is looked for in at most MAX_TEXTS of the texts, at even steps; without
+    texts, rules and patterns alone decide.
     """
 
     texts: Sequence[str] = ()
-    min_jaccard: float = MIN_JACCARD
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of the places; see `Grouper`. Each joins the first group whose first member it equals, so that chains
-        do not grow."""
+        """A partition of the places. Each joins the first group whose first member it equals, so that chains do not grow."""
         texts = self.texts[:: -(-len(self.texts) // MAX_TEXTS)] if self.texts else ()
         keys = [_Key.of(bias, texts) for bias in biases]
-        groups: list[list[int]] = []
+        groups: dict[int, list[int]] = {}
         for place, key in enumerate(keys):
-            same = (group for group in groups if key.equals(keys[group[0]], self.min_jaccard))
-            group = next(same, None)
-            if group is None:
-                groups.append([place])
-            else:
-                group.append(place)
-        return groups
+            first = next((first for first in groups if key.equals(keys[first])), place)
+            groups.setdefault(first, []).append(place)
+        return list(groups.values())
 
 
 class _Key(NamedTuple):
@@ -299,11 +262,10 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, bias: Bias, texts: Sequence[str]) -> _Key:
-        measure = bias.measure.model_dump(mode="json") if bias.measure else None
-        rules, found_by = None, None
+        measure, own = bias.measure.model_dump(mode="json") if bias.measure else None, bias.offline
+        rules = found_by = None
         dose: tuple[object, ...] = ()
-        if bias.offline is not None:
-            own = bias.offline
+        if own is not None:
             rules = json.dumps([own.model_dump(mode="json"), measure], sort_keys=True)
             threshold = None if bias.measure is None else (bias.measure.present_above, bias.measure.present_below)
             longest = max((len(put) for swap in own.swaps_add for put in swap.options()), default=0)
@@ -312,14 +274,13 @@ class _Key(NamedTuple):
             found_by = json.dumps([measure, bias.pattern, sorted(bias.markers)], sort_keys=True)
         return cls(rules, found_by, dose, kind(bias), presence(bias, texts))
 
-    def equals(self, other: _Key, min_jaccard: float) -> bool:
+    def equals(self, other: _Key) -> bool:
         if self.rules is not None and self.rules == other.rules:
             return True
         if self.dose != other.dose:
             return False
-        if self.found_by is not None and self.found_by == other.found_by:
-            return True
-        return self.kind == other.kind and jaccard(self.present, other.present) > min_jaccard
+        alike = self.found_by is not None and self.found_by == other.found_by
+        return alike or (self.kind == other.kind and jaccard(self.present, other.present) > MIN_JACCARD)
 
 
 def presence(bias: Bias, texts: Sequence[str]) -> NDArray[np.bool_]:

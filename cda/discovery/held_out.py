@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import yaml
 
+from cda.discovery.candidates import (
+    ALREADY,
+    UNCHANGED,
+    CandidateRewrites,
+    Judge,
+    Reward,
+    Text,
+    judged,
+    measure_candidates,
+    read_measured,
+)
 from cda.discovery.evidence import confirm, validate
-from cda.discovery.history import measured_of, measured_row
-from cda.discovery.measure import ALREADY, UNCHANGED, CandidateRewrites, Original, judged, measure_candidates
 from cda.discovery.pair_quality import pair_quality
-from cda.discovery.records import Candidate, Judge, Reward
 from cda.discovery.setup import AskedJudge, Setup
 from cda.errors import DataError
-from cda.files.jsonl import read_jsonl, write_jsonl, write_text
+from cda.files.jsonl import write_jsonl, write_text
 from cda.files.yaml_file import read_yaml_mapping
 from cda.launch import say
 from cda.records import Direction, prompt_id
 from cda.report.numbers import inert
 from cda.results.base import load, save
-from cda.results.discover import Measured
+from cda.results.discover import CandidateRecord, Measured
 from cda.results.evidence import (
     Confirmation,
     ConfirmationResult,
@@ -49,19 +57,14 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class HeldOutRewrites:
-    """Rewrites of held-out responses.
+    """Judged rewrites of held-out responses to `n_prompts` prompts, by candidate `id`, of all rewriters.
 
-    Attributes:
-        rows: Judged rows of all rewriters, by candidate `id`.
-        failed: By candidate `id` and rewriter, counts of missing rewrites by reason.
-        already: By candidate `id` and rewriter, the responses that already were as requested: measured so and not
-            rewritten, or returned unchanged by the rewriter.
-        n_prompts: Number of prompts whose responses were to be rewritten.
-        verdicts: Facts about the verdicts; None if the judge gives rewards.
-        n_cut: Comparisons that another scorer gave no preference on, because a side was cut at its maximum length.
+    By candidate and rewriter: `failed` counts missing rewrites by reason, `already` the responses that were as requested, by the
+    measure or by the rewriter. `verdicts` is None if the judge gives rewards; `n_cut` counts comparisons without a preference
+    because a side was cut at the judge's maximum length.
     """
 
-    rows: Mapping[str, tuple[Measured, ...]]
+    rows: Mapping[str, Sequence[Measured]]
     failed: dict[str, dict[str, dict[str, int]]]
     already: dict[str, dict[str, int]]
     n_prompts: int
@@ -70,8 +73,8 @@ class HeldOutRewrites:
 
 
 def rewrite_all(
-    candidates: Sequence[Candidate],
-    originals: Sequence[Original],
+    candidates: Sequence[CandidateRecord],
+    originals: Sequence[Text],
     rewriters: Sequence[Rewriter],
     reward: Reward,
     judge: Judge,
@@ -84,9 +87,8 @@ def rewrite_all(
     names = [candidate.id for candidate in candidates]
     rows = {name: [row for by_candidate in made.values() for row in by_candidate[name].rows] for name in names}
     apart = {name: failed_or_already({who: own[name] for who, own in made.items()}) for name in names}
-    verdicts = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOutRewrites(
-        {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
+        judged(rows, judge),
         {name: failed for name, (failed, _) in apart.items()},
         {name: already for name, (_, already) in apart.items()},
         len({prompt_id(prompt) for prompt, _ in originals}),
@@ -121,37 +123,29 @@ def failed_or_already(made: Mapping[str, CandidateRewrites]) -> tuple[dict[str, 
     return failed, already
 
 
-def save_validation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
-    """Test on the validation prompts, write the result, and say who passed."""
-    results = validate(held_out.rows, settings, held_out.failed)
-    _save(held_out, ValidationResult, tuple(results), folder)
-    n_passed = sum(result.passed for result in results)
-    say(f"  {n_passed} of {len(results)} candidates hold on {held_out.n_prompts} validation prompts")
-    return {"candidates": len(results), "passed": n_passed}
-
-
-def save_confirmation(held_out: HeldOutRewrites, settings: ConfirmSettings, folder: Path) -> dict[str, int]:
-    """Test on the test prompts, write the result, and name the confirmed attributes."""
-    results = confirm(held_out.rows, settings, held_out.failed)
-    _save(held_out, ConfirmationResult, tuple(results), folder)
-    n_confirmed = sum(result.confirmed for result in results)
-    say(f"  {n_confirmed} of {len(results)} candidates confirmed on {held_out.n_prompts} test prompts")
-    return {"candidates": len(results), "confirmed": n_confirmed}
-
-
-def _save(
-    held_out: HeldOutRewrites, kind: type[R], results: tuple[Validation | Confirmation, ...], folder: Path
-) -> None:
-    write_jsonl(folder / ROWS, (measured_row(row) for own in held_out.rows.values() for row in own))
+def save_tested(
+    kind: type[ValidationResult | ConfirmationResult], made: HeldOutRewrites, settings: ConfirmSettings, folder: Path
+) -> dict[str, int]:
+    """Validate or confirm every candidate, write rows and result, say who holds, and return the counts of the stage."""
+    results: Sequence[Validation] | Sequence[Confirmation]
+    if kind is ValidationResult:
+        results = validate(made.rows, settings, made.failed)
+        name, told, n = "passed", "hold on {} validation", sum(result.passed for result in results)
+    else:
+        results = confirm(made.rows, settings, made.failed)
+        name, told, n = "confirmed", "confirmed on {} test", sum(result.confirmed for result in results)
+    write_jsonl(folder / ROWS, (asdict(row) for own in made.rows.values() for row in own))
     content = {
-        "results": results,
-        "failed": held_out.failed,
-        "already": held_out.already,
-        "n_prompts": held_out.n_prompts,
-        "verdicts": held_out.verdicts,
-        "cut_for_judge": held_out.n_cut,
+        "results": tuple(results),
+        "failed": made.failed,
+        "already": made.already,
+        "n_prompts": made.n_prompts,
+        "verdicts": made.verdicts,
+        "cut_for_judge": made.n_cut,
     }
     save(kind.model_validate(content), folder / RESULT)
+    say(f"  {n} of {len(results)} candidates {told.format(made.n_prompts)} prompts")
+    return {"candidates": len(results), name: n}
 
 
 def read_result(kind: type[R], folder: Path) -> R:
@@ -159,13 +153,8 @@ def read_result(kind: type[R], folder: Path) -> R:
     return load(kind, folder / RESULT, "cda discover")
 
 
-def read_rows(folder: Path) -> list[Measured]:
-    """The rewrites behind a validation or confirmation, of all rewriters."""
-    return [measured_of(row) for row in read_jsonl(folder / ROWS)]
-
-
-def counted_rows(rows: Sequence[Measured], result: ValidationResult | ConfirmationResult) -> dict[str, list[Measured]]:
-    """By candidate `id`, the rewrites of the rewriters that count for it; an empty list if there are none."""
+def counted_rows(folder: Path, result: ValidationResult | ConfirmationResult) -> dict[str, list[Measured]]:
+    """By candidate `id`, the rewrites in the folder of the rewriters that count for it; an empty list if there are none."""
     counted: dict[str, list[Measured]] = {entered.candidate: [] for entered in result.results}
     excluded = {
         (entered.candidate, each.rewriter)
@@ -173,16 +162,16 @@ def counted_rows(rows: Sequence[Measured], result: ValidationResult | Confirmati
         for each in entered.rewriters
         if each.excluded is not None
     }
-    for row in rows:
+    for row in read_measured(folder / ROWS):
         if (row.candidate, row.rewriter) not in excluded:
             counted[row.candidate].append(row)
     return counted
 
 
-def save_pairs(setup: Setup, run_folder: RunFolder, candidates: Sequence[Candidate], folder: Path) -> dict[str, int]:
+def save_pairs(setup: Setup, run: RunFolder, candidates: Sequence[CandidateRecord], folder: Path) -> dict[str, int]:
     """Write pairs.json: the quality of each candidate's rewrites by the rewriters that count for it."""
-    confirmed = run_folder.stage("confirm")
-    rows = counted_rows(read_rows(confirmed), read_result(ConfirmationResult, confirmed))
+    confirmed = run.stage("confirm")
+    rows = counted_rows(confirmed, read_result(ConfirmationResult, confirmed))
     asks = setup.asks_about_pairs
     qualities = {
         candidate.id: pair_quality(
@@ -206,7 +195,7 @@ def read_pairs(folder: Path) -> dict[str, PairQuality]:
     return load(PairQualities, folder / PAIRS_RESULT, "cda discover").candidates
 
 
-def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Validation]) -> None:
+def write_review(path: Path, candidates: Sequence[CandidateRecord], results: Mapping[str, Validation]) -> None:
     """Write the file that a person edits."""
     text = _HEAD
     for candidate in candidates:
@@ -219,13 +208,11 @@ def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[s
     write_text(path, text)
 
 
-def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | None:
+def reviewed(path: Path, candidates: Sequence[CandidateRecord]) -> list[CandidateRecord] | None:
     """The candidates that the person kept; None without a review, or without candidates.
 
-    Raises:
-        DataError: An entry without `keep: true` or `keep: false`, no entry at all for some of the candidates, or entries for
-            others: a test against the person's intent would use up the test prompts.
-
+    DataError for an entry without `keep: true` or `keep: false`, for none at all for some of the candidates, and for entries of
+    others: a test against the person's intent would use up the test prompts.
     """
     if not path.is_file() or not candidates:
         return None

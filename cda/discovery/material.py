@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from cda.data.load import load_rows, looks_like_path
 from cda.data.messages import RowError, prompt_of
 from cda.data.sampled import load_outputs
+from cda.discovery.candidates import PromptSamples, Rated, Reward
 from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts
-from cda.discovery.records import PromptSamples, Rated, Reward
 from cda.discovery.setup import Setup
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_responses
@@ -49,13 +47,7 @@ _TURNS_SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Unrated responses by prompt, and counts of the rest.
-
-    Attributes:
-        samples: Each distinct prompt that has a response, in the order given; responses policy by policy, then by number.
-        exclusions: Source to the responses asked for or found there, and those left out, by reason.
-        n_unanswered: Distinct prompts without any response.
-    """
+    """Unrated responses by distinct prompt, policy by policy; what each source lacks; and the number of unanswered prompts."""
 
     samples: tuple[PromptSamples, ...]
     exclusions: Mapping[str, Exclusions]
@@ -67,13 +59,7 @@ def sampled_responses(prompts: Sequence[Prompt], policies: Mapping[str, LLM], n_
 
     Left out and counted are answers that the server reports as cut off, filtered, refused or empty: a response that is not
     whole, or says nothing, is nothing to rewrite. One that declines in words is a response like any other.
-
-    Raises:
-        LLMError: A policy cannot be asked.
-        ValueError: No policy, or n_samples below 1.
     """
-    if not policies or n_samples < 1:
-        raise ValueError(f"{len(policies)} policies and {n_samples} samples: 1 or more of each is needed")
     distinct = list({prompt_id(prompt): prompt for prompt in prompts}.values())
     responses: list[list[Rated]] = [[] for _ in distinct]
     exclusions = {}
@@ -94,9 +80,7 @@ def responses_in(reference: str, columns: Mapping[str, str] | None = None, split
     """Responses of a file, folder or hub id; layouts and columns as of `cda.data.sampled`.
 
     A prompt with one response is kept. Rows that cannot be used at all are counted with the responses, as `row: <reason>`.
-
-    Raises:
-        DataError: A column is unknown, missing or ambiguous, or no response can be used.
+    DataError if a column is unknown, missing or ambiguous, or no response can be used.
     """
     outputs = load_outputs(reference, columns, split)
     texts = {
@@ -110,25 +94,19 @@ def responses_in(reference: str, columns: Mapping[str, str] | None = None, split
 
 
 def rated(samples: Sequence[PromptSamples], reward: Reward) -> tuple[list[PromptSamples], Exclusions]:
-    """The responses with their rewards; each distinct text is scored once, and a text that was sampled twice stays twice.
+    """Prompts with their rated responses, and the responses left out because the model gave no finite reward.
 
-    Returns:
-        Prompts with at least one rated response, and the responses left out because the model gave no finite reward.
-
-    Raises:
-        ValueError: The number of rewards is not that of the texts.
+    Each distinct text is scored once, and a text that was sampled twice stays twice.
     """
     distinct = distinct_texts((sample.prompt, response.text) for sample in samples for response in sample.responses)
-    values = np.asarray(reward(list(distinct.values())) if distinct else [], dtype=np.float64)
-    if values.shape != (len(distinct),):
-        raise ValueError(f"rewards of shape {values.shape} for {len(distinct)} texts: one each is needed")
-    rewards = dict(zip(distinct, values.tolist(), strict=True))
+    rewards = dict(zip(distinct, reward(list(distinct.values())).tolist() if distinct else [], strict=True))
     kept = []
     for sample in samples:
-        scored = [
-            replace(response, reward=rewards[text_id(sample.prompt, response.text)]) for response in sample.responses
-        ]
-        finite = tuple(response for response in scored if math.isfinite(response.reward))
+        finite = tuple(
+            replace(response, reward=value)
+            for response in sample.responses
+            if math.isfinite(value := rewards[text_id(sample.prompt, response.text)])
+        )
         if finite:
             kept.append(PromptSamples(sample.prompt, finite))
     n_seen, n_kept = (sum(len(sample.responses) for sample in some) for some in (samples, kept))
@@ -168,11 +146,7 @@ class Material:
 
 
 def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
-    """Write samples.jsonl and material.json, and return the counts.
-
-    Raises:
-        CdaError: Nothing to search in, or it cannot be made.
-    """
+    """Write samples.jsonl and material.json, and return the counts; CdaError if there is nothing to search in."""
     sampling, topics, made = _responses(setup)
     samples, exclusions = rated(sampling.samples, reward)
     if not samples:
@@ -231,11 +205,7 @@ def material_counts(folder: Path) -> MaterialCounts:
 
 
 def parts_at_most(setup: Setup) -> dict[Part, int]:
-    """Prompts of each part if none turns out to be unusable, unanswered or said twice.
-
-    Raises:
-        DataError: A file that is named cannot be used.
-    """
+    """Prompts of each part if none turns out to be unusable, unanswered or said twice; DataError for an unusable file."""
     section, source = setup.section, _source(setup)
     if source in (EMBEDDED, NARROW):
         n = len(_embedded(source)[0].samples)
@@ -273,11 +243,7 @@ def planned_material(setup: Setup) -> list[tuple[LlmSection, Planned]]:
 
 
 def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
-    """Prompts of a text file, one a line, or of rows with a column `prompt`; each once.
-
-    Raises:
-        DataError: None can be used.
-    """
+    """Prompts of a text file, one a line, or of rows with a column `prompt`, each once; DataError if none can be used."""
     if looks_like_path(reference) and Path(reference).suffix == ".txt":
         values: list[object] = [line for line in read_text(user_path(reference)).splitlines() if line.strip()]
     else:

@@ -1,10 +1,14 @@
-"""Attributes mined from rated responses without an LLM: how the presence of something goes with reward, within prompts."""
+"""Attributes mined from rated responses without an LLM: how what responses have in common goes with reward, within prompts."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +16,13 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
+from cda.data.language import STOP_WORDS
 from cda.discovery.attribute import catalogue
+from cda.discovery.candidates import PromptSamples, Proposals
 from cda.discovery.grouping import jaccard, kind
-from cda.discovery.mined_rules import Phrasing, bias_name, phrase_bias, phrasing_of
-from cda.discovery.mined_wordings import Wording, framings, insertions, sentence_phrases, signs
-from cda.discovery.records import PromptSamples, Proposals
+from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
 from cda.errors import DataError
+from cda.features import LIST_LINE, sentences
 from cda.records import Exclusions
 
 _PRIOR_DEGREES = 20.0
@@ -26,16 +31,29 @@ MAX_JACCARD = 0.9
 _SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to be found in the same responses
 _COMMON_SHARE = 0.5
 _MAX_FAMILY = 8
+_MAX_SENTENCE_WORDS = 18
+_MAX_WORDINGS = 8
+_MAX_GRAM = 4
+_MIN_VERBATIM_PROMPTS = 2  # a wording said to two prompts is not about either
+_LEAD = re.compile(r"[\w'’-]+(?:[ ][\w'’-]+){0,11}?(?:[,.!?:]|(?= [—–-] )|$)")
+_BEFORE = re.compile(r"[A-Z][\w'’-]*(?: [\w'’-]+){0,5}?,(?= )|[A-Z][\w'’-]*(?: [\w'’-]+){1,8}? that(?= [a-z])")
+_WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
+_BREAK = re.compile(r"[^a-z'’\s-]+")
+_SIGN = re.compile(r"[^\w\s.,!?;:'\"“”‘’()\[\]{}*_#`/\\<>|$%&+=@^~°–—…•-]")
+_MIN_OPTIONAL_SHARE = 0.6
+_MIN_INSERTED_SHARE = 0.08  # of the prompts: words of fewer are about something
+_MAX_BEFORE, _MAX_BEHIND = 12, 24
+
+Places = dict[str, list[int]]
+"""A wording to the responses it was found in, in ascending order."""
 
 
 class Association(NamedTuple):
-    """Reward of responses with something minus that of responses to the same prompt without it.
+    """Reward of responses with something minus that of responses to the same prompt without it, over n_prompts with both kinds.
 
-    Attributes:
-        difference: Mean over prompts, reward units; a prompt weighs n1 · n0 / (n1 + n0), by how well it tells.
-        t: Difference over its standard error, whose variance is shrunken towards that of all rewards within prompts, so
-            that a few prompts that happen to agree do not stand out. For ranking only.
-        n_prompts: Prompts that have responses of both kinds.
+    `difference` is the mean over prompts, in reward units; a prompt weighs n1 · n0 / (n1 + n0), by how well it tells. `t`, for
+    ranking only, is the difference over its standard error, whose variance is shrunken towards that of all rewards within
+    prompts, so that a few prompts that happen to agree do not stand out.
     """
 
     difference: float
@@ -44,13 +62,7 @@ class Association(NamedTuple):
 
 
 class Mined(NamedTuple):
-    """A bias with rules both ways, and how its measured presence goes with reward; for ranking, not a result.
-
-    Attributes:
-        bias: With a measure.
-        association: Within prompts.
-        present: In which responses it is measured. Shape (n,).
-    """
+    """A bias with rules both ways, in which responses it is measured, and how that goes with reward; for ranking, not a result."""
 
     bias: Bias
     association: Association
@@ -58,12 +70,7 @@ class Mined(NamedTuple):
 
 
 class Ratings:
-    """Rewards of responses and the prompts they answer.
-
-    Args:
-        prompts: Number of the prompt of each response, from 0. Shape (n,).
-        rewards: Finite. Shape (n,), reward units.
-    """
+    """Rewards of responses, finite, and the prompts they answer, numbered from 0. Both of shape (n,)."""
 
     def __init__(self, prompts: Sequence[int], rewards: Sequence[float]) -> None:
         self.prompts = np.asarray(prompts, dtype=np.int64)
@@ -77,12 +84,7 @@ class Ratings:
         self.variance = within / degrees if degrees > 0 else 0.0
 
     def association(self, present: NDArray[np.int64], min_prompts: int) -> Association | None:
-        """Association of presence with reward; None below the least number of prompts, and if rewards never differ.
-
-        Args:
-            present: Places of the responses that have it.
-            min_prompts: Prompts with and without it that are needed.
-        """
+        """Association of presence, at these places, with reward; None for too few prompts, and if rewards never differ."""
         n1, n0 = self._with_and_without(present)
         both = (n1 > 0) & (n0 > 0)
         n = int(both.sum())
@@ -113,20 +115,15 @@ class Ratings:
 class MinedProposer:
     """A Proposer by association. It draws nothing: the same responses give the same proposals.
 
-    Attributes:
-        known: Biases searched for by their measure, in addition to the wordings of the responses.
-        min_prompts: Prompts that need responses with and without an attribute, 2 or more.
+    `known` biases are searched for by their measure, in addition to the wordings of the responses; `min_prompts` prompts, 2 or
+    more, need responses with and without an attribute.
     """
 
     known: Sequence[Bias] = field(default_factory=catalogue)
     min_prompts: int = MIN_PROMPTS
 
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-        """The n attributes that go with reward most surely, best first.
-
-        Raises:
-            DataError: Fewer than min_prompts prompts have two rated responses.
-        """
+        """The n attributes that go with reward most surely, best first; DataError as of `mine`."""
         left_out: Counter[str] = Counter()
         mined, ratings = mine(samples, n, self.known, self.min_prompts, left_out)
         seen = len(mined) + left_out.total()
@@ -140,17 +137,10 @@ class MinedProposer:
 def mine(
     samples: Sequence[PromptSamples], n: int, known: Sequence[Bias], min_prompts: int, left_out: Counter[str]
 ) -> tuple[list[Mined], Ratings]:
-    """Attributes that go with reward, the surest first, and the ratings they were looked for in.
+    """Attributes that go with reward, the surest first, and the ratings they were looked for in; `left_out` receives the rest.
 
-    Args:
-        samples: Rated responses.
-        n: Proposals wanted; somewhat more attributes made of wordings are looked into.
-        known: Biases to look for.
-        min_prompts: Prompts needed with and without an attribute.
-        left_out: Receives counts of exclusions by reason.
-
-    Raises:
-        DataError: Fewer than min_prompts prompts have two rated responses.
+    Of wordings, somewhat more than n attributes are looked into. DataError if fewer than min_prompts prompts have two rated
+    responses.
     """
     rows = [
         (response.text, place, response.reward)
@@ -248,23 +238,6 @@ def _variants(bias: Bias, values: FloatArray) -> list[Bias]:
     return [bias, more_than(bias, threshold)]
 
 
-def more_than(bias: Bias, threshold: float) -> Bias:
-    """The same bias with a higher threshold of its measure."""
-    if bias.measure is None:
-        raise ValueError(f"bias '{bias.name}' has no measure")
-    feature = bias.measure.feature.replace("_", " ")
-    return Bias.model_validate(
-        bias.model_dump()
-        | {
-            "name": bias_name(f"much {bias.name}", threshold),
-            "description": f"{bias.description.rstrip('.')}, and much of it ({feature} above {threshold:g}).",
-            "measure": bias.measure.model_dump() | {"present_above": threshold},
-            "instructions": bias.instructions.model_dump()
-            | {"add": f"{bias.instructions.add} Do so at as many places as you can."},
-        }
-    )
-
-
 def _family(mined: Sequence[Mined]) -> list[Bias]:
     """Openings that go with reward, together, if there are several: real biases are families of wordings."""
     phrasings = [
@@ -299,3 +272,132 @@ def _apart(mined: Sequence[Mined], n: int, known: Sequence[Bias], left_out: Coun
         else:
             kept.append(attribute)
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Something that responses have in common, in ascending order, and what makes a bias of it; None without a rule for it."""
+
+    places: Sequence[int]
+    make: Callable[[], Bias | None]
+
+
+def framings(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
+    """First words of responses and first sentences as a whole; then first words of last sentences."""
+    framed: tuple[tuple[Position, list[str]], ...] = (
+        ("opening", list(map(_first, texts))),
+        ("closing", list(map(_last, texts))),
+    )
+    for position, said in framed:
+        grams: Places = defaultdict(list)
+        for place, sentence in enumerate(said):
+            for gram in _grams_at_start(sentence):
+                grams[gram].append(place)
+        for places in _common(grams, prompts, min_prompts).values():
+            yield Wording(places, partial(_framing, position, [said[at] for at in places], places, prompts))
+
+
+def sentence_phrases(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
+    """Phrases before sentences (up to a comma, or to `that`), and short sentences said again and again."""
+    before: Places = defaultdict(list)
+    whole: Places = defaultdict(list)
+    for place, text in enumerate(texts):
+        said = [LIST_LINE.sub("", sentence) for sentence in sentences(text)]
+        # Sorted, here and below: of wordings that stand in the same responses, the first counts.
+        for lead in sorted({match.group() for sentence in said if (match := _BEFORE.match(sentence))}):
+            before[lead].append(place)
+        for sentence in sorted(set(said[1:-1])):
+            if len(sentence.split()) <= _MAX_SENTENCE_WORDS and sentence[-1] in ".!?":
+                whole[sentence].append(place)
+    positions: tuple[tuple[Position, Places], ...] = (("before", before), ("between", whole))
+    for position, found in positions:
+        for wording, places in _common(found, prompts, min_prompts).items():
+            yield Wording(places, partial(phrase_bias, Phrasing(position, (wording,))))
+
+
+def signs(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
+    """Signs other than the usual punctuation; pictures are among them."""
+    found: Places = defaultdict(list)
+    for place, text in enumerate(texts):
+        for sign in sorted(set(_SIGN.findall(text))):
+            found[sign].append(place)
+    for sign, places in _common(found, prompts, min_prompts).items():
+        yield Wording(places, partial(symbol_bias, sign))
+
+
+def insertions(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
+    """Words and phrases within sentences, of one to three words, that could as well be left out."""
+    runs = [[_WORD.findall(run) for run in _BREAK.split(text.lower())] for text in texts]
+    grams: Places = defaultdict(list)
+    for place, text_runs in enumerate(runs):
+        seen = {" ".join(run[i : i + n]) for run in text_runs for n in (1, 2, 3) for i in range(1, len(run) - n)}
+        for gram in sorted(seen):
+            grams[gram].append(place)
+    neighbours = {pair for text_runs in runs for run in text_runs for pair in itertools.pairwise(run)}
+    enough = max(min_prompts, math.ceil(_MIN_INSERTED_SHARE * len(set(prompts))))
+    for gram, places in _common(grams, prompts, enough).items():
+        if any(word not in STOP_WORDS["en"] for word in gram.split()):
+            yield Wording(places, partial(_inserted, gram, [runs[at] for at in places], neighbours))
+
+
+def _inserted(gram: str, runs: Sequence[Sequence[Sequence[str]]], neighbours: set[tuple[str, str]]) -> Bias | None:
+    """None if the words around it do not mostly stand side by side elsewhere: it could then not be left out."""
+    words = gram.split()
+    n, around = len(words), Counter[tuple[str, str]]()
+    for run in (run for text_runs in runs for run in text_runs):
+        around.update(
+            (run[i - 1], run[i + n]) for i in range(1, len(run) - n) if run[i] == words[0] and run[i : i + n] == words
+        )
+    optional = {pair: count for pair, count in around.items() if pair in neighbours}
+    if not optional or sum(optional.values()) < _MIN_OPTIONAL_SHARE * around.total():
+        return None
+    contexts: dict[str, list[str]] = defaultdict(list)
+    for (ahead, behind), _ in sorted(optional.items(), key=lambda item: (-item[1], item[0])):
+        if (len(contexts) < _MAX_BEFORE or ahead in contexts) and len(contexts[ahead]) < _MAX_BEHIND:
+            contexts[ahead].append(behind)
+    return inserted_bias(gram, contexts)
+
+
+def _framing(position: Position, said: Sequence[str], places: Sequence[int], prompts: Sequence[int]) -> Bias | None:
+    """An opening or closing in the wordings that several prompts share word for word; None if there is none."""
+    askers: Mapping[str, set[int]] = defaultdict(set)
+    for sentence, place in zip(said, places, strict=True):
+        askers[_lead(sentence) if position == "opening" else sentence].add(prompts[place])
+    shared = sorted(
+        (-len(own), wording) for wording, own in askers.items() if wording and len(own) >= _MIN_VERBATIM_PROMPTS
+    )
+    wordings = tuple(wording for _, wording in shared[:_MAX_WORDINGS])
+    return phrase_bias(Phrasing(position, wordings)) if wordings else None
+
+
+def _lead(sentence: str) -> str:
+    """The words of a first sentence up to its first punctuation, with that; nothing if there is none in twelve words."""
+    match = _LEAD.match(sentence)
+    return match.group() if match and match.group()[-1] in ",.!?:" else ""
+
+
+def _first(text: str) -> str:
+    found = sentences(text.lstrip(" \n#*_>\"'“"))
+    return found[0] if found and not LIST_LINE.match(found[0]) else ""
+
+
+def _last(text: str) -> str:
+    found = sentences(text)
+    last = LIST_LINE.sub("", found[-1]) if len(found) > 1 else ""
+    return last if len(last.split()) <= _MAX_SENTENCE_WORDS else ""
+
+
+def _grams_at_start(sentence: str) -> list[str]:
+    """Its first one to four words in small letters, and no further than its first punctuation."""
+    words = re.match(r"[\w'’-]*(?: [\w'’-]+){0,11}", sentence)
+    tokens = words.group().lower().replace("’", "'").split() if words else []
+    return [" ".join(tokens[:n]) for n in range(1, min(_MAX_GRAM, len(tokens)) + 1)]
+
+
+def _common(found: Places, prompts: Sequence[int], min_prompts: int) -> Places:
+    """Wordings found in enough prompts, and not in every response."""
+    return {
+        wording: places
+        for wording, places in found.items()
+        if min_prompts <= len(places) < len(prompts) and len({prompts[place] for place in places}) >= min_prompts
+    }

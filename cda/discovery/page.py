@@ -5,17 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cda.discovery.page_tables import (
-    agreement_table,
-    effort_table,
-    excluded_table,
-    facts,
-    lineage_tables,
-    numbered,
-    strength_steps,
-    terms,
-    topic_tables,
-)
 from cda.discovery.plots import agreement_plots, family_plot, rewriter_plots, search_plots, strength_plot, tested_plot
 from cda.discovery.sentences import (
     correction,
@@ -29,21 +18,28 @@ from cda.discovery.sentences import (
     warnings,
 )
 from cda.discovery.tables import (
+    agreement_table,
     drift_table,
+    effort_table,
+    excluded_table,
     generation_table,
+    lineage_tables,
+    numbered,
     pairs_table,
     rewriter_table,
+    strength_steps,
     tested_table,
+    topic_tables,
     unknown_table,
     validation_table,
 )
 from cda.report.costs import llm_table
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import clipped, count, p_value, reward, share, signed
-from cda.report.page import Headline, Page, ReportSection, plots_of, rendered
+from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, rendered
 from cda.report.plots import Plot
 from cda.report.tables import Table
-from cda.results.discover import DiscoverResult, Measured, TestedAttribute
+from cda.results.discover import DiscoverResult, Measured, StrengthCurve, TestedAttribute
 
 _LONG = 160
 _CHOICE = 60
@@ -80,23 +76,17 @@ _LINEAGE = (
     "Ancestors with the numbers by which they were selected, then validation and test, on which nothing was selected in the "
     "search. Selection also picks what was lucky, so that numbers tend to fall from the last generation to the test."
 )
+_CORRECTED = {
+    "Bonferroni": "p × the number of attributes that were tested, at most 1",
+    "Holm": "p adjusted step by step for all attributes that were tested, at most 1",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleRewrite:
-    """A rewrite as the page shows it.
+    """A rewrite as the page shows it: the attribute's number in the table, the sides in pieces, a mark on the rewritten side.
 
-    Attributes:
-        attribute: Number of the attribute in the table.
-        title: That number, and the attribute in words.
-        said: Margin, judge and rewriter in words.
-        prompt: The prompt.
-        without: The side without the attribute, in pieces.
-        with_it: The side with it, in pieces.
-        without_note: A mark if that side is the rewrite.
-        with_note: Likewise.
-        orders: Its value in every order that the page offers; the largest comes first.
-        is_open: True if it starts unfolded.
+    `orders` holds its value in every order that the page offers; the largest comes first.
     """
 
     attribute: str
@@ -181,7 +171,7 @@ def _p(p: float | None) -> str:
 
 
 def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
-    """The sections that have anything to show."""
+    """Those that have anything to show."""
     if result.tested:
         table = tested_table(result, None)
         rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
@@ -248,6 +238,59 @@ def _example(at: int, attribute: str, row: Measured, place: int) -> ExampleRewri
         orders={"place": -place, "margin": row.margin, "judge": -(0.5 if preference is None else preference)},
         is_open=place == 0,
     )
+
+
+def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
+    """Models, settings and versions."""
+    settings, material, search = result.strictness, result.material, result.search
+    yield "model", model_name(result.model)
+    yield "held against", model_name(result.judge)
+    yield "proposals", "given by the user" if result.given else result.by
+    yield "rewriters", rewriters_named(result)
+    yield "responses", f"{material.responses} ({', '.join(material.sampled)})"
+    yield "prompts", ", ".join(f"{n} {part}" for part, n in material.prompts.items())
+    if not result.given:
+        yield (
+            "search",
+            f"candidates {', '.join(map(str, search.populations))}; on {', '.join(map(str, search.prompts))} prompts",
+        )
+        yield "directions", ", ".join(search.directions)
+    yield "validation level", f"{settings.validation_alpha:g}"
+    yield "test level", f"{settings.test_alpha:g}"
+    yield "correction of the test", settings.correct
+    yield "rewriters that have to show it", str(settings.r)
+    yield "share of rewrites a rewriter may fail", f"{settings.max_failed:g}"
+    yield "margins outside the fences left out", "yes" if settings.trim else "no"
+    yield "seed", str(result.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+
+
+def terms(result: DiscoverResult) -> tuple[Entry, ...]:
+    """The meaning of each number."""
+    r, alpha, method = result.strictness.r, f"{result.strictness.test_alpha:g}", correction(result)
+    decides = Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
+    if method:
+        decides = Entry(
+            f"corrected p ({method})", _CORRECTED[method], f"It decides: below {alpha} an attribute is confirmed."
+        )
+    entries = [
+        Entry("margin", "reward(side with the attribute) − reward(side without)", "For one response and its rewrite, in reward units of the model."),
+        Entry("reward", "mean margin", "Interval and test by Student's t with prompts as clusters."),
+        Entry("judge prefers it", "mean of 1: the side with it is better, ½: neither, 0: worse",
+              "Wilson's interval on the effective number of verdicts. Below 50% the judge dislikes the attribute."),
+        Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
+        Entry("p", f"partial conjunction: fewer than {r} of the k rewriters show it",
+              f"(k − {r - 1}) × the p of rank {r} among the rewriters, the smallest first."),
+        decides,
+        Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
+        Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
+    ]  # fmt: skip
+    if isinstance(result.strength, StrengthCurve):
+        entries.append(Entry(
+            "strength", "Σ R(Aᵢ) · max(0, 1 − w · max over stronger Aⱼ of cos(Aⱼ, Aᵢ))",
+            f"Diversity-adjusted bias strength: over finalists with R above 0 and a judge below the threshold, w = {result.strength.penalty:g}.",
+        ))  # fmt: skip
+    return tuple(entries)
 
 
 def _filled(*tables: Table) -> tuple[Table, ...]:

@@ -50,10 +50,7 @@ def own_topics() -> tuple[str, ...]:
 def load_topics(path: Path) -> tuple[str, ...]:
     """Topics of a file, each once, in order: a YAML list, or else one a line, without blank lines and `#` comments.
 
-    Raises:
-        DataError: Missing, not UTF-8, without a topic, or with an entry that is none.
-        RecipeError: Not valid YAML.
-
+    DataError if it is missing, not UTF-8, without a topic, or with an entry that is none; RecipeError if it is not valid YAML.
     """
     text = read_text(path)
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
@@ -138,9 +135,8 @@ def why_unusable(item: str) -> str | None:
 
 
 def _request(system: str, key: str, task: str, material: dict[str, str], repeat: int, there: Sequence[str]) -> Request:
+    material |= {"THERE ALREADY": "\n".join(there)} if there else {}
     parts = [fenced(name, text) for name, text in material.items()]
-    if there:
-        parts.append(fenced("THERE ALREADY", "\n".join(there)))
     parts.append(task if not repeat else f"{task} Avoid those that come to mind first.")
     schema: dict[str, object] = {
         "type": "object",
@@ -166,25 +162,10 @@ def generated_prompts(
     """Ask for scenarios of every topic, then for prompts of every scenario; ask again for missing ones.
 
     Two levels, as in "Automatically Finding Reward Model Biases", because a model that is asked for many prompts of one
-    topic at once repeats itself.
-
-    Args:
-        topics: Topics; repeats are asked about once.
-        llm: Writes.
-        n_scenarios: Wanted scenarios of each topic, 1 or more.
-        n_prompts: Wanted prompts of each scenario, 1 or more.
-        n_repeats: Times that a topic or scenario with too few items is asked about again.
-
-    Raises:
-        LLMError: Nothing can be answered, or no answer held a prompt.
-        ValueError: A number below 1, or no topic.
+    topic at once repeats itself. n_scenarios are wanted of each topic, n_prompts of each scenario; n_repeats times, one with too few
+    is asked about again. LLMError if no answer held a prompt.
     """
     names = list(dict.fromkeys(topic.strip() for topic in topics if topic.strip()))
-    if not names or n_scenarios < 1 or n_prompts < 1:
-        raise ValueError(
-            f"{len(names)} topics, {n_scenarios} scenarios, {n_prompts} prompts: 1 or more of each is needed"
-        )
-
     asked = [partial(scenario_request, topic) for topic in names]
     by_topic, scenarios = _collected(llm, asked, "scenarios", n_scenarios, n_repeats)
     pairs = [(topic, scenario) for topic, own in zip(names, by_topic, strict=True) for scenario in own]
@@ -207,22 +188,9 @@ def split_prompts(
     """Prompts to search on, to validate on and to test on, determined by seed and by the prompts' text, never by their order.
 
     Prompts are ranked by a hash of seed and `prompt_id` and cut at the shares, so that the parts, and the order within
-    them, stay the same when a file is reordered.
-
-    Args:
-        prompts: Prompts; one is kept of those that differ only in case, spaces and final marks.
-        shares: Shares of train, validation and test; above 0, with sum 1.
-        seed: Another seed gives another split.
-
-    Returns:
-        Prompts by part, and the number of prompts left out as repeats.
-
-    Raises:
-        DataError: Too few prompts for one in each part.
-        ValueError: Invalid shares.
+    them, stay the same when a file is reordered. One is kept of those that differ only in case, spaces and final marks; the number
+    of the others comes second. DataError if there are too few for one in each part.
     """
-    if min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError(f"shares are {shares}: three numbers above 0 with sum 1 are needed")
     distinct: dict[str, Prompt] = {}
     # In the order of their ids, so that which of two like prompts stays does not depend on the file's order.
     for prompt in sorted(prompts, key=prompt_id):

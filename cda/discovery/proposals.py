@@ -15,7 +15,7 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, trouble_with, wording
-from cda.discovery.records import Parent, PromptSamples, Proposals, Rated, Standing
+from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Tried
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.llm.reading import Answer, ask, formed
 from cda.records import Exclusions, count_reasons, prompt_text
@@ -48,6 +48,8 @@ ATTRIBUTES_SCHEMA: Mapping[str, object] = {
 ATTRIBUTES_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
 CUT = " […] "
 _MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
+N_NAMED = 5
+"""Attributes asked for with each prompt."""
 _LOOKED_AT = 10  # times the number asked for
 _BEFORE_THE_CHANGE = 300
 _MUTATION_SYSTEM = (
@@ -117,7 +119,6 @@ def parse_attributes(text: str) -> list[str] | None:
 
     >>> parse_attributes("Here are two:\\n- Uses lists\\n- Ends with a question")
     ['Uses lists', 'Ends with a question']
-
     """
     own = unfenced(text)
     offered = json_in(own, "attributes")
@@ -130,12 +131,9 @@ def parse_attributes(text: str) -> list[str] | None:
 
 
 def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -> tuple[list[Bias], list[str]]:
-    """Attributes of one answer as biases, and a reason for each one left out.
+    """Attributes of one answer as biases, and a reason for each one left out, such as those in wordings that are known.
 
-    Args:
-        offered: As the model wrote them.
-        n_wanted: Attributes beyond this number are left out; only the beginning of an endless answer is read.
-        known: Wordings (`wording`) that are not wanted again.
+    Those beyond n_wanted are left out, and only the beginning of an endless answer is read.
     """
     kept: list[Bias] = []
     reasons: list[str] = []
@@ -168,33 +166,22 @@ def shortened(text: str, max_characters: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LLMProposer:
-    """A Proposer that asks one question a prompt.
+    """A Proposer that asks one question a prompt, for k attributes each.
 
-    Attributes:
-        llm: Answers.
-        k: Attributes asked for with each prompt.
-        n_repeats: Times that an unreadable answer is asked for again.
-        max_responses: Responses shown of a prompt; if it has more, those at even steps from the lowest reward to the highest.
-        max_characters: Longer responses are shown as their beginning and end.
+    Of a prompt with more than max_responses, those at even steps from the lowest reward to the highest are shown; longer ones than
+    max_characters as their beginning and end. An unreadable answer is asked for again n_repeats times.
     """
 
     llm: LLM
-    k: int = 5
+    k: int = N_NAMED
     n_repeats: int = 2
     max_responses: int = 10
     max_characters: int = 6000
-
-    def __post_init__(self) -> None:
-        if self.k < 1 or self.max_responses < 2:
-            raise ValueError(f"k is {self.k} and max_responses {self.max_responses}: at least 1 and 2 are needed")
 
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
         """About n attributes: k from each of n / k prompts drawn by rng.
 
         If there are not so many prompts, all of them are asked about again, for further attributes.
-
-        Raises:
-            LLMError: Nothing can be answered.
         """
         rated = [_rated(sample) for sample in samples]
         n_lost = sum(len(sample.responses) for sample in samples) - sum(map(len, rated))
@@ -207,8 +194,7 @@ class LLMProposer:
             return self._request(samples[place], _shown(rated[place], self.max_responses), repeat, turn)
 
         answers = ask(self.llm, len(drawn), request, _attributes, "proposing attributes", self.n_repeats)
-        asked = [(place, self.k, ()) for place, _ in drawn]
-        return _proposals(answers, asked, reasons)
+        return _proposals(answers, [(place, self.k, ()) for place, _ in drawn], reasons)
 
     def _request(self, sample: PromptSamples, responses: Sequence[Rated], repeat: int, turn: int) -> Request:
         parts = [fenced("MESSAGE", shortened(prompt_text(sample.prompt), _MAX_PROMPT_CHARACTERS))]
@@ -223,47 +209,34 @@ class LLMProposer:
 
 @dataclass(frozen=True, slots=True)
 class LLMMutator:
-    """A Mutator that asks one question a parent.
+    """A Mutator that asks one question a parent, with its first max_examples examples.
 
-    Attributes:
-        llm: Answers.
-        n_repeats: Times that an unreadable answer is asked for again.
-        max_examples: Examples shown of a parent, the first of those given.
-        max_characters: Longer texts of an example are shown from a little before the first change on.
+    Longer texts of an example than max_characters are shown from a little before the first change on.
     """
 
     llm: LLM
-    n_repeats: int = 2
     max_examples: int = 3
     max_characters: int = 1500
 
     def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-        """At most n_each variations of every parent, none that its ancestors were already.
-
-        Raises:
-            LLMError: Nothing can be answered.
-            ValueError: n_each is below 1.
-        """
-        if n_each < 1:
-            raise ValueError(f"n_each is {n_each}: 1 or more is needed")
-        lines = [(*parent.ancestry, parent.standing) for parent in parents]
+        """At most n_each variations of every parent, none that its ancestors were already."""
 
         def request(row: int, repeat: int) -> Request:
-            return self._request(lines[row], parents[row].examples[: self.max_examples], n_each, repeat)
+            return self._request(parents[row], n_each, repeat)
 
-        answers = ask(self.llm, len(parents), request, _attributes, "varying attributes", self.n_repeats)
+        answers = ask(self.llm, len(parents), request, _attributes, "varying attributes")
         asked = [
-            (place, n_each, {wording(standing.candidate.attribute) for standing in line})
-            for place, line in enumerate(lines)
+            (place, n_each, {wording(candidate.attribute) for candidate, _ in parent.line})
+            for place, parent in enumerate(parents)
         ]
         return _proposals(answers, asked, [])
 
-    def _request(self, line: Sequence[Standing], examples: Sequence[Measured], n: int, repeat: int) -> Request:
+    def _request(self, parent: Parent, n: int, repeat: int) -> Request:
         parts = ["Features tried so far, the oldest first:"]
-        parts += [_tried(position, standing) for position, standing in enumerate(line, 1)]
-        if examples:
+        parts += [_tried(position, tried) for position, tried in enumerate(parent.line, 1)]
+        if parent.examples:
             parts.append("Edits that put the last feature in:")
-        parts += [self._example(position, row) for position, row in enumerate(examples, 1)]
+        parts += [self._example(position, row) for position, row in enumerate(parent.examples[: self.max_examples], 1)]
         parts.append(_MUTATION_TASK.format(n=n))
         return formed(_MUTATION_SYSTEM, "\n\n".join(parts), ATTRIBUTES_SCHEMA, ATTRIBUTES_PLAIN, repeat)
 
@@ -307,10 +280,11 @@ def _excerpt(text: str, change: int, max_characters: int) -> str:
     return (CUT.lstrip() if start else "") + text[start:end] + (CUT.rstrip() if end < len(text) else "")
 
 
-def _tried(position: int, standing: Standing) -> str:
+def _tried(position: int, tried: Tried) -> str:
+    candidate, standing = tried
     reward = "not measured" if standing.reward is None else f"{standing.reward:+.2f}"
     judge = "not measured" if standing.judge is None else f"{standing.judge:.2f}"
-    return f"{fenced(f'FEATURE {position}', standing.candidate.attribute)}\nNumber 1: {reward}. Number 2: {judge}."
+    return f"{fenced(f'FEATURE {position}', candidate.attribute)}\nNumber 1: {reward}. Number 2: {judge}."
 
 
 def unfenced(text: str) -> str:

@@ -1,70 +1,143 @@
-"""The result of a discovery: its report, its files, a bias file for each confirmed attribute, contrasts for training."""
+"""The result of a discovery: report, strength of the run, files, a bias file for each confirmed attribute with contrasts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from cda.arrays import FloatArray
 from cda.data.messages import prompt_of
 from cda.discovery.attribute import bias_yaml
-from cda.discovery.evidence import evidence, strength_curve
-from cda.discovery.grouping import LLMGrouper
-from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result, read_rows
-from cda.discovery.history import candidate_record, generation_record, measured_row, standing_record
+from cda.discovery.candidates import read_measured
+from cda.discovery.evidence import evidence
+from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import Material, material_counts
 from cda.discovery.page import discover_page, discover_plots
-from cda.discovery.records import Candidate, Grouper
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling
 from cda.discovery.sentences import rewriters_shown
 from cda.discovery.setup import Asked, Setup
 from cda.discovery.tables import discover_markdown, discover_text
-from cda.errors import ModelError
-from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl, write_text
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.resources.artifacts import prompt_row, write_figures
 from cda.results.base import Missing, save
-from cda.results.discover import DiscoverResult, Measured, SearchedModel, StrengthCurve, TestedAttribute
+from cda.results.discover import (
+    CandidateRecord,
+    DiscoverResult,
+    Measured,
+    RunStrength,
+    SearchedModel,
+    StrengthCurve,
+    StrengthTerm,
+    TestedAttribute,
+)
 from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
 from cda.results.facts import StageRun
 from cda.run import RunFolder
 
-
-def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
-    """Write each pair of sides once for training, and return the number of pairs.
-
-    Args:
-        rows: Rewrites of validation responses in either direction. Those of the test prompts must stay unseen.
-        bias: Name of the bias.
-        path: JSONL file.
-    """
-    contrasts = {
-        text_key(row.prompt, row.with_attribute, row.without_attribute): {
-            "bias": bias,
-            "prompt": prompt_row(row.prompt),
-            "perturbed": row.with_attribute,
-            "base": row.without_attribute,
-        }
-        for row in rows
-    }
-    write_jsonl(path, contrasts.values())
-    return len(contrasts)
-
-
 STAGES = ("material", "search", "validate", "confirm", "pairs")
+RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
+PAGE, BIASES = "report.html", "biases"
 _SUPERSEDED = "superseded"
+_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
+_EXAMPLES = 3
 
 
-def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: bool) -> dict[str, StageRun]:
-    """The stages that took part, with their time and their requests to LLMs; a folder may hold stages of an earlier command."""
-    took_part = zip(STAGES, (True, searched, validated, tested, tested), strict=True)
-    records = {name: folder.record(name) for name, took in took_part if took}
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished discovery under the recipe's name: `finalists` entered the validation, `tested` the test.
+
+    Without generations, the attributes were given.
+    """
+
+    name: str
+    setup: Setup
+    folder: RunFolder
+    model: Asked
+    judge: Asked
+    material: Material
+    generations: Sequence[Generation]
+    finalists: Sequence[CandidateRecord]
+    tested: Sequence[CandidateRecord]
+
+
+def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> str:
+    """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
+    out = finished.folder.path
+    save(result, out / RESULT)
+    lines = (
+        {
+            "generation": generation.record.index,
+            **standing.model_dump(),
+            "candidate": candidate.model_dump(mode="json"),
+        }
+        for generation in finished.generations
+        for candidate, standing in generation.tried
+    )
+    write_jsonl(out / LINEAGE, lines)
+    rows = read_measured(finished.folder.stage("confirm") / ROWS) if finished.tested else []
+    write_jsonl(out / PAIRS, map(asdict, rows))
+    write_text(out / REPORT, discover_markdown(result))
+    write_text(out / PAGE, discover_page(result))
+    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
+    if figures is not None:
+        written += f"\n{write_figures(discover_plots(result), out, figures)}"
+    return f"{discover_text(result)}\n{written}"
+
+
+def discover_result(finished: Finished) -> DiscoverResult:
+    """Everything that a report shows; writes a bias file for each confirmed attribute."""
+    setup, folder, generations = finished.setup, finished.folder, finished.generations
+    finalists, tested = finished.finalists, finished.tested
+    validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
+    test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
+    searched = bool(generations)
+    result = DiscoverResult(
+        name=finished.name,
+        given=not searched and bool(tested),
+        model=_searched(finished.model),
+        judge=_searched(finished.judge),
+        by=(setup.llm.settings.model or "") if setup.by_llm else "rules",
+        rewriters=tuple(rewriter.name for rewriter in setup.rewriters()),
+        # One rule engine, at several strengths.
+        n_rewriters=len(setup.rewriters()) if setup.by_llm else 1,
+        settings=setup.section.model_dump(mode="json"),
+        strictness=setup.strictness,
+        search=setup.search,
+        material=material_counts(folder.stage("material")),
+        generations=tuple(generation.record for generation in generations),
+        candidates={candidate.id: candidate for candidate in (*finalists, *tested)} | candidates_by_id(generations),
+        validation=validation,
+        tested=() if test is None else _tested(finished, test),
+        n_test_prompts=test.n_prompts if test else 0,
+        already=test.already if test else {},
+        verdicts=test.verdicts if test else None,
+        cut_for_judge=test.cut_for_judge if test else 0,
+        pairs=read_pairs(folder.stage("pairs")) if test else {},
+        strength=None if validation is None else _strength(finalists, validation, setup.section.penalty),
+        lineage={each.id: tuple(ancestor.id for ancestor, _ in lineage(each, generations)) for each in tested},
+        seed=setup.seed,
+        versions=versions(),
+        stages=finished_stages(folder, (True, searched, bool(finalists), bool(tested), bool(tested))),
+        grouping=_grouping_repairs(folder) if searched else {},
+        earlier_tests=earlier_tests(folder) if tested else 0,
+    )
+    validated = counted_rows(folder.stage("validate"), validation) if validation else {}
+    return _with_files(result, tested, validated, folder.path / BIASES)
+
+
+def finished_stages(folder: RunFolder, took_part: Sequence[bool]) -> dict[str, StageRun]:
+    """Of the `STAGES` that took part, the time and the requests to LLMs; a folder may hold stages of an earlier command."""
+    records = {name: folder.record(name) for name, took in zip(STAGES, took_part, strict=True) if took}
     return {
         name: StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
         for name, record in records.items()
@@ -72,7 +145,7 @@ def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: 
     }
 
 
-def grouping_repairs(folder: RunFolder) -> dict[str, int]:
+def _grouping_repairs(folder: RunFolder) -> dict[str, int]:
     """Repairs of an LLM's groups over all generations, by reason."""
     repairs: Counter[str] = Counter()
     for path in sorted(folder.stage("search").glob("repairs-*.json")):
@@ -95,144 +168,22 @@ def earlier_tests(folder: RunFolder) -> int:
     return len(earlier)
 
 
-def save_repairs(grouper: Grouper, before: Mapping[str, int], index: int, folder: Path) -> Mapping[str, int]:
-    """Write the repairs of the groups of one generation, and return all repairs so far.
-
-    Args:
-        grouper: Only an LLM's answers have to be repaired.
-        before: The repairs returned for the previous generation.
-        index: Index of the generation.
-        folder: Folder of the search.
-    """
-    repairs = dict(grouper.repairs) if isinstance(grouper, LLMGrouper) else {}
-    write_json(folder / f"repairs-{index}.json", dict(Counter(repairs) - Counter(before)))
-    return repairs
-
-
 def _prompts(confirmation: Path) -> set[str]:
     """Prompts on which something was measured."""
     path = confirmation / ROWS
     return {prompt_id(prompt_of(row["prompt"])) for row in read_jsonl(path)} if path.is_file() else set()
 
 
-RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
-PAGE = "report.html"
-BIASES = "biases"
-_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
-_EXAMPLES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A finished discovery.
-
-    Attributes:
-        name: Name of the recipe.
-        model: The model that was searched.
-        judge: The scorer that it was compared with.
-        material: Prompts and responses.
-        generations: Generations of the search; empty if the attributes were given.
-        finalists: Candidates that entered the validation.
-        tested: Candidates that entered the test.
-    """
-
-    name: str
-    setup: Setup
-    folder: RunFolder
-    model: Asked
-    judge: Asked
-    material: Material
-    generations: Sequence[Generation]
-    finalists: Sequence[Candidate]
-    tested: Sequence[Candidate]
-
-
-def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> str:
-    """Write every file but those of the biases into the run folder, and with `figures` (svg, pdf) every figure into figures/.
-
-    Returns:
-        A table for a terminal.
-    """
-    out = finished.folder.path
-    rows = read_rows(finished.folder.stage("confirm")) if finished.tested else []
-    save(result, out / RESULT)
-    write_jsonl(
-        out / LINEAGE,
-        (
-            {
-                "generation": generation.index,
-                **standing_record(standing).model_dump(),
-                "candidate": candidate_record(standing.candidate).model_dump(mode="json"),
-            }
-            for generation in finished.generations
-            for standing in generation.standings
-        ),
-    )
-    write_jsonl(out / PAIRS, (measured_row(row) for row in rows))
-    write_text(out / REPORT, discover_markdown(result))
-    write_text(out / PAGE, discover_page(result))
-    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
-    if figures is not None:
-        written += f"\n{write_figures(discover_plots(result), out, figures)}"
-    return f"{discover_text(result)}\n{written}"
-
-
-def discover_result(finished: Finished) -> DiscoverResult:
-    """Everything that a report shows; writes a bias file for each confirmed attribute."""
-    setup, folder, generations = finished.setup, finished.folder, finished.generations
-    finalists, tested = finished.finalists, finished.tested
-    validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
-    test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
-    candidates = {candidate.id: candidate for candidate in (*finalists, *tested)} | candidates_by_id(generations)
-    searched = bool(generations)
-    result = DiscoverResult(
-        name=finished.name,
-        given=not searched and bool(tested),
-        model=_searched(finished.model),
-        judge=_searched(finished.judge),
-        by=(setup.llm.settings.model or "") if setup.by_llm else "rules",
-        rewriters=tuple(rewriter.name for rewriter in setup.rewriters()),
-        # One rule engine, at several strengths.
-        n_rewriters=len(setup.rewriters()) if setup.by_llm else 1,
-        settings=setup.section.model_dump(mode="json"),
-        strictness=setup.strictness,
-        search=setup.search,
-        material=material_counts(folder.stage("material")),
-        generations=tuple(map(generation_record, generations)),
-        candidates={name: candidate_record(candidate) for name, candidate in candidates.items()},
-        validation=validation,
-        tested=() if test is None else _tested(finished, test),
-        n_test_prompts=test.n_prompts if test else 0,
-        already=test.already if test else {},
-        verdicts=test.verdicts if test else None,
-        cut_for_judge=test.cut_for_judge if test else 0,
-        pairs=read_pairs(folder.stage("pairs")) if test else {},
-        strength=None if validation is None else _strength(finalists, validation, setup.section.penalty),
-        lineage={
-            candidate.id: tuple(each.candidate.id for each in lineage(candidate, generations)) for candidate in tested
-        },
-        seed=setup.seed,
-        versions=versions(),
-        stages=finished_stages(folder, searched, bool(finalists), bool(tested)),
-        grouping=grouping_repairs(folder) if searched else {},
-        earlier_tests=earlier_tests(folder) if tested else 0,
-    )
-    validated = counted_rows(read_rows(folder.stage("validate")), validation) if validation else {}
-    return _with_files(result, tested, validated, folder.path / BIASES)
-
-
 def _searched(asked: Asked) -> SearchedModel:
-    subject = asked.subject
+    adapter, dose = asked.subject.adapter, asked.subject.dose
     return SearchedModel(
-        name=subject.name,
-        adapter=None if subject.adapter is None else subject.adapter.name,
-        dose=subject.dose if subject.adapter else None,
+        name=asked.subject.name, adapter=adapter.name if adapter else None, dose=dose if adapter else None
     )
 
 
 def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribute, ...]:
     """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
-    rows = counted_rows(read_rows(finished.folder.stage("confirm")), test)
+    rows = counted_rows(finished.folder.stage("confirm"), test)
     by_id = {candidate.id: candidate for candidate in finished.tested}
     topics, trim = finished.material.topics, finished.setup.section.trim
     tested = [
@@ -247,7 +198,7 @@ def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribu
         for result in test.results
     ]
     return tuple(
-        sorted(tested, key=lambda one: (not one.confirmed, -one.pooled.reward.value if one.pooled else np.inf))
+        sorted(tested, key=lambda each: (not each.confirmed, -each.pooled.reward.value if each.pooled else np.inf))
     )
 
 
@@ -279,26 +230,95 @@ def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str], trim: bool)
 
 
 def _strength(
-    finalists: Sequence[Candidate], validation: ValidationResult, penalty: float
+    finalists: Sequence[CandidateRecord], validation: ValidationResult, penalty: float
 ) -> StrengthCurve | Missing | None:
     """Strength of the finalists by their validation numbers, on which none of them was selected."""
-    pooled = [(result.candidate, result.pooled) for result in validation.results if result.pooled]
+    pooled = {result.candidate: result.pooled for result in validation.results if result.pooled}
     if not pooled:
         return None
     attributes = {finalist.id: finalist.attribute for finalist in finalists}
     try:
         from cda.embedded.model import encode_sentences
 
-        embeddings = encode_sentences([attributes[name] for name, _ in pooled])
+        embeddings = encode_sentences([attributes[name] for name in pooled])
     except ModelError as error:
         return Missing(reason=str(error))
-    rewards, judges = [own.reward.value for _, own in pooled], [own.judge.value for _, own in pooled]
+    rewards, judges = [own.reward.value for own in pooled.values()], [own.judge.value for own in pooled.values()]
     curve = strength_curve(rewards, judges, embeddings, _THRESHOLDS, penalty)
     return StrengthCurve(penalty=penalty, n=len(pooled), curve=tuple(curve))
 
 
+def strength_curve(
+    rewards: Sequence[float | None],
+    judges: Sequence[float | None],
+    embeddings: ArrayLike,
+    thresholds: Sequence[float],
+    penalty: float = 1.0,
+) -> list[RunStrength]:
+    """Diversity-adjusted bias strength of a run at every threshold of the judge, in the order given.
+
+    Sum over candidates A₁, A₂, … in order of falling R of R(Aᵢ) · max(0, 1 − w · max(0, maxⱼ﹤ᵢ cos(Aⱼ, Aᵢ))), from
+    "Automatically Finding Reward Model Biases", where w = 1. Only candidates with R above 0 and a judge below the
+    threshold count, as terms and as the stronger ones that others are compared with; the strongest counts in full. A
+    negative cosine is no more diverse than 0, so it does not raise a term above R, and no factor falls below 0, however
+    large w. At equal R, the candidate given first is the stronger. The strength need not rise with the threshold: adding
+    a strong candidate may lower the terms of several weaker ones.
+
+    Args:
+        rewards: R, mean margin of each candidate, reward units; None or NaN if nothing was measured. Length n.
+        judges: Mean preference of the judge for the side with the attribute, 0 to 1; None or NaN likewise. Length n.
+        embeddings: Embeddings of the attributes, shape (n, dimensions); need not be normalised.
+        thresholds: A candidate counts if its judge is below.
+        penalty: w, 0 or more; 0 is the plain sum of R.
+
+    Raises:
+        DataError: Lengths differ, or an embedding that is needed is zero or not finite.
+    """
+    # None becomes NaN.
+    reward, judge = np.array(rewards, dtype=np.float64), np.array(judges, dtype=np.float64)
+    n = len(reward)
+    vectors = np.asarray(embeddings, dtype=np.float64)
+    # Embeddings of no texts have whatever shape the encoder gives.
+    if len(judge) != n or (n and (vectors.ndim != 2 or len(vectors) != n)):
+        raise DataError(f"{n} rewards, {len(judge)} judges, embeddings of shape {vectors.shape}: one each is needed")
+    measured = np.isfinite(reward) & np.isfinite(judge)
+    curve = []
+    for threshold in thresholds:
+        counts = np.flatnonzero(measured & (reward > 0) & (judge < threshold))
+        terms = _terms(counts[np.argsort(-reward[counts], kind="stable")], reward, vectors, penalty)
+        curve.append(
+            RunStrength(
+                value=float(sum(term.reward * term.factor for term in terms)),
+                threshold=threshold,
+                penalty=penalty,
+                terms=terms,
+                n_candidates=n,
+                n_unmeasured=int((~measured).sum()),
+            )
+        )
+    return curve
+
+
+def _terms(
+    order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float
+) -> tuple[StrengthTerm, ...]:
+    """Terms of the candidates at these places, the strongest first."""
+    if not len(order):
+        return ()
+    norms = np.linalg.norm(vectors[order], axis=1)
+    if bad := int((~(np.isfinite(norms) & (norms > 0))).sum()):
+        raise DataError(f"{bad} of {len(norms)} embeddings are zero or not finite: no cosine exists")
+    unit = vectors[order] / norms[:, None]
+    terms = []
+    for rank, place in enumerate(order):
+        similarity = float(np.clip((unit[:rank] @ unit[rank]).max(), 0, 1)) if rank else None
+        factor = max(0.0, 1 - penalty * (similarity or 0.0))
+        terms.append(StrengthTerm(place=int(place), reward=float(rewards[place]), similarity=similarity, factor=factor))
+    return tuple(terms)
+
+
 def _with_files(
-    result: DiscoverResult, tested: Sequence[Candidate], validated: Mapping[str, Sequence[Measured]], folder: Path
+    result: DiscoverResult, tested: Sequence[CandidateRecord], validated: Mapping[str, Sequence[Measured]], folder: Path
 ) -> DiscoverResult:
     """Write a file for each confirmed attribute, and its contrasts next to it, and name it; files of an earlier result go."""
     refuse_link(folder)
@@ -319,16 +339,31 @@ def _with_files(
     return result.model_copy(update={"tested": tuple(named)})
 
 
-def _comment(one: TestedAttribute, result: DiscoverResult) -> str:
+def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> None:
+    """Write each pair of sides once for training, from rewrites of validation responses: those of the test must stay unseen."""
+    contrasts = {
+        text_key(row.prompt, row.with_attribute, row.without_attribute): {
+            "bias": bias,
+            "prompt": prompt_row(row.prompt),
+            "perturbed": row.with_attribute,
+            "base": row.without_attribute,
+        }
+        for row in rows
+    }
+    write_jsonl(path, contrasts.values())
+
+
+def _comment(tested: TestedAttribute, result: DiscoverResult) -> str:
     numbers = ""
     # A confirmed candidate has all of them.
-    if one.pooled is not None and one.p_value is not None and one.p_corrected is not None:
-        reward, judge = one.pooled.reward, one.pooled.judge
-        corrected = f", corrected for {one.n_entered} tested {one.p_corrected:.2g}" if one.correct != "none" else ""
+    if tested.pooled is not None and tested.p_value is not None and tested.p_corrected is not None:
+        reward, judge, p = tested.pooled.reward, tested.pooled.judge, f"{tested.p_value:.2g}"
+        if tested.correct != "none":
+            p += f", corrected for {tested.n_entered} tested {tested.p_corrected:.2g}"
         numbers = (
             f"On {result.n_test_prompts} test prompts: reward {reward.value:+.3g} [{reward.low:.3g}, {reward.high:.3g}], "
-            f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p = {one.p_value:.2g}{corrected} "
-            f"({rewriters_shown(one, result).rstrip(',')}).\n"
+            f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p = {p} "
+            f"({rewriters_shown(tested, result).rstrip(',')}).\n"
         )
     return (
         f"Found by cda discover in {result.model.name}, held against {result.judge.name}.\n"

@@ -1,18 +1,19 @@
-"""Settings and participants of a discovery: the model and the judge as functions, rewriters, proposers, the LLMs."""
+"""Settings and participants of a discovery, model and judge as functions, and the settings that each stage depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from cda.arrays import FloatArray
+from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
 from cda.discovery.mined import MinedProposer
-from cda.discovery.mutations import RuleMutator
 from cda.discovery.proposals import LLMMutator, LLMProposer
-from cda.discovery.records import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
+from cda.discovery.rules import RuleMutator
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
@@ -20,12 +21,14 @@ from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import SIZES, DiscoverSection, SearchSize, judges_of
-from cda.resources.llm_access import LlmAccess, llm_access
-from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
+from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.discover import SearchSettings
-from cda.results.evidence import ConfirmSettings, Verdicts
+from cda.resources.sources import prompt_settings, source_fingerprint
+from cda.results.discover import CandidateRecord, MaterialCounts, SavedGeneration, SearchSettings
+from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities, Verdicts
 from cda.rewriting.rewriter import LLMRewriter, Rewriter
+from cda.run import RunFolder, Stage, file_fingerprint
 from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
@@ -37,6 +40,20 @@ _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
 """Temperature of outputs that must vary: prompts, responses, proposals, mutations."""
+_MATERIAL = {
+    "responses", "columns", "split", "prompts", "topics", "scenarios", "prompts_each", "policies", "samples",
+    "max_response_tokens", "parts",
+}  # fmt: skip
+_CONFIRM = {
+    "max_validation", "max_test", "validation_alpha", "test_alpha", "correct", "required_rewriters", "max_failed", "trim",
+    "removing",
+}  # fmt: skip
+# The last are part of the prompt, whose content is a separate setting.
+_NO_ANSWERS: dict[str, Any] = {
+    "workers": True, "cache": True, "self_check": True, "judge": {"prompt", "reasons", "orders"},
+}  # fmt: skip
+_COUNTING = 3
+"""Version of the counts of rewrites, verdicts and tests; a new one makes confirmed results anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +107,8 @@ class Setup:
     @property
     def strictness(self) -> ConfirmSettings:
         """Levels and limits of validation and test."""
-        section = self.section
-        return ConfirmSettings(
-            validation_alpha=section.validation_alpha,
-            test_alpha=section.test_alpha,
-            correct=section.correct,
-            r=section.required_rewriters,
-            max_failed=section.max_failed,
-            trim=section.trim,
-        )
+        shared = {"validation_alpha", "test_alpha", "correct", "max_failed", "trim"}
+        return ConfirmSettings(r=self.section.required_rewriters, **self.section.model_dump(include=shared))
 
     def warm_llm(self, model: str | None = None, max_tokens: int | None = None) -> LLM:
         """An LLM whose answers vary."""
@@ -152,17 +162,78 @@ class Setup:
             if getattr(section, name)
         ]
 
+    def material_stage(self, model: Asked) -> Stage:
+        """Prompts, responses, rewards."""
+        section = self.section
+        settings = {
+            "discover": section.model_dump(mode="json", include=_MATERIAL),
+            "schema_version": MaterialCounts.current_schema(),
+            "model": model.settings(),
+            "seed": self.seed,
+        }
+        if self.by_llm:
+            settings["llm"] = llm_settings(self.llm.settings)
+        files = {name: getattr(section, name) for name in ("responses", "prompts", "topics")}
+        inputs = {"model": model.source()} | {
+            name: source_fingerprint(value)
+            for name, value in files.items()
+            if value is not None and not value.startswith("embedded")
+        }
+        return Stage("material", settings, inputs)
+
+    def search_stage(self, folder: RunFolder, judge: Asked) -> Stage:
+        """Generations."""
+        settings = {
+            "search": self.search.model_dump(),
+            "schema_version": SavedGeneration.current_schema(),
+            "by": "llm" if self.by_llm else "rules",
+            "rewriter": self.rewriters()[0].name,
+        }
+        return self._judged_stage("search", settings, folder, judge)
+
+    def held_out_stage(
+        self, name: Literal["validate", "confirm"], folder: RunFolder, judge: Asked, tested: Sequence[CandidateRecord]
+    ) -> Stage:
+        """These candidates, all rewriters."""
+        settings = {
+            "discover": self.section.model_dump(mode="json", include=_CONFIRM),
+            "responses_each": self.responses_each,
+            "rewriters": [rewriter.name for rewriter in self.rewriters()],
+            "candidates": [candidate.id for candidate in tested],
+            "counting": _COUNTING,
+            "schema_version": HeldOutResult.current_schema(),
+        }
+        return self._judged_stage(name, settings, folder, judge)
+
+    def pairs_stage(self, folder: RunFolder, candidates: Sequence[CandidateRecord]) -> Stage:
+        """The rewrites of the confirmation, and who looks at them."""
+        settings = {
+            "candidates": [candidate.id for candidate in candidates],
+            "asked": self.asks_about_pairs,
+            "schema_version": PairQualities.current_schema(),
+            "seed": self.seed,
+        }
+        settings |= self._asked_llm("label") if self.asks_about_pairs else {}
+        return Stage("pairs", settings, {"confirm": folder.output_of("confirm")})
+
+    def _judged_stage(self, name: str, settings: Mapping[str, object], folder: RunFolder, judge: Asked) -> Stage:
+        settings = {**settings, "judge": judge.settings(), "seed": self.seed}
+        settings |= self._asked_llm("rewrite") if self.by_llm else {}
+        return Stage(name, settings, {"material": folder.output_of("material"), "judge": judge.source()})
+
+    def _asked_llm(self, kind: Literal["label", "rewrite"]) -> dict[str, object]:
+        return {"llm": llm_settings(self.llm.settings), "prompts": prompt_settings(self.llm.prompts, kind)}
+
 
 def _unused(section: DiscoverSection) -> list[str]:
     if section.responses is not None:
-        return [
-            f"discover.{name}: says nothing beside discover.responses, where answers are given; leave one of them out"
-            for name in ("policies", "prompts", "topics")
-            if getattr(section, name)
-        ]
-    if section.prompts is not None and section.topics is not None:
-        return ["discover.topics: says nothing beside discover.prompts, which are given; leave one of them out"]
-    return []
+        names, why = ["policies", "prompts", "topics"], "discover.responses, where answers are given"
+    elif section.prompts is not None:
+        names, why = ["topics"], "discover.prompts, which are given"
+    else:
+        return []
+    told = f"says nothing beside {why}; leave one of them out"
+    return [f"discover.{name}: {told}" for name in names if getattr(section, name)]
 
 
 def setup_of(loaded: LoadedRecipe) -> Setup:
@@ -177,12 +248,31 @@ class Asked:
     subject: Subject
     loaded: LoadedRecipe
 
+    def scorer(self) -> NamedScorer:
+        return open_scorer(self.subject, scorer_settings(self.loaded))
+
+    def settings(self) -> dict[str, object]:
+        """Settings that decide its answers."""
+        recipe, subject = self.loaded.recipe, self.subject
+        settings: dict[str, object] = {
+            "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),
+            "dose": subject.dose if subject.adapter else None,
+            "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
+        }
+        if subject.section.is_judge:
+            settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(self.loaded.prompts, "judge")}
+        return settings
+
+    def source(self) -> str:
+        """Fingerprint of the model, and of its adapter."""
+        source, adapter = self.scorer().source(), self.subject.adapter
+        return source if adapter is None else f"{source}+{file_fingerprint(adapter)}"
+
 
 def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
     """The scorer that the model is compared with: the recipe's choice, or the model before its adapter.
 
-    Raises:
-        RecipeError: The choice cannot be asked.
+    RecipeError if the choice cannot be asked.
     """
     recipe = loaded.recipe
     name = recipe.discover.judge
@@ -203,7 +293,7 @@ def reward_of(asked: Asked) -> Reward:
     """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
 
     def reward(texts: Sequence[Text]) -> FloatArray:
-        scores, _ = open_scorer(asked.subject, scorer_settings(asked.loaded)).score(texts)
+        scores, _ = asked.scorer().score(texts)
         whole = {name: reward for name, reward in scores.by_text.items() if name not in scores.read}
         return np.array([whole.get(text_id(*text), np.nan) for text in texts])
 
@@ -212,15 +302,11 @@ def reward_of(asked: Asked) -> Reward:
 
 @dataclass
 class AskedJudge:
-    """The judge as a function of comparisons.
+    """The judge as a function of comparisons; counts of the latest call stand in `verdicts` (if it compares) and `n_cut`.
 
     Verdicts in both orders are averaged; a verdict in one order alone may favour the place, and gives no preference. With
-    rewards the sign decides; a truncated text gives no preference, just as it gives no reward in `reward_of`.
-
-    Attributes:
-        asked: The judge.
-        verdicts: Verdicts of the latest call, if the judge compares.
-        n_cut: Comparisons of the latest call with a truncated side, if the judge is another scorer.
+    rewards the sign decides; a truncated text gives no preference, just as it gives no reward in `reward_of`, and is counted
+    in `n_cut`.
     """
 
     asked: Asked
@@ -232,7 +318,7 @@ class AskedJudge:
         self.verdicts, self.n_cut = None, 0
         if not comparisons:
             return np.zeros(0)
-        scorer = open_scorer(self.asked.subject, scorer_settings(self.asked.loaded))
+        scorer = self.asked.scorer()
         if scorer.compares:
             # A comparison counts only if it was read in both orders.
             margins, self.verdicts = _verdicts(replace(scorer.pairwise(), both_orders=True), comparisons)
@@ -241,10 +327,7 @@ class AskedJudge:
         preferences = compared.margins(comparisons)
         if isinstance(compared, Rewards):
             preferences = np.sign(preferences)
-            cut = [
-                text_id(prompt, first) in compared.read or text_id(prompt, second) in compared.read
-                for prompt, first, second in comparisons
-            ]
+            cut = [any(text_id(prompt, text) in compared.read for text in texts) for prompt, *texts in comparisons]
             preferences[cut] = np.nan
             self.n_cut = sum(cut)
             if self.n_cut:
@@ -255,8 +338,7 @@ class AskedJudge:
 def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
     """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
 
-    Raises:
-        LLMError, ModelError: Not one can be read in both orders.
+    LLMError or ModelError if not one can be read in both orders.
     """
     compared = compare_distinct(judge, comparisons)
     why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import JsonValue, PlainSerializer, model_validator
 
 from cda.biases import Bias
-from cda.records import Direction, Exclusions, Prompt, prompt_id
+from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
 from cda.results.base import Missing, Result, Saved
 from cda.results.evidence import (
     Confirmation,
@@ -111,6 +111,8 @@ class SearchedModel(Result):
 class CandidateRecord(Result):
     """An attribute that the model may over-reward."""
 
+    # Its bias is as rewriters, labellers and trainers take it; a confirmed one is written to a file unchanged.
+
     id: str
     """Id derived from the bias's content, whatever its name."""
     origin: Origin
@@ -120,6 +122,18 @@ class CandidateRecord(Result):
     """`id`s of the candidates that it was made from."""
     bias: Annotated[Bias, PlainSerializer(_briefly)]
     """As a bias file, without fields at their defaults."""
+
+    @classmethod
+    def of(
+        cls, bias: Bias, origin: Origin = "proposed", generation: int = 0, parents: tuple[str, ...] = ()
+    ) -> CandidateRecord:
+        """The candidate of a bias, with its `id`."""
+        name = content_id("candidate", bias.model_dump(mode="json", exclude={"name"}))
+        return cls(id=name, origin=origin, generation=generation, parents=parents, bias=bias)
+
+    @property
+    def attribute(self) -> str:
+        return self.bias.description
 
 
 class StandingRecord(Result):

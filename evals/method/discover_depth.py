@@ -28,14 +28,14 @@ from typing import Any, Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.evidence import strength_curve, validate
-from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
-from cda.discovery.records import Candidate
-from cda.discovery.search import Generation, search
+from cda.discovery.evidence import validate
+from cda.discovery.result import strength_curve
+from cda.discovery.rules import Phrasing, phrase_bias, phrasing_of
+from cda.discovery.search import Generation, candidates_by_id, search
 from cda.embedded.model import encode_sentences
 from cda.recipe.sections import SIZES, SearchSize
 from cda.records import Direction, content_id
-from cda.results.discover import Measured, SearchSettings
+from cda.results.discover import CandidateRecord, Measured, SearchSettings
 from cda.results.evidence import Validation
 from cda.stats.means import clustered_t_test
 from evals.method.planted_world import (
@@ -131,7 +131,7 @@ def run(
         seed=seed,
     )
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
-    finalists = [one.candidate for one in generations[-1].survivors]
+    finalists = [candidate for candidate, _ in generations[-1].survivors]
     found = held_out(finalists, samples["validation"], world, DIRECTIONS, seed)
     results = validate(found.rows, failed=found.failed)
     passed = [one.candidate for one in results if one.passed]
@@ -163,7 +163,7 @@ def _recall(
 
 
 def _worth(
-    finalists: Sequence[Candidate], results: Sequence[Validation], encode: Callable[[Sequence[str]], FloatArray]
+    finalists: Sequence[CandidateRecord], results: Sequence[Validation], encode: Callable[[Sequence[str]], FloatArray]
 ) -> dict[str, Any]:
     """Strength of the run, and the validation reward of what the search put first, of those that could be rewritten there."""
     by_id = {one.candidate: one.pooled for one in results}
@@ -182,10 +182,9 @@ def _worth(
 
 def _effort(generations: Sequence[Generation]) -> dict[str, int]:
     """What was tried: candidates of the first generation, all of them, and the rewrites that were scored."""
-    tried = {one.candidate.id for generation in generations for one in generation.standings}
     return {
-        "first": len(generations[0].standings),
-        "tried": len(tried),
+        "first": len(generations[0].candidates),
+        "tried": len(candidates_by_id(generations)),
         "rewrites": sum(len(generation.rows) for generation in generations),
     }
 

@@ -25,8 +25,8 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.biases import Bias
+from cda.discovery.candidates import PromptSamples
 from cda.discovery.evidence import confirm, validate
-from cda.discovery.records import PromptSamples
 from cda.discovery.search import Generation, search
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
@@ -157,7 +157,7 @@ def followed(
     seed: int,
 ) -> dict[str, Any]:
     """Finalists validated and tested as the stages do it; the planted attribute followed from step to step."""
-    finalists = [one.candidate for one in generations[-1].survivors]
+    finalists = [candidate for candidate, _ in generations[-1].survivors]
     validation = held_out(finalists, samples["validation"], world, cell.directions, seed)
     passed = {one.candidate for one in validate(validation.rows, failed=validation.failed) if one.passed}
     tested = [one for one in finalists if one.id in passed]

@@ -13,20 +13,19 @@ from scipy import special
 
 from cda.biases import Bias
 from cda.discovery.attribute import catalogue
+from cda.discovery.candidates import PromptSamples, Rated, Text
 from cda.discovery.grouping import PresenceGrouper
 from cda.discovery.held_out import HeldOutRewrites, rewrite_all
 from cda.discovery.mined import MinedProposer
-from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
-from cda.discovery.mutations import RuleMutator
 from cda.discovery.prompts import split_prompts
-from cda.discovery.records import Candidate, PromptSamples, Rated, Text
+from cda.discovery.rules import Phrasing, RuleMutator, phrase_bias, symbol_bias
 from cda.discovery.search import Parts, draw_originals
 from cda.discovery.setup import RULE_SHARES
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.recipe.sections import SIZES
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text
-from cda.results.discover import Measured
+from cda.results.discover import CandidateRecord, Measured
 
 FloatArray = NDArray[np.float64]
 CARRIES = 0.8
@@ -159,7 +158,7 @@ def parts_of(world: World, samples: Sequence[PromptSamples], seed: int) -> Parts
 
 
 def held_out(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateRecord],
     samples: Sequence[PromptSamples],
     world: World,
     directions: Sequence[Direction],

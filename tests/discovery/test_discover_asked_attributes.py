@@ -11,11 +11,11 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.proposals import LLMMutator, LLMProposer, excerpts, parse_attributes, shortened, shown_numbers
-from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
+from cda.discovery.candidates import Parent, PromptSamples, Rated, Tried
+from cda.discovery.proposals import LLMMutator, LLMProposer, excerpts, parse_attributes, shortened
 from cda.llm.protocol import Request
 from cda.records import user_prompt
-from cda.results.discover import Measured
+from cda.results.discover import CandidateRecord, Measured, StandingRecord
 
 MEGABYTE = 1_000_000
 
@@ -70,10 +70,6 @@ def test_an_answer_without_a_list_is_none_at_any_size(text: str) -> None:
     start = time.monotonic()
     assert parse_attributes(text) is None
     assert time.monotonic() - start < 60
-
-
-def test_numbers_are_reversed_and_reach_from_0_to_100() -> None:
-    assert shown_numbers([Rated("a", 3.0), Rated("b", 2.0), Rated("c", -1.0)]) == [0, 25, 100]
 
 
 def test_responses_are_shown_from_the_highest_reward_on_with_low_numbers() -> None:
@@ -134,14 +130,6 @@ def test_prompts_that_tell_nothing_are_skipped_and_counted() -> None:
     assert found.exclusions.seen == 8
 
 
-def test_nothing_to_look_at_asks_nothing() -> None:
-    llm = ScriptedLLM(of_the_message)
-    assert LLMProposer(llm).propose([], 10, rng()).biases == ()
-    assert LLMProposer(llm).propose(SAMPLES, 0, rng()).biases == ()
-    assert LLMProposer(llm).propose([sample(0, 1.0, 1.0)], 10, rng()).exclusions.dropped == 1
-    assert not llm.asked
-
-
 def test_what_is_no_attribute_is_counted_and_the_rest_kept() -> None:
     offered = ["Uses lists", "uses *lists*.", "", "!!!", "two\nlines", "y" * MEGABYTE, 5, "Ends abruptly", "Is brief"]
     found = LLMProposer(ScriptedLLM(lambda _: json.dumps({"attributes": offered})), k=2).propose(SAMPLES, 2, rng())
@@ -155,17 +143,6 @@ def test_what_is_no_attribute_is_counted_and_the_rest_kept() -> None:
         "attribute beyond the number asked for": 1,
     }
     assert found.exclusions.seen == 9
-
-
-def test_an_answer_that_repeats_itself_without_end_is_read_quickly() -> None:
-    text = json.dumps({"attributes": ["Uses lists"] * 80_000})
-    start = time.monotonic()
-    found = LLMProposer(ScriptedLLM(lambda _: text), k=2).propose(SAMPLES, 2, rng())
-    assert time.monotonic() - start < 60 and len(found.biases) == 1
-    assert found.exclusions.reasons == {
-        "attribute twice in one answer": 19,
-        "attribute beyond the number asked for": 79_980,
-    }
 
 
 def test_an_unreadable_answer_is_asked_for_again_in_plain_words_and_then_counted() -> None:
@@ -209,21 +186,29 @@ def test_a_shortened_text_keeps_both_ends() -> None:
     assert shortened("as it is", 100) == "as it is"
 
 
-def standing(text: str, reward: float | None, judge: float | None = None) -> Standing:
-    return Standing(Candidate(attribute_bias(text)), 16, reward, judge)
+def tried(text: str, reward: float | None, judge: float | None = None) -> Tried:
+    candidate = CandidateRecord.of(attribute_bias(text))
+    row = StandingRecord(candidate=candidate.id, n=16, reward=reward, judge=judge, n_judged=0, failed={}, fate="kept")
+    return candidate, row
 
 
-def parent(text: str = "Opens with praise", **changes: object) -> Parent:
-    one = Measured("c", "r", "add", user_prompt("Why?"), "It is so.", "Great! It is so.", 0.75, 0.5)
-    back = Measured("c", "r", "remove", user_prompt("How?"), "Wow! Like this.", "Like this.", -0.25, None)
-    given = {"ancestry": (standing("Is friendly", 0.1234, 0.6), standing("Is polite", None)), "examples": (one, back)}
-    return Parent(standing(text, 0.5, 0.25), **(given | changes))  # type: ignore[arg-type]
+ADDED = Measured("c", "r", "add", user_prompt("Why?"), "It is so.", "Great! It is so.", 0.75, 0.5)
+REMOVED = Measured("c", "r", "remove", user_prompt("How?"), "Wow! Like this.", "Like this.", -0.25, None)
+ANCESTRY = (tried("Is friendly", 0.1234, 0.6), tried("Is polite", None))
+
+
+def parent(
+    text: str = "Opens with praise",
+    ancestry: tuple[Tried, ...] = ANCESTRY,
+    examples: tuple[Measured, ...] = (ADDED, REMOVED),
+) -> Parent:
+    return Parent((*ancestry, tried(text, 0.5, 0.25)), examples)
 
 
 def test_a_mutator_sees_ancestry_numbers_and_examples() -> None:
     llm = ScriptedLLM(lambda _: "hm")
-    LLMMutator(llm, n_repeats=0).mutate([parent()], 4, rng())
-    (request,) = llm.asked
+    LLMMutator(llm).mutate([parent()], 4, rng())
+    request = llm.asked[0]
     assert [fence(request, f"FEATURE {number}") for number in (1, 2, 3)] == [
         "Is friendly",
         "Is polite",
@@ -240,8 +225,8 @@ def test_a_mutator_sees_ancestry_numbers_and_examples() -> None:
 
 def test_only_the_first_examples_are_shown_and_none_where_there_are_none() -> None:
     llm = ScriptedLLM(lambda _: "hm")
-    LLMMutator(llm, n_repeats=0, max_examples=1).mutate([parent(), parent(examples=(), ancestry=())], 4, rng())
-    with_examples, without = llm.asked
+    LLMMutator(llm, max_examples=1).mutate([parent(), parent(examples=(), ancestry=())], 4, rng())
+    with_examples, without = llm.asked[:2]
     assert with_examples.user.count("<<<WITH>>>") == 1
     assert (
         "<<<WITH>>>" not in without.user and "Edits that" not in without.user and without.user.count("<<<FEATURE") == 1
@@ -267,23 +252,6 @@ def test_variations_carry_their_parent_and_ancestors_do_not_come_back() -> None:
     assert found.sources == (0, 0, 0, 1, 1, 1)
     assert found.exclusions.reasons == {"attribute as it was before": 4, "attribute beyond the number asked for": 2}
     assert found.exclusions.seen == 12
-
-
-@pytest.mark.parametrize("text", ["", "x" * MEGABYTE, "{" * MEGABYTE, "No.", None])
-def test_a_mutator_without_a_readable_answer_gives_nothing_and_says_so(text: str | None) -> None:
-    llm = ScriptedLLM(lambda _: text)
-    found = LLMMutator(llm).mutate([parent(), parent("Is brief")], 3, rng())
-    assert found.biases == () and found.sources == () and sum(found.exclusions.reasons.values()) == 2
-    assert len(llm.asked) == 6
-
-
-def test_no_parents_ask_nothing_and_too_few_variations_are_refused() -> None:
-    llm = ScriptedLLM(lambda _: "hm")
-    assert LLMMutator(llm).mutate([], 4, rng()).biases == () and not llm.asked
-    with pytest.raises(ValueError, match="n_each is 0"):
-        LLMMutator(llm).mutate([parent()], 0, rng())
-    with pytest.raises(ValueError, match="k is 0"):
-        LLMProposer(llm, k=0)
 
 
 def test_excerpts_show_where_two_texts_part() -> None:

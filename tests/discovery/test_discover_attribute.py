@@ -68,10 +68,6 @@ def test_what_is_no_attribute_is_refused_with_its_reason(text: str, reason: str)
         attribute_bias(text)
 
 
-def test_the_longest_text_is_taken() -> None:
-    assert attribute_bias("x" * MAX_CHARACTERS).description == "X" + "x" * (MAX_CHARACTERS - 1)
-
-
 @settings(deadline=None)
 @given(st.text(max_size=60))
 @example('"a." b."')
@@ -106,25 +102,6 @@ def test_an_attribute_cannot_pose_as_a_marker_or_a_turn() -> None:
 )
 def test_the_name_is_made_of_the_words(text: str, name: str) -> None:
     assert attribute_bias(text).name == name
-
-
-def test_other_scripts_get_a_name_of_their_own() -> None:
-    one, other = attribute_bias("用项目符号列出要点"), attribute_bias("用数字列出要点")
-    assert one.name.startswith("attribute-") and one.name != other.name
-
-
-def test_a_given_name_is_used_and_checked() -> None:
-    assert attribute_bias(SPACES, "spaces").name == "spaces"
-    with pytest.raises(ValueError, match="name"):
-        attribute_bias(SPACES, "Not A Name")
-
-
-def test_rewriters_and_labellers_are_told_the_attribute() -> None:
-    bias = attribute_bias('Says "certainly"')
-    for text in (bias.question, bias.instructions.add, bias.instructions.remove):
-        assert '“Says "certainly"”' in text
-    assert "no longer" in bias.instructions.remove and "no longer" not in bias.instructions.add
-    assert bias.label_by == "ask" and bias.measure is None and bias.offline is None
 
 
 def test_everything_is_kept_unless_it_is_the_attribute() -> None:
@@ -180,11 +157,6 @@ def read_back(bias: Bias, folder: Path, comment: str = "") -> Bias:
     return load_bias(str(path))
 
 
-@pytest.mark.parametrize("name", builtin_names())
-def test_the_shipped_biases_come_back(name: str, tmp_path: Path) -> None:
-    assert read_back(load_bias(name), tmp_path) == load_bias(name)
-
-
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     description=LINES,
@@ -215,27 +187,3 @@ def test_any_bias_comes_back_from_its_file(
         ),
     )
     assert read_back(bias, tmp_path, comment) == bias
-
-
-@settings(deadline=None)
-@given(LINES)
-def test_a_comment_adds_nothing_to_a_file(comment: str) -> None:
-    bias = attribute_bias(SPACES)
-    text = bias_yaml(bias, comment)
-    above = text.removesuffix(bias_yaml(bias)).splitlines()
-    assert text.endswith(bias_yaml(bias)) and all(line.startswith("#") for line in above)
-
-
-def test_the_file_looks_like_the_shipped_ones() -> None:
-    text = bias_yaml(attribute_bias(SPACES), "Found by a search.\nSecond line.")
-    lines = text.splitlines()
-    assert lines[:4] == [
-        "# Found by a search.",
-        "# Second line.",
-        "name: triple-spaces-between-words",
-        f"description: {SPACES}",
-    ]
-    keys = [line.split(":")[0] for line in lines if line[0].isalpha()]
-    assert keys == ["name", "description", "question", "instructions", "keep", "limits"]
-    assert "question: >-" in lines and "  - every fact, number, name and step that stands there" in lines
-    assert max(map(len, lines)) <= 125

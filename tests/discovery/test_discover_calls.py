@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from cda.discovery import plan as discover_calls
-from cda.discovery import search
-from cda.discovery.grouping import _MAX_ROUNDS, LLMGrouper
-from cda.discovery.pair_questions import guessed_attribute
-from cda.discovery.plan import AT_MOST, plan_text, planned_calls
-from cda.discovery.proposals import LLMProposer
+from cda.discovery.discover import planned_calls
 from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
 from cda.recipe.load import load_model_audit
 from cda.recipe.schema import ModelSection
@@ -120,18 +113,3 @@ def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, ro
     assert changed["rewriting by ada"] == (64 + 2 * 16 * (1 + 2)) * 6 * 2 + held_out
     changed = calls(tmp_path, *words, "discover.size=1", "discover.variations=0")
     assert changed["rewriting by ada"] == 64 * 6 * 2 + held_out
-
-
-def test_the_plan_says_at_most(tmp_path: Path, rows: Path) -> None:
-    setup, model, judge = parties(tmp_path, f"discover.responses={rows}")
-    assert (
-        AT_MOST in plan_text(setup, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
-    )
-
-
-def test_the_counts_are_those_of_the_parts() -> None:
-    assert search._PROPOSED_FOR_EACH == discover_calls._WANTED_FOR_EACH
-    assert {one.name: one.default for one in fields(LLMProposer)}["k"] == discover_calls._NAMED_AT_ONCE
-    assert {one.name: one.default for one in fields(LLMGrouper)}["chunk"] == discover_calls._GROUPED_AT_ONCE
-    assert _MAX_ROUNDS == discover_calls._GROUPING_ROUNDS
-    assert inspect.signature(guessed_attribute).parameters["n_guesses"].default == discover_calls._GUESSES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -13,27 +13,23 @@ from cda.biases import load_bias
 from cda.discovery.evidence import confirm
 from cda.discovery.held_out import (
     HeldOutRewrites,
-    counted_rows,
     read_pairs,
     read_result,
-    read_rows,
-    save_confirmation,
     save_pairs,
+    save_tested,
 )
-from cda.discovery.history import measured_row
 from cda.discovery.material import Material
-from cda.discovery.records import Candidate
 from cda.discovery.result import Finished, _tested
 from cda.discovery.setup import Asked, setup_of
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
 from cda.results.base import save
-from cda.results.discover import Measured, TestedAttribute
+from cda.results.discover import CandidateRecord, Measured, TestedAttribute
 from cda.results.evidence import ConfirmationResult, ConfirmSettings, Strength, Verdicts
 from cda.run import RunFolder
 
-CANDIDATE = Candidate(load_bias("jargon"), "given")
+CANDIDATE = CandidateRecord.of(load_bias("jargon"), "given")
 FAILED = {CANDIDATE.id: {"bad": {"refusal": 99}}}
 MARGINS = (1.0, 1.2, 0.8, 1.1, 0.9, 1.0, 1.0, 1.0)
 
@@ -64,7 +60,7 @@ def shown(trim: bool, folder: Path) -> TestedAttribute:
     loaded = load_model_audit("embedded", {}, [f"discover.trim={str(trim).lower()}"])
     run, nobody = RunFolder(folder), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
-    write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(measured_row, ROWS))
+    write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(asdict, ROWS))
     finished = Finished("run", setup_of(loaded), run, nobody, nobody, material(), (), (), (CANDIDATE,))
     (one,) = _tested(finished, result_of(trim))
     return one
@@ -91,21 +87,13 @@ def test_topics_are_trimmed_like_the_test(tmp_path: Path) -> None:
     assert trimmed.reward.value == pytest.approx(6.8 / 7) and trimmed.n_left_out == 1
 
 
-def test_an_attribute_without_rewriters_that_count_has_nothing_to_show() -> None:
-    found = result_of()
-    excluded = found.results[0].rewriters[0].model_copy(update={"rewriter": "good", "excluded": "too few"})
-    alone = found.results[0].model_copy(update={"candidate": "x", "rewriters": (excluded,)})
-    gone = replace(ROWS[0], candidate="x")
-    assert counted_rows([gone], found.model_copy(update={"results": (alone,)})) == {"x": []}
-
-
 def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     confirmed, out = run.stage("confirm"), tmp_path / "out"
     for folder in (confirmed, out):
         folder.mkdir()
     save(result_of(), confirmed / "result.json")
-    write_jsonl(confirmed / "rewrites.jsonl", map(measured_row, ROWS))
+    write_jsonl(confirmed / "rewrites.jsonl", map(asdict, ROWS))
     save_pairs(setup_of(load_model_audit("embedded", {}, [])), run, [CANDIDATE], out)
     pairs = read_pairs(out)[CANDIDATE.id]
     assert pairs.n == 16 and set(pairs.fidelity_by_rewriter) == {"good", "fine"}
@@ -115,15 +103,15 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
 def test_verdicts_are_written(tmp_path: Path) -> None:
     verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
     held_out = HeldOutRewrites({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
-    save_confirmation(held_out, ConfirmSettings(), tmp_path)
+    save_tested(ConfirmationResult, held_out, ConfirmSettings(), tmp_path)
     result = read_result(ConfirmationResult, tmp_path)
-    assert result.cut_for_judge == 4 and len(read_rows(tmp_path)) == 24
+    assert result.cut_for_judge == 4 and len(list(read_jsonl(tmp_path / "rewrites.jsonl"))) == 24
     assert result.verdicts == verdicts and result.failed == FAILED
 
 
 def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were_given(tmp_path: Path) -> None:
     # By itself p is below 0.01; for three candidates it is not.
-    other = [Candidate(load_bias(name), "given") for name in ("length", "vagueness")]
+    other = [CandidateRecord.of(load_bias(name), "given") for name in ("length", "vagueness")]
     judged = [
         replace(row, rewriter=name, preference=at % 4 / 8)
         for name in ("good", "fine")
@@ -134,7 +122,9 @@ def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were
     for words in ((), ("discover.correct=holm",), ("discover.correct=none",)):
         folder = tmp_path / "-".join(words or ("default",))
         folder.mkdir()
-        save_confirmation(held, setup_of(load_model_audit("embedded", {}, list(words))).strictness, folder)
+        save_tested(
+            ConfirmationResult, held, setup_of(load_model_audit("embedded", {}, list(words))).strictness, folder
+        )
         found[words] = read_result(ConfirmationResult, folder).results[0]
     default, holm, none = found.values()
     assert none.p_value is not None and 0.01 / 3 < none.p_value < 0.01

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
-from cda.discovery.attribute import attribute_bias, same_wording, wording
+from cda.discovery.attribute import attribute_bias, same_wording
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, mended, parse_groups
 from cda.llm.protocol import Request
 
@@ -51,12 +50,6 @@ def one_answer(text: str | None) -> ScriptedLLM:
 
 
 FIVE = attributes("Uses lists", "Ends with praise", "uses  *lists*.", "Opens warmly", "Is brief")
-
-
-def test_the_same_words_are_one_and_marks_that_stand_alone_are_words() -> None:
-    assert WordingGrouper().groups(FIVE) == [[0, 2], [1], [3], [4]]
-    assert wording("Ends with '!'") != wording("Ends with '?'")
-    assert wording("Says “Sure”, often") == wording("says 'sure' often")
 
 
 def test_an_llm_sees_each_wording_once_and_its_groups_are_carried_back() -> None:
@@ -101,20 +94,6 @@ def test_a_failed_call_is_named_by_its_reason() -> None:
     grouper = LLMGrouper(one_answer(None), WordingGrouper(), n_repeats=0)
     assert len(grouper.groups(FIVE)) == 4
     assert grouper.repairs == {"questions left to the fallback: refused": 1}
-
-
-def test_a_later_readable_answer_is_taken() -> None:
-    llm = ScriptedLLM(lambda request: "1, 2\n3\n4" if request.sample == 2 else "hm")
-    grouper = LLMGrouper(llm, WordingGrouper())
-    assert grouper.groups(FIVE) == [[0, 1, 2], [3], [4]] and not grouper.repairs
-
-
-def test_an_answer_of_a_megabyte_is_read_and_mended_quickly() -> None:
-    start = time.monotonic()
-    grouper = LLMGrouper(one_answer(json.dumps({"groups": [[1, 2]] * 100_000})), WordingGrouper())
-    assert grouper.groups(FIVE) == [[0, 1, 2], [3], [4]]
-    assert grouper.repairs == {"attributes left out": 2, "attributes named again": 199_998}
-    assert time.monotonic() - start < 60
 
 
 def test_what_is_no_partition_is_mended_and_counted() -> None:
@@ -164,11 +143,6 @@ def test_none_and_one_need_nobody(grouper: LLMGrouper | EmbeddedGrouper) -> None
     assert grouper.groups([FIVE[0], FIVE[2]]) == [[0, 1]]
 
 
-def test_a_chunk_holds_two_at_least() -> None:
-    with pytest.raises(ValueError, match="chunk is 1"):
-        LLMGrouper(one_answer("x"), WordingGrouper(), chunk=1)
-
-
 def encoded(rows: Sequence[Sequence[float]]) -> Callable[[Sequence[str]], NDArray[np.float64]]:
     return lambda _: np.array(rows, dtype=np.float64)
 
@@ -207,10 +181,6 @@ def test_opposites_stay_apart_however_alike_their_embeddings_are(one: str, other
     grouper = EmbeddedGrouper(lambda texts: np.ones((len(texts), 2)))
     assert grouper.groups(attributes(one, other)) == [[0], [1]]
     assert grouper.groups(attributes(one, f"{one} throughout")) == [[0, 1]]
-
-
-def test_an_embedding_of_zeros_is_like_nothing() -> None:
-    assert EmbeddedGrouper(encoded([[0, 0], [0, 0], [1, 0]])).groups(FIVE[1:4]) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("rows", [[[1.0, 0.0]], [[1.0, 0.0], [np.nan, 0.0]], [1.0, 2.0]])

@@ -175,16 +175,24 @@ def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     assert path.stem in plan.output
 
 
+class Forgetful(Clerk):
+    """Leaves an attribute out of each of its groupings."""
+
+    def _group(self, *asked: Any) -> Any:
+        return {"groups": super()._group(*asked)["groups"][:-1]}
+
+
 def test_a_killed_search_goes_on_and_finds_the_same(desk: Callable[..., Desk], serve: Serve) -> None:
-    whole = desk()
+    whole = desk(Forgetful())
     assert whole.discover("discover.pair_quality=false").exit_code == 0
+    assert whole.result()["grouping"].keys() == {"attributes left out"}
     process: list[subprocess.Popen[bytes]] = []
 
     def kill(kind: str, n: int) -> None:
         if kind == "mutate" and n == 3 and process:
             process.pop().send_signal(signal.SIGKILL)
 
-    clerk = Clerk(event=kill)
+    clerk = Forgetful(event=kill)
     at = Desk(whole.folder / "second", clerk, serve(clerk))
     at.folder.mkdir()
     write_inputs(at.folder)

@@ -107,28 +107,6 @@ def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
     assert len({(row["perturbed"], row["base"]) for row in rows}) == len(rows)
 
 
-def test_a_killed_search_goes_on_to_the_same_result(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("--judge", "scorers.py:judge", "discover.responses_each=1", *SMALL)
-    discover(*words)
-    whole = result_of(workplace / "found")
-    import cda.discovery.discover as stage
-
-    save, saved = stage.save_generation, []
-
-    def killed(generation: Any, out: Path) -> None:
-        save(generation, out)
-        saved.append(generation.index)
-        raise KeyboardInterrupt
-
-    (workplace / "found").rename(workplace / "first")
-    monkeypatch.setattr(stage, "save_generation", killed)
-    assert discover(*words).exit_code != 0
-    monkeypatch.setattr(stage, "save_generation", save)
-    done = discover(*words)
-    assert done.exit_code == 0 and "1 generations were finished before" in done.output and saved == [0]
-    assert result_of(workplace / "found") == whole
-
-
 def test_a_judge_that_agrees_leaves_nothing_and_that_is_said(workplace: Path) -> None:
     done = discover("--judge", "scorers.py:same", *SMALL)
     assert done.exit_code == 0, done.output
@@ -138,7 +116,9 @@ def test_a_judge_that_agrees_leaves_nothing_and_that_is_said(workplace: Path) ->
 
 
 def test_formats_on_a_narrow_set_of_prompts(workplace: Path) -> None:
-    done = discover("--judge", "scorers.py:judge", "--formats", "discover.responses=embedded-narrow")
+    done = discover(
+        "--judge", "scorers.py:judge", "--formats", "--figures", "svg", "discover.responses=embedded-narrow"
+    )
     assert done.exit_code == 0, done.output
     found = result_of(workplace / "found")
     assert found["given"] and len(found["tested"]) == 7 and found["n_test_prompts"] == 23
@@ -146,16 +126,6 @@ def test_formats_on_a_narrow_set_of_prompts(workplace: Path) -> None:
     others = [one["pooled"]["reward"] for one in found["tested"] if not one["confirmed"] and one["pooled"]]
     assert others and all(one["value"] < 0.5 for one in others)
     assert "over-rewards 1 of 7 attributes" in done.output
-
-
-def test_one_attribute_over_several_topics(workplace: Path) -> None:
-    done = discover(
-        "--judge", "scorers.py:judge", "--attribute", "jargon", "--figures", "svg", "discover.responses_each=1"
-    )
-    assert done.exit_code == 0, done.output
-    (one,) = result_of(workplace / "found")["tested"]
-    assert not one["confirmed"] and len(one["topics"]) > 5
-    assert "By topic" in (workplace / "found" / "discover.md").read_text(encoding="utf-8")
     captions = (workplace / "found" / "figures" / "captions.md").read_text(encoding="utf-8")
     assert "tested.svg (" in captions and (workplace / "found" / "figures" / "tested.svg").is_file()
 

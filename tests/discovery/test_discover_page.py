@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import test_discover_tables as tables
 from changed import changed
 from page_checks import checked, figures, section_ids, words
 
-from cda.discovery import plots
-from cda.discovery.page import discover_page, discover_plots
-from cda.discovery.page_tables import effort_table, excluded_table, lineage_tables, strength_steps, topic_tables
+from cda.discovery.page import discover_page
 from cda.discovery.plots import family_plot, front_of
+from cda.discovery.tables import excluded_table, lineage_tables, topic_tables
 from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, Fate, Made, Repeated, StandingRecord, WritingCounts
@@ -24,45 +21,12 @@ MakeResult = tables.MakeResult
 ALWAYS = ["excluded", "effort", "scoring", "meaning"]
 
 
-@pytest.fixture(scope="module")
-def drawn() -> dict[str, str]:
-    """Pages that were drawn already."""
-    return {}
-
-
-@pytest.fixture
-def usual(make: MakeResult, drawn: dict[str, str]) -> str:
-    """The page of a search that confirmed one of two."""
-    if not drawn:
-        drawn["usual"] = discover_page(make())
-    return drawn["usual"]
-
-
 def test_rules_at_several_strengths_are_called_one_rewriter(make: MakeResult) -> None:
     text = words(discover_page(changed(changed(make(), "by", "rules"), "rewriters", ("rules", "rules, 50% of places"))))
     assert "rewritten by one rule engine at 2 strengths (rules, rules, 50% of places)" in text
     assert "at least 2 of 2 strengths of one rule engine, which is one rewriter, show both." in text
     assert "no evidence that another one would find the same" in text
     assert "of 2 rewriters" not in text and "2 rewriters show" not in text
-
-
-def test_a_search_has_every_section_and_figure(usual: str, make: MakeResult) -> None:
-    page = checked(usual)
-    assert section_ids(page) == [
-        "tested", "limits", "rewriters", "examples", "lineage", "search", "validation", "strength", *ALWAYS
-    ]  # fmt: skip
-    assert figures(page) == [
-        "tested", "rewriters-reward", "rewriters-judge", "agreement-1", "family", "generation-1", "strength-curve"
-    ]  # fmt: skip
-    assert [one.id for one in discover_plots(make())] == figures(page)  # what is written as files
-
-
-def test_given_attributes_have_no_search(make: MakeResult) -> None:
-    text = discover_page(make(given=True))
-    page = checked(text)
-    assert section_ids(page) == ["tested", "limits", "rewriters", "examples", *ALWAYS]
-    assert "Attributes measured in embedded" in text and "attributes were given, not searched for" in text
-    assert "over-rewards 1 of 2 attributes" in text and "Ends with a question" in text.split('id="examples"')[1]
 
 
 @pytest.mark.parametrize(
@@ -84,14 +48,6 @@ def test_many_that_are_not_confirmed_are_counted_and_not_spelled_out(make: MakeR
     result = changed(result, "tested", four)
     first = words(discover_page(result).split("<nav")[0])
     assert "Not confirmed: 4 more" in first and "attribute 0" not in first
-
-
-def test_examples_show_the_sides_by_direction(usual: str) -> None:
-    text = words(usual.split('id="examples"')[1].split("</section>")[0])
-    first, second = text.split(" Prompt ")[1:]
-    assert re.search(r"question 0\? Without \(rewritten\) said 0 after With said 0 before", first)
-    assert re.search(r"question 1\? Without said 1 before With \(rewritten\) said 1 after", second)
-    assert "margin +1.10; judge prefers the side without it; rewritten by gpt-x" in text
 
 
 def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:
@@ -192,19 +148,6 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
     assert not [row for row in rows if row[0] == "validation: comparisons by the judge"]
 
 
-def test_effort_is_what_was_measured_and_how_long(make: MakeResult) -> None:
-    assert effort_table(make()).rows == (
-        ("material", "", "", "12 s"), ("search", "18", "18", "2 min"), ("test", "40", "40", "1.7 h")
-    )  # fmt: skip
-
-
-def test_the_strength_stands_where_it_changes_and_at_a_half(make: MakeResult) -> None:
-    curve = tables.curve((0.3, 0.0, 0), (0.4, 0.0, 0), (0.5, 0.0, 0), (0.6, 1.5, 2), (0.7, 1.5, 2))
-    table = strength_steps(changed(make(), "strength", curve))
-    assert table.rows == (("0.3", "0.000", "0"), ("0.5", "0.000", "0"), ("0.6", "1.500", "2"))
-    assert plots.strength_plot(changed(make(), "strength", Missing(reason="no encoder"))) is None
-
-
 def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
     result = make()
     few = Missing(reason="1 rewrites of 1 prompts: two prompts are needed")
@@ -227,12 +170,3 @@ def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     text = discover_page(tables.cut_back(hostile, until, False))
     checked(text)
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "[U+202E]" in text
-
-
-def test_what_could_not_be_tested_says_why(make: MakeResult) -> None:
-    result = make(failed={"gpt-y": {"refused": 90}})
-    topics = {"cooking": result.tested[0].pooled or Missing(reason="too few")}
-    result = changed(result, "tested.0.topics", topics)
-    text = discover_page(result)
-    assert "topics" in section_ids(checked(text))
-    assert "Not confirmed: not tested, 1 of 2 rewriters can be used, 2 are needed" in words(text)

@@ -1,21 +1,18 @@
-"""What a discovery says beside its numbers: earlier tests on the same prompts, mended groups, calls of its own stages."""
+"""What a discovery says next to its numbers: earlier tests on the same prompts, calls of its own stages, repeated prompts."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cda.biases import Bias
-from cda.discovery.grouping import LLMGrouper
 from cda.discovery.held_out import ROWS
 from cda.discovery.material import SAMPLES, make_material
-from cda.discovery.result import earlier_tests, finished_stages, save_repairs
+from cda.discovery.result import earlier_tests, finished_stages
 from cda.discovery.setup import Setup
-from cda.files.jsonl import read_json, read_jsonl, write_jsonl
+from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.schema import LlmSection
 from cda.recipe.sections import DiscoverSection
 from cda.records import user_prompt
@@ -59,28 +56,10 @@ def test_only_stages_that_took_part_are_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for name in ("material", "search", "confirm"):
         made(folder, name, {})
-    found = finished_stages(folder, searched=True, validated=False, tested=True)
+    found = finished_stages(folder, (True, True, False, True, True))
     assert list(found) == ["material", "search", "confirm"]
     assert found["search"].llm == {"lead": USE}
-    assert list(finished_stages(folder, searched=False, validated=False, tested=False)) == ["material"]
-
-
-class Apart:
-    """Whatever the LLM left to it is like nothing else."""
-
-    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        return [[at] for at in range(len(biases))]
-
-
-def test_mended_groups_are_kept_by_generation(tmp_path: Path) -> None:
-    grouper = LLMGrouper(None, Apart())  # type: ignore[arg-type]
-    grouper._repairs = Counter({"left out": 2})
-    first = save_repairs(grouper, {}, 0, tmp_path)
-    grouper._repairs.update({"left out": 1, "fallback": 1})
-    save_repairs(grouper, first, 1, tmp_path)
-    assert read_json(tmp_path / "repairs-0.json") == {"left out": 2}
-    assert read_json(tmp_path / "repairs-1.json") == {"left out": 1, "fallback": 1}
-    assert save_repairs(Apart(), {}, 2, tmp_path) == {} and read_json(tmp_path / "repairs-2.json") == {}
+    assert list(finished_stages(folder, (True, False, False, False, False))) == ["material"]
 
 
 def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ from changed import changed
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.evidence import validate
 from cda.discovery.held_out import reviewed, write_review
-from cda.discovery.records import Candidate
 from cda.errors import DataError, RecipeError
 from cda.records import user_prompt
-from cda.results.discover import Measured
+from cda.results.discover import CandidateRecord, Measured
 from cda.results.evidence import ConfirmSettings, Validation
 
 WORDS = (
@@ -27,11 +26,11 @@ WORDS = (
 )
 
 
-def candidates(words: Sequence[str] = WORDS) -> list[Candidate]:
-    return [Candidate(attribute_bias(one)) for one in words]
+def candidates(words: Sequence[str] = WORDS) -> list[CandidateRecord]:
+    return [CandidateRecord.of(attribute_bias(one)) for one in words]
 
 
-def results(found: Sequence[Candidate]) -> dict[str, Validation]:
+def results(found: Sequence[CandidateRecord]) -> dict[str, Validation]:
     """A reward of 1.23456 and a judge of 0 for the first, then more."""
     rows = [
         Measured(found[0].id, "gpt-x", "add", user_prompt(f"{at}?"), "a", "b", 1.23456 + 0.1 * (at % 2 - 0.5), 0.0)
@@ -44,13 +43,13 @@ def results(found: Sequence[Candidate]) -> dict[str, Validation]:
     }
 
 
-def written(folder: Path, found: Sequence[Candidate]) -> Path:
+def written(folder: Path, found: Sequence[CandidateRecord]) -> Path:
     path = folder / "review.yaml"
     write_review(path, found, results(found))
     return path
 
 
-def drop(path: Path, candidate: Candidate) -> None:
+def drop(path: Path, candidate: CandidateRecord) -> None:
     head, tail = path.read_text(encoding="utf-8").split(f'"{candidate.id}":', 1)
     path.write_text(f'{head}"{candidate.id}":{tail.replace("keep: true", "keep: false", 1)}', encoding="utf-8")
 
@@ -81,9 +80,8 @@ def test_the_file_says_what_a_person_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["12345678901234e5", "1234567890123456", "0123456701234567", "1e10000000000000", "0x12345678901234"]
 )
-def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = candidates(["Ends with a question"])
-    monkeypatch.setattr(Candidate, "id", name)
+def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path) -> None:
+    found = [candidates(["Ends with a question"])[0].model_copy(update={"id": name})]
     path = written(tmp_path, found)
     assert reviewed(path, found) == found
     drop(path, found[0])
@@ -143,7 +141,7 @@ def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
 def test_hostile_words_are_inert_in_the_file(tmp_path: Path) -> None:
     hostile = 'Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n"x": {keep: false}'
     bias = attribute_bias("Ends with a question").model_copy(update={"description": hostile})
-    found = [Candidate(bias), *candidates(["Another one"])]
+    found = [CandidateRecord.of(bias), *candidates(["Another one"])]
     path = written(tmp_path, found)
     text = path.read_text(encoding="utf-8")
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\u2028"]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cda.arrays import FloatArray
+from cda.discovery.candidates import PromptSamples, Rated, Text
 from cda.discovery.material import rated, response_request, responses_in, sampled_responses
-from cda.discovery.records import PromptSamples, Rated, Text
 from cda.errors import DataError
 from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
 from cda.records import Message, Prompt, user_prompt
@@ -63,12 +63,6 @@ def test_every_policy_answers_every_prompt_in_order() -> None:
     assert [made.exclusions[name].seen for name in ("a", "b")] == [4, 4] and made.n_unanswered == 0
 
 
-def test_samples_are_numbered_so_that_none_comes_from_the_cache_twice() -> None:
-    policy = numbered("A")
-    sampled_responses([TEA], {"a": policy}, n_samples=3)
-    assert [(one.user, one.sample) for one in policy.asked] == [("Tea?", 0), ("Tea?", 1), ("Tea?", 2)]
-
-
 def test_truncated_refused_and_empty_ones_are_counted_by_policy_and_reason() -> None:
     faults = [
         Completion(None, CUT_OFF), Completion(None, REFUSED), Completion("  \n"), Completion("<think>so"),
@@ -99,13 +93,6 @@ def test_a_conversation_is_continued_and_a_system_message_stays_one() -> None:
     assert several.user == "user: Tea?\nassistant: Yes.\nuser: Now?" and several.sample == 2
     assert several.system.endswith("Speak like a pirate.") and "next turn" in several.system
     assert response_request(TEA).user == "Tea?" and "next turn" not in response_request(TEA).system
-
-
-def test_no_policy_and_no_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match="0 policies"):
-        sampled_responses([TEA], {})
-    with pytest.raises(ValueError, match="0 samples"):
-        sampled_responses([TEA], {"a": numbered("A")}, n_samples=0)
 
 
 def test_responses_of_a_file_with_rows_and_texts_that_are_of_no_use(tmp_path: Path) -> None:
@@ -150,9 +137,3 @@ def test_texts_without_a_reward_are_left_out_and_counted() -> None:
     samples, exclusions = rated(given, reward)
     assert [len(sample.responses) for sample in samples] == [2, 1]
     assert (exclusions.seen, dict(exclusions.reasons)) == (7, {"no reward": 4})
-
-
-def test_no_texts_are_no_call_and_a_wrong_number_of_rewards_is_an_error() -> None:
-    assert rated([], lambda _: pytest.fail("asked for nothing"))[0] == []
-    with pytest.raises(ValueError, match="one each is needed"):
-        rated([texts_of(TEA, "a")], lambda _: np.zeros(2))

@@ -12,26 +12,22 @@ import numpy as np
 import pytest
 from changed import changed
 from made_discover import discovered
-from pydantic import ValidationError
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.evidence import confirm, validate
-from cda.discovery.history import candidate_record
 from cda.discovery.pair_quality import pair_quality
-from cda.discovery.records import Candidate
 from cda.discovery.sentences import discovery_sentences
 from cda.discovery.tables import discover_markdown, discover_text
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
+    CandidateRecord,
     DiscoverResult,
     Fate,
     GenerationRecord,
     Measured,
-    Repeated,
     RunStrength,
-    SearchedModel,
     StandingRecord,
     StrengthCurve,
     StrengthTerm,
@@ -39,17 +35,19 @@ from cda.results.discover import (
 )
 from cda.results.effects import FeatureDrift
 from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
-from cda.results.facts import LLMUse, StageRun
+from cda.results.facts import StageRun
 
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
 )
-SPACES = Candidate(attribute_bias("Triple spaces between words"))
-QUESTION = Candidate(attribute_bias("Ends with a question"), "mutated", 1, (SPACES.id,))
+SPACES = CandidateRecord.of(attribute_bias("Triple spaces between words"))
+QUESTION = CandidateRecord.of(attribute_bias("Ends with a question"), "mutated", 1, (SPACES.id,))
 MakeResult = Callable[..., DiscoverResult]
 
 
-def rows(one: Candidate, rewriter: str, lift: float, verdict: float, n: int = 10, text: str = "said") -> list[Measured]:
+def rows(
+    one: CandidateRecord, rewriter: str, lift: float, verdict: float, n: int = 10, text: str = "said"
+) -> list[Measured]:
     return [
         Measured(
             one.id,
@@ -69,7 +67,9 @@ def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> li
     return ["after" in one for one in responses]
 
 
-def standing(one: Candidate, reward: float | None, fate: Fate, failed: dict[str, int] | None = None) -> StandingRecord:
+def standing(
+    one: CandidateRecord, reward: float | None, fate: Fate, failed: dict[str, int] | None = None
+) -> StandingRecord:
     return StandingRecord(
         candidate=one.id,
         n=0 if reward is None else 9,
@@ -135,7 +135,7 @@ def make() -> MakeResult:
         quality = pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label)
         seconds = {"material": 12.0, "search": 100.0, "confirm": 6000.0}
         result = discovered(
-            given=given, generations=(first,), candidates={one.id: candidate_record(one) for one in (SPACES, QUESTION)},
+            given=given, generations=(first,), candidates={one.id: one for one in (SPACES, QUESTION)},
             validation=validation, tested=tested, already=already, pairs={SPACES.id: quality},
             strength=curve((0.25, 0.5, 1), (0.5, 1.0, 2)), lineage={QUESTION.id: (SPACES.id,), SPACES.id: ()},
             stages={name: StageRun(seconds=n, finished="now") for name, n in seconds.items()},
@@ -143,14 +143,6 @@ def make() -> MakeResult:
         return cut_back(result, until, given)
 
     return made
-
-
-PAID = {
-    "search": StageRun(
-        seconds=3.0, finished="now",
-        llm={"gpt-x": LLMUse(asked=1200, cached=3, unusable=1, input_tokens=50_000, output_tokens=9000, uncounted=0, dollars=1.5)},
-    )
-}  # fmt: skip
 
 
 def cut_back(result: DiscoverResult, until: str, given: bool) -> DiscoverResult:
@@ -212,34 +204,9 @@ def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> Non
     assert "gpt-x 4 of 24; gpt-y 180 of 200" in document
 
 
-def test_what_was_so_already_is_counted(make: MakeResult) -> None:
-    assert "because they are so already: Ends with a question: 5." in discover_text(make())
-
-
-def test_topics_stand_with_what_they_lack(make: MakeResult) -> None:
-    result = make()
-    few = Missing(reason="1 rewrites of 1 prompts: two prompts are needed")
-    document = discover_markdown(changed(result, "tested.0.topics", {"cooking": result.tested[0].pooled, "law": few}))
-    assert "By topic: Triple spaces between words:" in document
-    assert re.search(r"\| cooking \| \+1\.20 \\\[", document) and "| law | 1 rewrites of 1 prompts" in document
-
-
-def test_an_adapter_is_named_with_its_dose(make: MakeResult) -> None:
-    result = changed(make(), "model", SearchedModel(name="embedded", adapter="adapter", dose=0.5))
-    assert "embedded with adapter at dose 0.5 rewards them" in discover_text(result)
-
-
 def test_rules_and_a_missing_strength_are_said(make: MakeResult) -> None:
     result = changed(changed(make(), "by", "rules"), "strength", Missing(reason="no encoder"))
     assert "no LLM" in discover_text(result) and "not computed (no encoder)" in discover_text(result)
-
-
-def test_a_curve_without_the_point_that_is_told_is_refused(make: MakeResult) -> None:
-    assert curve((0.25, 0.5, 1), (0.5, 1.0, 2)).at_half.value == 1.0
-    content = make().model_dump(mode="json")
-    content["strength"]["curve"] = content["strength"]["curve"][:1]
-    with pytest.raises(ValidationError, match="no point at a threshold"):
-        DiscoverResult.model_validate(content)
 
 
 @pytest.fixture
@@ -311,13 +278,6 @@ def test_tables_are_whole(hostile: DiscoverResult, make: MakeResult, given: bool
         for at, line in enumerate(lines):
             if set(line) <= set("|- "):
                 assert len(cells.findall(lines[at - 1])) == len(cells.findall(line))
-
-
-def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None:
-    result = changed(make(), "tested.0.attribute", "very " * 60 + "long")
-    assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(
-        result
-    )
 
 
 def test_rewriters_that_write_alike_are_no_agreement(make: MakeResult) -> None:
@@ -394,18 +354,6 @@ def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> 
     assert "shown first −0.12 (" in said
     result = changed(result, "verdicts", None)
     assert "Verdicts of the judge" not in " ".join(discovery_sentences(result))
-
-
-def test_responses_to_repeated_prompts_are_left_out(make: MakeResult) -> None:
-    result = changed(make(), "material.repeated", Repeated(prompts=2, responses=9))
-    assert "(13 left out)" in discover_text(result)
-
-
-def test_calls_tokens_and_dollars_are_told(make: MakeResult) -> None:
-    document = discover_markdown(changed(make(), "stages", PAID))
-    assert "1,200 answers were asked for, for $1.50." in document.replace("\\", "")
-    assert "| search, gpt-x | 1,200 | 3 | 1 | 50,000 | 9,000 | $1.50 |" in document.replace("\\", "")
-    assert "answers were asked for" not in discover_markdown(make())
 
 
 def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:

@@ -1,43 +1,70 @@
-"""What one candidate's rows add up to, by hand: means, shares, missing verdicts, excluded rewriters, trimming."""
+"""Evidence for a candidate: sums by hand, known p-values, r of k rewriters, and how often nothing is taken for something."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from cda.discovery.evidence import evidence, strength
+from cda.discovery.evidence import _weighted, agreements, confirm, correlations, evidence, strength, validate
 from cda.errors import DataError
-from cda.records import user_prompt
+from cda.records import Direction, user_prompt
+from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
+from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.proportions import wilson
+
+LIKED = [2.0, 1.5, 2.5, 1.0, 3.0, 2.0, 2.2, 1.8]
+IDLE = [1.0, -1.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1]
+SHAKY = [3.0, -1.0, 2.0, 1.0, -0.5, 2.0, 1.5, 0.5]
+OUTLYING = [1.0, 1.2, 0.8, 1.1, 0.9, 1.0, -90.0]
+WORSE, EITHER = [0.0] * 6 + [0.5] * 2, [0.5, 1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 0.0]
+Side = tuple[Sequence[float], Sequence[float | None]]
+
+
+def row(
+    number: int, rewriter: str, margin: float, verdict: float | None = 0.0, direction: Direction = "add"
+) -> Measured:
+    return Measured("x", rewriter, direction, user_prompt(f"question {number}"), "before", "after", margin, verdict)
 
 
 def rows(
-    margins: Sequence[float],
-    preferences: Sequence[float | None] | None = None,
-    rewriter: str = "r1",
-    n_prompts: int | None = None,
+    margins: Sequence[float], verdicts: Sequence[float | None] = (), rewriter: str = "a", n_prompts: int = 99
 ) -> list[Measured]:
-    """One row each; prompts are gone through again and again."""
-    verdicts = preferences if preferences is not None else [0.0] * len(margins)
-    return [
-        Measured(
-            "c", rewriter, "add", user_prompt(f"question {at % (n_prompts or len(margins))}"), "", "x", margin, one
-        )
-        for at, (margin, one) in enumerate(zip(margins, verdicts, strict=True))
-    ]
+    """One row each; the prompts are gone through again and again."""
+    told = verdicts or [0.0] * len(margins)
+    return [row(at % n_prompts, rewriter, *found) for at, found in enumerate(zip(margins, told, strict=True))]
+
+
+def entered(name: str = "x", **rewriters: Side) -> dict[str, list[Measured]]:
+    found = [each for who, (margins, verdicts) in rewriters.items() for each in rows(margins, verdicts, who)]
+    return {name: [replace(each, candidate=name) for each in found]}
+
+
+GOOD = entered(a=(LIKED, WORSE), b=(LIKED, WORSE))
+
+
+def p_of(margins: Sequence[float], verdicts: Sequence[float] = WORSE) -> float:
+    reward = stats.ttest_1samp(margins, 0, alternative="greater").pvalue
+    return float(max(reward, stats.ttest_1samp(verdicts, 0.5, alternative="less").pvalue))
+
+
+def validated(candidates: dict[str, list[Measured]], **settings: float) -> Validation:
+    return validate(candidates, ConfirmSettings.model_validate(settings))[0]
+
+
+def confirmed(candidates: dict[str, list[Measured]], **settings: object) -> Confirmation:
+    return confirm(candidates, ConfirmSettings.model_validate(settings))[0]
 
 
 def test_strength_by_hand() -> None:
     found = strength(rows([2.0, 1.0, 0.0, -1.0, 3.0], [0.0, 0.5, 0.0, 0.0, None]))
     assert found.reward.value == 1.0
     assert found.p_reward == pytest.approx(stats.ttest_1samp([2, 1, 0, -1, 3], 0, alternative="greater").pvalue)
-    assert found.judge.value == 0.125
-    assert found.judge.n == 4
-    assert found.n_unjudged == 1
+    assert (found.judge.value, found.judge.n, found.n_unjudged) == (0.125, 4, 1)
     assert found.p_judge == pytest.approx(stats.ttest_1samp([0, 0.5, 0, 0], 0.5, alternative="less").pvalue)
     assert (found.judge.low, found.judge.high) == pytest.approx(wilson(0.5, 4))
     assert found.win_rate.value == 0.6  # a margin of 0 is no win
@@ -52,72 +79,272 @@ def test_the_win_rate_s_interval_knows_of_repeated_prompts() -> None:
 
 
 def test_a_rewriter_that_fails_too_often_is_left_out_of_the_pool_and_still_shown() -> None:
-    usual, failing = rows([1.0, 2.0, 3.0, 2.0]), rows([50.0, 60.0], rewriter="r2")
-    half = evidence(usual + failing, {"r2": {"refusal": 2}}, 0.5)
-    assert [one.excluded for one in half.rewriters] == [None, None]  # half of its calls is not more than half
-    most = evidence(usual + failing, {"r2": {"refusal": 2, "unchanged": 1}, "r3": {"no answer": 4}}, 0.5)
-    assert [one.excluded for one in most.rewriters] == [None, "3 of 5 rewrites failed", "4 of 4 rewrites failed"]
+    usual, failing = rows([1.0, 2.0, 3.0, 2.0]), rows([50.0, 60.0], rewriter="b")
+    half = evidence(usual + failing, {"b": {"refusal": 2}}, 0.5)
+    assert [each.excluded for each in half.rewriters] == [None, None]  # half of its calls is not more than half
+    most = evidence(usual + failing, {"b": {"refusal": 2, "unchanged": 1}, "c": {"no answer": 4}}, 0.5)
+    assert [each.excluded for each in most.rewriters] == [None, "3 of 5 rewrites failed", "4 of 4 rewrites failed"]
     assert most.rewriters[1].failed == {"refusal": 2, "unchanged": 1}
     assert most.rewriters[1].strength is not None and most.rewriters[1].strength.reward.value == 55
-    assert [one.rewriter for one in most.rewriters if one.excluded is None] == ["r1"]
-    assert most.pooled is not None and most.pooled.reward.value == 2.0 and most.pooled.reward.n == 4
+    assert most.pooled is not None and (most.pooled.reward.value, most.pooled.reward.n) == (2.0, 4)
 
 
 def test_a_rewriter_whose_rewrites_are_too_often_not_judged_is_left_out() -> None:
-    usual, silent = rows([1.0, 2.0, 3.0, 2.0]), rows([50.0] * 8, [0.0] * 4 + [None] * 4, "r2")
+    usual, silent = rows([1.0, 2.0, 3.0, 2.0]), rows([50.0] * 8, [0.0] * 4 + [None] * 4, "b")
     half = evidence(usual + silent, {}, 0.5)
-    assert [one.excluded for one in half.rewriters] == [None, None]  # half of the verdicts is not more than half
+    assert [each.excluded for each in half.rewriters] == [None, None]  # half of the verdicts is not more than half
     assert half.pooled is not None and half.pooled.n_unjudged == 4
-    most = evidence([*usual, *silent, *rows([50.0], [None], "r2")], {}, 0.5)
-    assert [one.excluded for one in most.rewriters] == [None, "5 of 9 rewrites have no verdict of the judge"]
-    assert most.rewriters[1].strength is not None and most.rewriters[1].strength.n_unjudged == 5
+    most = evidence([*usual, *silent, row(9, "b", 50.0, None)], {}, 0.5)
+    assert [each.excluded for each in most.rewriters] == [None, "5 of 9 rewrites have no verdict of the judge"]
     assert most.pooled is not None and (most.pooled.reward.value, most.pooled.n_unjudged) == (2.0, 0)
-    assert [one.excluded for one in evidence(silent, {}, 0.0).rewriters] == [
-        "4 of 8 rewrites have no verdict of the judge"
-    ]
-    assert [one.excluded for one in evidence(silent, {"r2": {"refusal": 99}}, 0.5).rewriters] == [
-        "99 of 107 rewrites failed"
-    ]
+    assert evidence(silent, {"b": {"refusal": 99}}, 0.5).rewriters[0].excluded == "99 of 107 rewrites failed"
 
 
 def test_too_little_for_a_rewriter_excludes_it_with_a_reason() -> None:
-    found = evidence(rows([1.0, 2.0]) + rows([1.0], rewriter="r2") + rows([1.0, 2.0], [None, 0.0], "r3"), {}, 0.5)
-    assert [one.excluded for one in found.rewriters] == [
+    found = evidence(rows([1.0, 2.0]) + rows([1.0], rewriter="b") + rows([1.0, 2.0], [None, 0.0], "c"), {}, 0.5)
+    assert [each.excluded for each in found.rewriters] == [
         None,
         "1 rewrites of 1 prompts: two prompts are needed",
         "verdicts of the judge on 1 prompts: two are needed",
     ]
-    assert [one.strength is None for one in found.rewriters] == [False, True, True]
+    assert [each.strength is None for each in found.rewriters] == [False, True, True]
+    assert evidence([], {}, 0.5).untested == "no rewriter is left"
 
 
-def test_nothing_at_all_is_said() -> None:
-    found = evidence([], {}, 0.5)
-    assert (found.rewriters, found.pooled, found.untested) == ((), None, "no rewriter is left")
-
-
-def test_trimming_is_never_the_default_and_warns_where_it_turns_a_mean() -> None:
-    margins = [1.0, 1.2, 0.8, 1.1, 0.9, 1.0, -90.0]
-    found = evidence(rows(margins) + rows([1.0, 2.0, 3.0] * 6, rewriter="r2"), {}, 0.5)
-    assert found.rewriters[0].strength is not None
-    assert found.rewriters[0].strength.reward.value == pytest.approx(-12)
-    assert found.rewriters[0].strength.n_left_out == 0
+def test_trimming_is_on_request_and_the_warning_is_always_there() -> None:
+    found = evidence(rows(OUTLYING) + rows([1.0, 2.0, 3.0] * 6, rewriter="b"), {}, 0.5)
+    assert found.rewriters[0].strength is not None and found.rewriters[0].strength.n_left_out == 0
     assert found.pooled is not None and found.pooled.reward.value == pytest.approx((-84 + 36) / 25)
     assert found.warnings == (
-        "r1: leaving out 1 of 7 margins outside the fences turns the mean from -12 to +1",
+        "a: leaving out 1 of 7 margins outside the fences turns the mean from -12 to +1",
         "pooled: leaving out 1 of 25 margins outside the fences turns the mean from -1.92 to +1.75",
     )
-
-
-def test_trimming_on_request_counts_what_it_leaves_out_and_still_warns() -> None:
-    found = evidence(rows([1.0, 1.2, 0.8, 1.1, 0.9, 1.0, -90.0], [0.0] * 6 + [1.0]), {}, 0.5, trim=True)
-    assert found.pooled is not None
-    assert found.pooled.reward.value == pytest.approx(1)
-    assert (found.pooled.reward.n, found.pooled.n_left_out) == (6, 1)
-    assert found.pooled.judge.n == 7  # the judge's verdicts and the wins are not trimmed
-    assert found.pooled.win_rate.n == 7
-    assert len(found.warnings) == 2
+    trimmed = evidence(rows(OUTLYING, [0.0] * 6 + [1.0]), {}, 0.5, trim=True)
+    assert trimmed.pooled is not None and trimmed.pooled.reward.value == pytest.approx(1)
+    assert (trimmed.pooled.reward.n, trimmed.pooled.n_left_out) == (6, 1)
+    # The judge's verdicts and the wins are not trimmed.
+    assert (trimmed.pooled.judge.n, trimmed.pooled.win_rate.n, len(trimmed.warnings)) == (7, 7, 2)
+    candidates = entered(a=([*OUTLYING, 1.0], WORSE), b=(LIKED, WORSE))
+    assert not confirmed(candidates).confirmed and confirmed(candidates, trim=True).confirmed
 
 
 def test_margins_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(DataError, match="NaN"):
         evidence(rows([1.0, np.nan, 2.0]), {}, 0.5)
+
+
+def test_validation_is_pooled_by_prompt_and_adjusted_for_all_that_entered() -> None:
+    good, *rest = validate(GOOD | {"never rewritten": [], "nor this": []})
+    # The second rewriter repeats the first one's margins, so that the clustered test is the test of one of them.
+    assert good.p_reward == pytest.approx(3 * stats.ttest_1samp(LIKED, 0, alternative="greater").pvalue)
+    assert good.p_judge == pytest.approx(3 * stats.ttest_1samp(WORSE, 0.5, alternative="less").pvalue)
+    assert good.passed and good.n_entered == 3 and good.untested is None
+    assert good.pooled is not None and (good.pooled.reward.n, good.pooled.reward.n_prompts) == (16, 8)
+    for each in rest:
+        assert not each.passed and each.p_reward is None and each.pooled is None
+        assert each.untested == "0 of 0 rewriters can be used, 2 are needed"
+    crowded = validated(GOOD | {f"c{n}": [] for n in range(4000)})
+    assert not crowded.passed and crowded.smallest_detectable and good.smallest_detectable
+    assert good.smallest_detectable < crowded.smallest_detectable
+    assert validate({}) == [] and confirm({}) == []
+
+
+@pytest.mark.parametrize("side", [(IDLE, WORSE), (LIKED, EITHER), ([-margin for margin in LIKED], WORSE)])
+def test_validation_needs_the_model_to_like_it_and_the_judge_not_to(side: Side) -> None:
+    assert not validated(entered(a=side, b=side)).passed
+
+
+def test_two_of_three_is_twice_the_middle_p_value() -> None:
+    candidates = entered(a=(LIKED, WORSE), b=(SHAKY, WORSE), c=(IDLE, WORSE))
+    found = confirmed(candidates)
+    assert found.p_value == pytest.approx(2 * p_of(SHAKY))
+    assert (found.k, found.r, found.confirmed) == (3, 2, False)  # p = 0.061
+    assert confirmed(candidates, test_alpha=0.07).confirmed
+    by_rewriter = {each.rewriter: each.strength.p_value for each in found.rewriters if each.strength}
+    assert by_rewriter == pytest.approx({"a": p_of(LIKED), "b": p_of(SHAKY), "c": p_of(IDLE)})
+
+
+@pytest.mark.parametrize(("n_liked", "r", "holds"), [(1, 1, True), (1, 2, False), (2, 2, True), (2, 3, False), (3, 3, True)])  # fmt: skip
+def test_r_rewriters_have_to_show_it(n_liked: int, r: int, holds: bool) -> None:
+    sides: dict[str, Side] = {f"r{at}": (LIKED if at < n_liked else IDLE, WORSE) for at in range(3)}
+    assert confirmed(entered(**sides), r=r).confirmed is holds
+
+
+def test_each_rewriter_has_to_show_both_sides_itself() -> None:
+    """Two show a liked attribute, two a disliked one, but only one both: a pooled test would have let it pass."""
+    candidates = entered(a=(LIKED, WORSE), b=(LIKED, EITHER), c=(IDLE, WORSE))
+    assert validated(candidates).passed and not confirmed(candidates).confirmed
+
+
+def test_p_is_corrected_for_all_that_entered_the_test_by_bonferroni_unless_another_method_is_named() -> None:
+    shaky = [3.0, -0.5, 2.0, 1.0, 0.2, 2.0, 1.5, 0.5]
+    candidates = GOOD | entered("weak", a=(shaky, WORSE), b=(shaky, WORSE)) | {"none": []}
+    sure, weak, none = confirm(candidates)
+    assert sure.p_value == pytest.approx(p_of(LIKED)) and weak.p_value == pytest.approx(p_of(shaky))
+    assert weak.p_value is not None and 0.004 < weak.p_value < 0.01  # by itself below the level
+    assert (sure.confirmed, weak.confirmed) == (True, False)
+    assert (sure.p_corrected, weak.p_corrected) == pytest.approx((3 * p_of(LIKED), 3 * p_of(shaky)))
+    assert (none.p_value, none.p_corrected, none.confirmed) == (None, None, False)
+    assert {(each.n_entered, each.correct) for each in (sure, weak, none)} == {(3, "bonferroni")}
+    _, by_holm, _ = confirm(candidates, ConfirmSettings(correct="holm"))
+    assert by_holm.p_corrected == pytest.approx(2 * p_of(shaky)) and not by_holm.confirmed
+    _, alone, _ = confirm(candidates, ConfirmSettings(correct="none"))
+    assert alone.p_corrected == alone.p_value == weak.p_value and alone.confirmed
+
+
+def test_what_could_have_been_found_grows_with_those_that_are_tested() -> None:
+    more: dict[str, list[Measured]] = {f"c{n}": [] for n in range(9)}
+    alone, crowded = confirmed(GOOD).smallest_detectable, confirmed(GOOD | more).smallest_detectable
+    assert alone is not None and crowded is not None and alone < crowded
+    assert confirmed(GOOD | more, correct="none").smallest_detectable == alone
+    # As at a tenth of the level with nobody else.
+    assert confirmed(GOOD, test_alpha=0.001).smallest_detectable == pytest.approx(crowded)
+    # Without spread no power is stated.
+    assert confirmed(entered(a=([1.0] * 8, WORSE), b=([1.0] * 8, WORSE))).smallest_detectable is None
+
+
+def test_a_rewriter_that_refuses_makes_k_smaller_until_nothing_can_be_confirmed() -> None:
+    candidates = entered(a=(LIKED, WORSE), b=(LIKED, WORSE), c=(LIKED, WORSE))
+    failed = {"x": {"c": {"refusal": 9}}}
+    (found,) = confirm(candidates, failed=failed)
+    assert found.k == 2 and found.confirmed and found.p_value == pytest.approx(p_of(LIKED))
+    assert found.pooled is not None and found.pooled.reward.n == 16
+    (gone,) = confirm(candidates, failed={"x": {"c": {"refusal": 9}, "b": {"no answer": 30}}})
+    assert (gone.k, gone.p_value, gone.confirmed, gone.smallest_detectable) == (1, None, False, None)
+    assert gone.untested == (
+        "1 of 3 rewriters can be used, 2 are needed (b: 30 of 38 rewrites failed; c: 9 of 17 rewrites failed)"
+    )
+    assert gone.pooled is not None and gone.pooled.reward.n == 8
+    assert confirm(candidates, ConfirmSettings(max_failed=0.6), failed)[0].k == 3
+
+
+def test_a_judge_that_is_seldom_readable_confirms_nothing() -> None:
+    """Eight verdicts on 64 prompts, all for the other side: enough for a test, and no fair sample of the prompts."""
+    side = (LIKED * 8, [0.0] * 8 + [None] * 56)
+    candidates = entered(a=side, b=side)
+    assert not validated(candidates).passed and not confirmed(candidates).confirmed
+    assert "56 of 64 rewrites have no verdict of the judge" in (confirmed(candidates).untested or "")
+    assert validated(candidates, max_failed=0.9).untested is None
+
+
+@pytest.mark.parametrize(
+    ("candidates", "failed", "says"),
+    [
+        ({"z": rows([1.0])}, {}, "1 rows of candidate 'x' stand under 'z'"),
+        ({"x": []}, {"z": {"a": {"refusal": 1}}}, "'z', which did not enter"),
+    ],
+)
+def test_mixed_up_candidates_are_said(
+    candidates: Mapping[str, list[Measured]], failed: Mapping[str, Mapping[str, Mapping[str, int]]], says: str
+) -> None:
+    with pytest.raises(DataError, match=says):
+        confirm(candidates, failed=failed)
+
+
+@pytest.mark.parametrize(("name", "value"), [("test_alpha", 0), ("validation_alpha", 1), ("power", 1.5), ("max_failed", 2), ("r", 0)])  # fmt: skip
+def test_impossible_settings_are_said(name: str, value: float) -> None:
+    with pytest.raises(DataError, match=name):
+        ConfirmSettings.model_validate({name: value})
+
+
+def test_nothing_is_seldom_taken_for_something() -> None:
+    """The judge dislikes all of them and the model is indifferent: the worst case of "liked and disliked".
+
+    Three rewriters share what is in the prompt.
+    """
+    random, families, n = np.random.default_rng(0), 40, 20
+    n_passed = n_confirmed = 0
+    for _ in range(families):
+        candidates: dict[str, list[Measured]] = {}
+        for at in range(5):
+            prompt = random.normal(0, 1, n)
+            sides: dict[str, Side] = {
+                f"r{k}": (prompt + random.normal(0, 1, n), [0.0, 0.5] * (n // 2)) for k in range(3)
+            }
+            candidates |= entered(f"c{at}", **sides)
+        n_passed += any(each.passed for each in validate(candidates))
+        n_confirmed += sum(each.confirmed for each in confirm(candidates))
+    assert n_passed / families <= 0.05 + 2 * (0.05 * 0.95 / families) ** 0.5
+    assert n_confirmed / (5 * families) <= 0.01 + 2 * (0.01 * 0.99 / (5 * families)) ** 0.5
+
+
+def test_the_stated_margin_is_found_as_often_as_stated() -> None:
+    """Independent rewriters with errors that are known, for which the statement is made."""
+    quantiles = stats.norm.ppf((np.arange(20) + 0.5) / 20)
+    margins, verdicts = quantiles / quantiles.std(ddof=1), [0.0, 0.5] * 10
+    shift = confirmed(entered(**{f"r{at}": (margins, verdicts) for at in range(3)})).smallest_detectable
+    assert shift is not None
+    random, rounds, found = np.random.default_rng(1), 300, 0
+    for _ in range(rounds):
+        found += confirmed(entered(**{f"r{at}": (random.normal(shift, 1, 20), verdicts) for at in range(3)})).confirmed
+    assert abs(found / rounds - 0.8) <= 2 * (0.8 * 0.2 / rounds) ** 0.5
+
+
+def test_correlations_are_scipy_s_and_their_intervals_are_near_fisher_s() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=200)
+    y = 0.6 * x + 0.8 * rng.normal(size=200)
+    x[:40] = np.round(x[:40])  # ties
+    pearson, spearman = correlations(x, y, rng)
+    assert pearson.value == pytest.approx(stats.pearsonr(x, y).statistic)
+    assert spearman.value == pytest.approx(stats.spearmanr(x, y).statistic)
+    fisher = stats.pearsonr(x, y).confidence_interval()
+    assert (pearson.low, pearson.high) == pytest.approx((fisher.low, fisher.high), abs=0.04)
+    assert spearman.low < spearman.value < spearman.high and pearson.n_prompts == 200
+
+
+def test_a_draw_s_ranks_are_those_among_the_prompts_drawn() -> None:
+    x, y = np.array([3.0, 1.0, 2.0, 2.0, 5.0]), np.array([1.0, 4.0, 2.0, 3.0, 3.0])
+    times = np.array([2, 0, 1, 1, 3])
+    drawn = np.repeat(x, times), np.repeat(y, times)
+    assert _weighted(x, y, times[None].astype(float))[:, 0] == pytest.approx(
+        [stats.pearsonr(*drawn).statistic, stats.spearmanr(*drawn).statistic]
+    )
+
+
+def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
+    # The second has none of the last two prompts, a prompt of its own, and a second response of the first prompt.
+    margins = [0.0, 1.0, 2.0, 3.0, 4.0, 9.0]
+    given = [row(number, "one", margin) for number, margin in enumerate([*margins, -50.0, -60.0])]
+    given += [row(number, "two", 2 * margin) for number, margin in enumerate(margins)]
+    given += [row(99, "two", 1000.0), row(0, "two", 77.0, direction="remove")]
+    (found,) = agreements(given, np.random.default_rng(0))
+    assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 6, 6)
+    assert isinstance(found.pearson, Estimate) and found.pearson.value == pytest.approx(1.0)
+    assert isinstance(found.spearman, Estimate) and found.spearman.value == pytest.approx(1.0)
+    expected = stats.ks_2samp(margins, [2 * margin for margin in margins])
+    assert found.distance is not None
+    assert (found.distance.statistic, found.distance.p_value) == pytest.approx((expected.statistic, expected.pvalue))
+    middle = found.quantiles[9]
+    assert (middle.share, middle.first, middle.second) == (0.5, 2.5, 5.0)
+
+
+def test_several_responses_of_a_prompt_are_one_observation() -> None:
+    sides: tuple[tuple[float, Direction], ...] = ((0.0, "add"), (4.0, "remove"))
+    given = [
+        row(number, name, number + more, direction=direction)
+        for number in range(6)
+        for name in ("one", "two")
+        for more, direction in sides
+    ]
+    (found,) = agreements(given, np.random.default_rng(0))
+    assert (found.n_prompts, found.n_responses) == (6, 12)
+    assert (found.quantiles[9].first, found.quantiles[9].second) == (4.5, 4.5)
+    assert found.distance is not None and found.distance.n_first == 6
+
+
+def test_correlations_that_do_not_exist_are_not_numbers() -> None:
+    rng = np.random.default_rng(0)
+
+    def both(n: int, first: Sequence[float]) -> list[Measured]:
+        return [row(at, name, first[at] if name == "one" else at) for at in range(n) for name in ("one", "two")]
+
+    (flat,) = agreements(both(9, [0.1] * 9), rng)
+    assert flat.pearson == flat.spearman and "do not vary" in str(flat.pearson)
+    assert "hardly vary" in str(agreements(both(9, [1.0] + [0.0] * 8), rng)[0].pearson)
+    (few,) = agreements(both(3, [1.0, 2.0, 3.0]), rng)
+    assert isinstance(few.pearson, Missing) and "3 shared prompts" in few.pearson.reason and few.distance is not None
+    (apart,) = agreements([row(0, "one", 1.0), row(1, "two", 1.0)], rng)
+    assert (apart.n_prompts, apart.distance, apart.quantiles) == (0, None, ())
+    found = agreements([row(0, name, 1.0) for name in "abc"], rng)
+    assert [(each.first, each.second) for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from cda.biases import Bias
-from cda.discovery.attribute import catalogue, format_biases, mark_biases
+from cda.discovery.attribute import catalogue, shipped
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_contrasts
 from cda.records import Direction, Prompt, RewriteRequest
 
-BIASES = {bias.name: bias for bias in (*format_biases(), *mark_biases())}
+BIASES = {bias.name: bias for bias in (*shipped("formats"), *shipped("marks"))}
 
 
 @cache
@@ -25,11 +25,6 @@ def bases() -> tuple[tuple[Prompt, str], ...]:
 def rewritten(bias: Bias, texts: list[tuple[Prompt, str]], direction: Direction, seed: int, share: float) -> list[str]:
     requests = [RewriteRequest(prompt, text, direction) for prompt, text in texts]
     return [one.text or "" for one in RuleRewriter(seed, share).rewrite(requests, bias)]
-
-
-def test_the_seven_formats() -> None:
-    names = ["affirmative", "bold", "emoji", "exclamations", "headers", "links", "lists"]
-    assert [bias.name for bias in format_biases()] == names
 
 
 def test_names_differ_and_each_says_what_is_its_treatment() -> None:

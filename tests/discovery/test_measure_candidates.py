@@ -1,8 +1,9 @@
-"""Candidates to measured rewrites: signs in both directions, what is missing and why, what the judge is shown."""
+"""Candidates to measured rewrites: signs, what is missing and why, what the judge is shown, which rewriter is lazy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,15 +11,15 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import attribute_bias, format_biases
-from cda.discovery.measure import ALREADY, UNCHANGED, judged, measure_candidates, standing
-from cda.discovery.records import Candidate, Text
+from cda.discovery.attribute import attribute_bias, shipped
+from cda.discovery.candidates import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
+from cda.discovery.held_out import failed_or_already, rewrite_all
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
-from cda.results.discover import Measured
+from cda.results.discover import CandidateRecord, Measured
 from cda.rewriting.rewriter import Mixed, Rewriter
 
-SPACES = Candidate(attribute_bias("Triple spaces between words"))
-SHOUTS = Candidate(attribute_bias("Words in capitals"))
+SPACES = CandidateRecord.of(attribute_bias("Triple spaces between words"))
+SHOUTS = CandidateRecord.of(attribute_bias("Words in capitals"))
 ORIGINALS = [(user_prompt(f"question {at}"), f"answer number {at}") for at in range(4)]
 
 
@@ -99,18 +100,8 @@ def test_removing_turns_the_sign_and_the_sides() -> None:
         assert row.rewrite == row.without_attribute == plain and row.with_attribute == row.original
 
 
-def test_both_directions_agree_on_what_the_attribute_is_worth() -> None:
-    plain, wide = ORIGINALS[0], (ORIGINALS[1][0], "answer   number   1")
-    found = measure_candidates([SPACES], [plain, wide], ByHand(), SpacesAndCapitals(), ("add", "remove"))
-    assert [(row.direction, row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [
-        ("add", plain[1], 0.2), ("add", wide[1], 0.4), ("remove", wide[1], 0.2),
-    ]  # fmt: skip
-    # There is nothing to remove from the plain one: that is counted, and no margin of 0.
-    assert found[SPACES.id].failed == {"unchanged": 1}
-
-
 def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
-    bold = Candidate(next(bias for bias in format_biases() if bias.name == "bold"))
+    bold = CandidateRecord.of(next(bias for bias in shipped("formats") if bias.name == "bold"))
     originals = [
         (user_prompt("question 0"), "A **bold** word, **and** another."),
         (user_prompt("question 1"), "Plain."),
@@ -126,19 +117,6 @@ def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
         ("add", originals[1][0]), ("remove", originals[0][0]),
     ]  # fmt: skip
     assert found[bold.id].failed == {ALREADY: 2}
-
-
-def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
-    def half(request: RewriteRequest, bias: Bias) -> Rewrite:
-        at = int(request.response[-1])
-        if at % 2:
-            return Rewrite(None, "refused") if at == 1 else Rewrite("I'm sorry, but I can't help with that.")
-        return edited(request, bias)
-
-    found = measure_candidates([SPACES, SHOUTS], ORIGINALS, ByHand(half), SpacesAndCapitals())
-    assert [row.original for row in found[SPACES.id].rows] == ["answer number 0", "answer number 2"]
-    assert [row.margin for row in found[SPACES.id].rows] == pytest.approx([0.2, 0.2])
-    assert found[SPACES.id].failed == found[SHOUTS.id].failed == {"refusal": 1, "refused": 1}
 
 
 @pytest.mark.parametrize(
@@ -208,13 +186,13 @@ def test_the_judge_compares_with_to_without_in_both_directions() -> None:
         shown.extend(comparisons)
         return np.array([0.0, np.nan])
 
-    found = judged([*added, *removed], judge)
+    found = judged({"x": [*added, *removed]}, judge)["x"]
     assert [(first, second) for _, first, second in shown] == [
         ("answer   number   0", "answer number 0"), ("answer   number   1", "answer number 1"),
     ]  # fmt: skip
     assert [row.preference for row in found] == [0.0, None]
     assert type(found[0].preference) is float
-    assert judged([], judge) == [] and len(shown) == 2
+    assert judged({}, judge) == {} and len(shown) == 2
 
 
 def test_a_standing_is_the_mean_of_its_rows() -> None:
@@ -222,10 +200,79 @@ def test_a_standing_is_the_mean_of_its_rows() -> None:
         Measured(SPACES.id, "by hand", "add", user_prompt("q"), "a", "b", margin, preference)
         for margin, preference in ((1.0, 0.0), (2.0, None), (-0.6, 0.5))
     ]
-    found = standing(SPACES, rows, {"refused": 2})
+    found = standing(SPACES.id, rows, {"refused": 2})
     assert (found.n, found.n_judged, found.failed, found.fate) == (3, 2, {"refused": 2}, "kept")
     assert found.reward == pytest.approx(0.8) and found.judge == pytest.approx(0.25)
-    unjudged = standing(SPACES, rows[1:2], {})
+    unjudged = standing(SPACES.id, rows[1:2], {})
     assert (unjudged.reward, unjudged.judge, unjudged.n_judged) == (2.0, None, 0)
-    none = standing(SPACES, [], {"refused": 4}, "too few rewrites")
+    none = standing(SPACES.id, [], {"refused": 4}, "too few rewrites")
     assert (none.n, none.reward, none.judge, none.fate) == (0, None, None, "too few rewrites")
+
+
+LAZY = "unchanged, where the other rewriters changed more"
+FIRST, SECOND, ALL = range(32), range(32, 64), range(64)
+
+
+def response(at: int) -> RewriteRequest:
+    return RewriteRequest(user_prompt(f"question {at}"), f"answer {at}", "add")
+
+
+def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reasons: int) -> CandidateRewrites:
+    """Which responses came back as they were, which as another text, and what else is missing."""
+    back = Counter(map(response, unchanged))
+    missing = {UNCHANGED: back.total(), **reasons}
+    return CandidateRewrites(
+        [], [why for why, n in missing.items() for _ in range(n)], back, set(map(response, changed))
+    )
+
+
+def test_as_many_others_handed_back_excuse_nothing() -> None:
+    """Two that each leave the half alone that the other changes: equal counts, and not one response in common."""
+    failed, already = failed_or_already({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)})
+    assert failed == {"a": {LAZY: 32}, "b": {LAZY: 32}} and already == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("others", "believed"),
+    [
+        ([rewritten([0]), rewritten((), [0])], True),
+        ([rewritten([0]), rewritten((), [0]), rewritten((), [0])], False),
+        ([rewritten([0]), rewritten(refused=1), rewritten(refused=1)], True),
+        ([rewritten(refused=1), rewritten(refused=1)], False),
+    ],
+    ids=["half", "a third", "those that answered", "nobody answered"],
+)
+def test_half_of_the_others_that_answered_have_to_agree(others: list[CandidateRewrites], believed: bool) -> None:
+    failed, already = failed_or_already({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)))
+    assert (failed["me"], already["me"]) == (({}, 1) if believed else ({LAZY: 1}, 0))
+
+
+def test_a_rewriter_alone_is_believed_and_what_was_measured_to_be_so_is_nobodys_failure() -> None:
+    found = {"rules": rewritten(range(3), **{ALREADY: 9})}
+    assert failed_or_already(found) == ({"rules": {}}, {"rules": 12})
+
+
+class Half:
+    """Changes the responses of one half, and hands the others back."""
+
+    def __init__(self, name: str, edits: range) -> None:
+        self.name, self.edits = name, edits
+
+    def rewrite(self, requests: object, bias: object) -> list[Rewrite]:  # noqa: ARG002
+        return [
+            Rewrite(f"{one.response}!" if int(one.response.split()[-1]) in self.edits else one.response)
+            for one in requests  # type: ignore[attr-defined]
+        ]
+
+
+def test_a_confirmation_counts_them_response_by_response() -> None:
+    candidate = CandidateRecord.of(attribute_bias("Ends with an exclamation mark"))
+    rewriters: list[Rewriter] = [Half("a", SECOND), Half("b", FIRST)]
+    originals = [(user_prompt(f"question {at}"), f"answer {at}") for at in ALL]
+    found = rewrite_all(
+        [candidate], originals, rewriters, lambda texts: np.zeros(len(texts)), lambda asked: np.zeros(len(asked)), ("add",)
+    )  # fmt: skip
+    assert found.failed[candidate.id] == {"a": {LAZY: 32}, "b": {LAZY: 32}}
+    assert found.already[candidate.id] == {"a": 0, "b": 0} and found.verdicts is None
+    assert [row.rewriter for row in found.rows[candidate.id]] == ["a"] * 32 + ["b"] * 32
+    assert all(row.preference == 0.0 for row in found.rows[candidate.id])

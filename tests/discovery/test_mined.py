@@ -10,10 +10,10 @@ import pytest
 
 from cda.biases import Bias
 from cda.discovery.attribute import catalogue
+from cda.discovery.candidates import PromptSamples, Rated
 from cda.discovery.grouping import PresenceGrouper
-from cda.discovery.mined import MinedProposer, Ratings, mine, more_than
-from cda.discovery.mined_rules import Phrasing, Position, inserted_bias, phrase_bias, phrasing_of, symbol_bias
-from cda.discovery.records import PromptSamples, Rated
+from cda.discovery.mined import MinedProposer, Ratings, mine
+from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError
@@ -109,12 +109,6 @@ def test_every_proposal_can_be_added_and_removed_and_says_where_it_comes_from() 
             assert any(shown) and not all(shown)
 
 
-def test_the_same_responses_give_the_same_proposals() -> None:
-    samples = planted(KNOWN["emoji"], 1.0)
-    one, other = (MinedProposer().propose(samples, 12, np.random.default_rng(seed)) for seed in (0, 1))
-    assert one == other
-
-
 def test_too_little_to_mine_is_said_and_broken_rewards_are_left_out() -> None:
     samples = planted(None, 0.0)[:3]
     with pytest.raises(DataError, match="3 of 3 prompts have two rated responses or more: mining needs 4"):
@@ -170,6 +164,12 @@ def test_phrasings_both_ways(position: Position, wordings: tuple[str, ...], text
     assert RuleRewriter().rewrite([RewriteRequest(prompt, added, "remove")], bias)[0].text == text
 
 
+def test_wordings_of_two_makes_are_not_put_at_once() -> None:
+    mixed = phrase_bias(Phrasing("opening", ("Sure!", "Certainly,")))
+    added = RuleRewriter().rewrite([RewriteRequest(user_prompt("q"), "Water boils.", "add")], mixed)[0].text
+    assert added == "Sure! Water boils." and mixed.shows("Certainly, water boils.")
+
+
 def test_presence_is_found_in_other_spellings_but_not_elsewhere() -> None:
     opening = phrase_bias(Phrasing("opening", ("It’s clear!",)))
     assert opening.shows("**it's CLEAR, so go.") and not opening.shows("No. It's clear!")
@@ -189,20 +189,3 @@ def test_groups_by_rules_pattern_and_presence_but_not_by_dose() -> None:
     assert PresenceGrouper(responses).groups(biases) == [[0, 1, 3, 4], [2], [5]]
     assert PresenceGrouper().groups(biases) == [[0, 1, 3], [2], [4], [5]]
     assert PresenceGrouper().groups([]) == []
-
-
-def test_what_comes_with_something_of_another_kind_is_kept_apart_from_it() -> None:
-    found = [bias.description for bias in described(planted(phrase_bias(Phrasing("opening", ("Righty-ho!",))), 1.0), 6)]
-    assert "Opens with 'Righty-ho!'." in found and KNOWN["exclamations"].description in found
-
-
-def test_wordings_of_two_makes_are_not_put_at_once() -> None:
-    mixed = phrase_bias(Phrasing("opening", ("Sure!", "Certainly,")))
-    added = RuleRewriter().rewrite([RewriteRequest(user_prompt("q"), "Water boils.", "add")], mixed)[0].text
-    assert added == "Sure! Water boils." and mixed.shows("Certainly, water boils.")
-
-
-def test_much_of_what_most_responses_have() -> None:
-    much = more_than(KNOWN["exclamations"], 2.0)
-    assert not much.shows("A! B!") and much.shows("A! B! C!")
-    assert "exclamations above 2" in much.description and much.name.startswith("much-exclamations-")

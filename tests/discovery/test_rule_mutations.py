@@ -6,19 +6,20 @@ import numpy as np
 
 from cda.biases import Bias, load_bias
 from cda.discovery.attribute import catalogue
-from cda.discovery.mined_rules import Phrasing, phrase_bias
-from cda.discovery.mutations import (
+from cda.discovery.candidates import Parent, standing
+from cda.discovery.rules import (
+    Phrasing,
     RuleMutator,
-    fewer_wordings,
     other_places,
     other_position,
     other_wordings,
+    phrase_bias,
     round_trips,
     stronger,
 )
-from cda.discovery.records import Candidate, Parent, Standing
 from cda.embedded.rules import RuleRewriter
 from cda.records import RewriteRequest, user_prompt
+from cda.results.discover import CandidateRecord
 
 KNOWN = {bias.name: bias for bias in catalogue()}
 TEXT = "Water boils at 100 degrees, which is well known. It needs a pot, and a lid. Salt does not change that much."
@@ -26,7 +27,8 @@ PROMPT = user_prompt("q")
 
 
 def parent(bias: Bias) -> Parent:
-    return Parent(Standing(Candidate(bias), 8, 1.0))
+    candidate = CandidateRecord.of(bias)
+    return Parent(((candidate, standing(candidate.id, [], {})),))
 
 
 def add(bias: Bias, text: str = TEXT) -> str:
@@ -47,7 +49,7 @@ def test_variations_are_many_new_and_drawn_by_the_seed() -> None:
     parents = [parent(bias) for bias in (KNOWN["affirmative"], KNOWN["triple-spaces"], KNOWN["importance-phrases"])]
     found = RuleMutator().mutate(parents, 4, np.random.default_rng(1))
     assert found.sources == (0,) * 4 + (1,) * 3 + (2,) * 4  # spaces: more, fewer, wider
-    given = tuple(one.standing.candidate.bias for one in parents)
+    given = tuple(each.candidate.bias for each in parents)
     assert len(keys(found.biases)) == 11 and not keys(found.biases) & keys(given)
     assert len({bias.name for bias in (*found.biases, *given)}) == 14
     assert RuleMutator().mutate(parents, 4, np.random.default_rng(1)) == found
@@ -65,14 +67,6 @@ def test_every_mutation_can_be_added_and_is_measured() -> None:
         assert removed is not None and not bias.shows(removed), bias.name
 
 
-def test_mutations_can_be_mutated_for_generations() -> None:
-    rng = np.random.default_rng(0)
-    biases: tuple[Bias, ...] = (KNOWN["affirmative"], KNOWN["exclamations"])
-    for _ in range(3):
-        biases = RuleMutator().mutate([parent(one) for one in biases[:4]], 3, rng).biases
-        assert len(biases) >= 6
-
-
 def test_without_rules_there_is_nothing_to_vary() -> None:
     asked = load_bias("jargon").model_copy(update={"offline": None})
     found = RuleMutator().mutate([parent(asked)], 4, np.random.default_rng(0))
@@ -85,12 +79,6 @@ def test_too_few_variations_are_counted() -> None:
     assert found.exclusions.seen == len(found.biases) + found.exclusions.dropped
 
 
-def test_one_wording_and_half_of_them() -> None:
-    one, half = fewer_wordings(KNOWN["affirmative"], np.random.default_rng(0))
-    assert one.offline is not None and half.offline is not None
-    assert len(one.offline.open_with) == 1 and len(half.offline.open_with) == 4
-
-
 def test_other_wordings_are_of_the_same_kind() -> None:
     bias = phrase_bias(Phrasing("opening", ("Yes!", "Certainly!")))
     instead, together = other_wordings(bias, catalogue())
@@ -100,11 +88,6 @@ def test_other_wordings_are_of_the_same_kind() -> None:
     assert list(other_wordings(phrase_bias(Phrasing("opening", ("Righty-ho!",))), catalogue())) == []
 
 
-def test_an_opening_is_doubled_once() -> None:
-    (twice,) = stronger(KNOWN["opens-praise"])
-    assert list(stronger(twice)) == []
-
-
 def test_places_position_and_strength() -> None:
     counts = [add(one).count("Note that") for one in other_places(phrase_bias(Phrasing("before", ("Note that",))))]
     assert counts == [3, 1]
@@ -112,7 +95,7 @@ def test_places_position_and_strength() -> None:
     opened, woven = other_position(offer)
     assert add(opened).startswith("Just ask! Water") and ". Just ask! Salt" in add(woven)
     (twice,) = stronger(phrase_bias(Phrasing("opening", ("Sure!", "Yes!"))))
-    assert add(twice)[:10] in ("Sure! Yes!", "Yes! Sure!")
+    assert add(twice)[:10] in ("Sure! Yes!", "Yes! Sure!") and list(stronger(twice)) == []
     (emoji,) = stronger(KNOWN["emoji"])
     assert KNOWN["emoji"].measured(add(emoji), "emoji") == 6
     much, less = other_places(KNOWN["exclamations"])

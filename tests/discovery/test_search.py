@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cda.arrays import FloatArray
-from cda.biases import Bias
-from cda.discovery.attribute import attribute_bias
-from cda.discovery.history import save_generation, saved_generations
-from cda.discovery.records import Candidate, Parent, PromptSamples, Proposals, Rated, Standing, Text
-from cda.discovery.search import Generation, Parts, candidates_by_id, draw_originals, grouped, lineage, search
+from cda.biases import Bias, builtin_names, load_bias
+from cda.discovery import search as search_module
+from cda.discovery.attribute import attribute_bias, catalogue
+from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Text, Tried
+from cda.discovery.search import (
+    Generation,
+    Parts,
+    candidates_by_id,
+    draw_originals,
+    grouped,
+    lineage,
+    save_generation,
+    saved_generations,
+    search,
+)
 from cda.errors import DataError
-from cda.records import Exclusions, Prompt, Rewrite, RewriteRequest, user_prompt
-from cda.results.discover import SearchSettings
+from cda.records import Exclusions, Message, Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.results.discover import (
+    CandidateRecord,
+    GenerationRecord,
+    Measured,
+    SavedGeneration,
+    SearchSettings,
+    StandingRecord,
+)
 
 # Every attribute is a word that a rewriter puts at the end. What the model and the judge think of each:
 REWARDS = {"planted": 1.0, "useful": 2.0, "idle": 0.0, "rude": -1.0, "plain": 0.1, "dull": -0.2}
 JUDGE = {"planted": 0.0, "useful": 1.0, "idle": 0.5, "rude": 0.0, "plain": 0.5, "dull": 0.5}
 SMALL = SearchSettings(populations=(6, 3, 3, 2), prompts=(4, 5, 6), mutations=2, seed=7)
+ONCE = SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,)})
 SAMPLES = [
     PromptSamples(
         user_prompt(f"question {at}"), tuple(Rated(f"answer {at} {letter}", 0.1 * at) for letter in "abc"[: at % 3 + 1])
     )
     for at in range(12)
 ]
+NASTY = 'a\u2028b\x85c\x00d\ud800e "quoted"\r\n\u202ef 🦉 <<<END>>>\x1b[31m'
 
 
 def attribute(word: str) -> Bias:
@@ -44,19 +65,25 @@ def root(word: str) -> str:
     return word.split("-")[0]
 
 
+def proposed(biases: Sequence[Bias], sources: Sequence[int] | None = None) -> Proposals:
+    places = (0,) * len(biases) if sources is None else tuple(sources)
+    return Proposals(tuple(biases), places, Exclusions(len(biases), {}))
+
+
 @dataclass
 class Proposer:
-    """The given words, in an order of its own."""
+    """The given words, in an order of its own; under one name, if there is one."""
 
     words: Sequence[str] = tuple(REWARDS)
     exclusions: Exclusions = field(default_factory=lambda: Exclusions(6, {}))
+    name: str | None = None
 
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
         assert samples and n == 2 * SMALL.populations[0]
-        order = rng.permutation(len(self.words))
-        return Proposals(
-            tuple(attribute(self.words[at]) for at in order), (0,) * len(self.words), replace(self.exclusions)
-        )
+        biases = [attribute(self.words[at]) for at in rng.permutation(len(self.words))]
+        if self.name is not None:
+            biases = [bias.model_copy(update={"name": self.name}) for bias in biases]
+        return replace(proposed(biases), exclusions=self.exclusions)
 
 
 @dataclass
@@ -68,14 +95,9 @@ class Mutator:
 
     def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:
         self.seen.append(parents)
-        n = self.n or n_each
-        biases = [
-            attribute(f"{word_of(one.standing.candidate.bias)}-{rng.integers(100, 200)}")
-            for one in parents
-            for _ in range(n)
-        ]
-        sources = tuple(place for place in range(len(parents)) for _ in range(n))
-        return Proposals(tuple(biases), sources, Exclusions(len(biases), {}))
+        places = [place for place in range(len(parents)) for _ in range(self.n or n_each)]
+        words = [f"{word_of(parents[place].candidate.bias)}-{rng.integers(100, 200)}" for place in places]
+        return proposed([attribute(word) for word in words], places)
 
 
 class ByDescription:
@@ -105,8 +127,8 @@ class Rewriter:
         if self.refused(word):
             return [Rewrite(None, "refused") for _ in requests]
         return [
-            Rewrite(f"{one.response} {word}" if one.direction == "add" else one.response.removesuffix(f" {word}"))
-            for one in requests
+            Rewrite(f"{each.response} {word}" if each.direction == "add" else each.response.removesuffix(f" {word}"))
+            for each in requests
         ]
 
 
@@ -122,9 +144,9 @@ class Reward:
         self.n_calls += 1
         if self.after is not None and self.n_calls > self.after:
             raise KeyboardInterrupt
-        return np.array([self.one(*text) for text in texts])
+        return np.array([self.of(*text) for text in texts])
 
-    def one(self, prompt: Prompt, response: str) -> float:
+    def of(self, prompt: Prompt, response: str) -> float:
         word = response.split()[-1]
         if root(word) == self.nothing_for:
             return np.nan
@@ -147,372 +169,378 @@ def parts(**changed: object) -> Parts:
     return replace(Parts(Proposer(), Mutator(), ByDescription(), Rewriter(), Reward(), Judge()), **changed)  # type: ignore[arg-type]
 
 
-def words(standings: Sequence[Standing]) -> list[str]:
-    return [word_of(one.candidate.bias) for one in standings]
+def with_settings(settings: SearchSettings = SMALL, **changed: object) -> SearchSettings:
+    return settings.model_copy(update=changed)
+
+
+def words(tried: Sequence[Tried]) -> list[str]:
+    return [word_of(candidate.bias) for candidate, _ in tried]
 
 
 def fates(generation: Generation) -> dict[str, str]:
-    return {word_of(one.candidate.bias): one.fate for one in generation.standings}
+    return {word_of(candidate.bias): standing.fate for candidate, standing in generation.tried}
 
 
-def test_what_the_model_likes_and_the_judge_does_not_is_found() -> None:
-    generations = search(SAMPLES, parts(), SMALL)
-    assert [one.index for one in generations] == [0, 1, 2]
-    first, *_, last = generations
+def of_word(generation: Generation, word: str) -> StandingRecord:
+    return next(standing for candidate, standing in generation.tried if word_of(candidate.bias) == word)
+
+
+@pytest.fixture(scope="module")
+def whole() -> list[Generation]:
+    return search(SAMPLES, parts(), SMALL)
+
+
+def test_what_the_model_likes_and_the_judge_does_not_is_found(whole: list[Generation]) -> None:
+    first, *_, last = whole
     # rude and dull are the lowest 40% of reward, useful the 30% that the judge likes best; three are wanted.
     assert fates(first) == {
         "planted": "kept", "useful": "judge", "rude": "reward", "idle": "kept", "plain": "kept", "dull": "reward",
     }  # fmt: skip
-    best = last.survivors[0]
-    assert root(word_of(best.candidate.bias)) == "planted" and best.judge == 0.0
-    assert best.reward is not None and best.reward > 1.2  # of a mutation's mutation
-
-
-def test_margins_of_the_planted_word_are_exact() -> None:
-    (first, *_) = search(SAMPLES, parts(), SMALL)
-    planted = next(one for one in first.standings if word_of(one.candidate.bias) == "planted")
-    assert planted.reward == pytest.approx(1.0) and planted.judge == 0.0
-    assert (planted.n, planted.n_judged) == (4, 4)
+    planted = of_word(first, "planted")
+    assert planted.reward == pytest.approx(1.0) and (planted.judge, planted.n, planted.n_judged) == (0.0, 4, 4)
+    best, standing = last.survivors[0]
+    assert root(word_of(best.bias)) == "planted" and standing.judge == 0.0
+    assert standing.reward is not None and standing.reward > 1.2  # of a mutation's mutation
+    chain = lineage(best, whole)
+    assert words(chain)[0] == "planted" and len(chain) == best.generation
+    assert all(word_of(best.bias).startswith(word) for word in words(chain))
 
 
 def test_removing_finds_the_same() -> None:
-    both = search(SAMPLES, parts(), SMALL.model_copy(update={"directions": ("add", "remove")}))
+    both = search(SAMPLES, parts(), with_settings(directions=("add", "remove")))
     # No response ends with the word, so that there is nothing to remove: counted, and no margins of 0.
-    assert all(one.n == 4 and one.failed == {"unchanged": 4} for one in both[0].standings)
+    assert all(row.n == 4 and row.failed == {"unchanged": 4} for row in both[0].record.standings)
     having = [
-        replace(one, responses=tuple(replace(each, text=f"{each.text} planted") for each in one.responses))
-        for one in SAMPLES
+        replace(each, responses=tuple(replace(own, text=f"{own.text} planted") for own in each.responses))
+        for each in SAMPLES
     ]
-    removed = search(having, parts(), SMALL.model_copy(update={"directions": ("remove",)}))
-    (planted,) = removed[0].survivors
-    assert word_of(planted.candidate.bias) == "planted"
-    assert planted.reward == pytest.approx(1.0) and planted.judge == 0.0
+    removed = search(having, parts(), with_settings(directions=("remove",)))
+    ((planted, standing),) = removed[0].survivors
+    assert word_of(planted.bias) == "planted" and standing.reward == pytest.approx(1.0) and standing.judge == 0.0
     assert all(row.direction == "remove" and row.with_attribute.endswith("planted") for row in removed[0].rows)
 
 
 def test_sizes_are_those_of_the_settings() -> None:
     roots = [f"{name}-{number}" for name in REWARDS for number in range(4)]
-    told: list[int] = []
-    generations = search(
-        SAMPLES,
-        parts(proposer=Proposer(roots), mutator=Mutator(n=9)),
-        SMALL,
-        on_generation=lambda one: told.append(one.index),
-    )
-    assert told == [0, 1, 2]
-    assert [len(one.standings) for one in generations] == [6, 3 + 3 * 2, 3 + 3 * 2]
-    assert [len(one.survivors) for one in generations] == [3, 3, 2]
-    assert [one.n_prompts for one in generations] == [4, 5, 6]
-    assert all(len({row.prompt_id for row in one.rows}) == one.n_prompts for one in generations)
-    assert len(candidates_by_id(generations)) == SMALL.n_candidates == 6 + 2 * (3 + 3)
+    told: list[Generation] = []
+    found = search(SAMPLES, parts(proposer=Proposer(roots), mutator=Mutator(n=9)), SMALL, on_generation=told.append)
+    assert told == found and [each.record.index for each in told] == [0, 1, 2]
+    assert [len(each.tried) for each in found] == [6, 3 + 3 * 2, 3 + 3 * 2]
+    assert [len(each.survivors) for each in found] == [3, 3, 2]
+    assert [each.record.n_prompts for each in found] == [4, 5, 6]
+    assert all(len({row.prompt_id for row in each.rows}) == each.record.n_prompts for each in found)
+    assert len(candidates_by_id(found)) == SMALL.n_candidates == 6 + 2 * (3 + 3)
     # What they gave beyond that is counted.
-    assert [one.proposed.dropped for one in generations] == [24 - 6, 3 * 7, 3 * 7]
-    assert all("beyond the number of candidates" in one.proposed.reasons for one in generations)
-    assert [one.n_merged for one in generations] == [0, 0, 0]
+    assert [each.record.proposed.dropped for each in found] == [24 - 6, 3 * 7, 3 * 7]
+    assert all("beyond the number of candidates" in each.record.proposed.reasons for each in found)
 
 
 def test_depth_and_width_try_as_many_as_the_paper_says() -> None:
-    assert SearchSettings().n_candidates == 64 + 4 * (16 + 16 + 16 + 16) == 320
-    assert (
-        SearchSettings(populations=(64, 16, 16, 10), prompts=(16, 32, 32), mutations=8).n_candidates
-        == 64 + 8 * (16 + 16)
-        == 320
-    )
-    assert SearchSettings(populations=(64, 10), prompts=(32,), variations=4).n_candidates == 64 * (1 + 4) == 320
+    wide = SearchSettings(populations=(64, 16, 16, 10), prompts=(16, 32, 32), mutations=8)
+    at_once = SearchSettings(populations=(64, 10), prompts=(32,), variations=4)
+    assert SearchSettings().n_candidates == wide.n_candidates == at_once.n_candidates == 320
     for populations, prompts in (((4, 2), (3, 3)), ((4,), ()), ((), ())):
         with pytest.raises(ValueError, match="one population more"):
             SearchSettings(populations=populations, prompts=prompts)
 
 
 def test_proposals_can_be_varied_before_anything_is_measured() -> None:
-    mutator = Mutator(n=3)
-    once = SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,), "variations": 2})
+    mutator, once = Mutator(n=3), with_settings(ONCE, variations=2)
     (first,) = search(SAMPLES, parts(mutator=mutator), once)
-    proposed = {one.candidate.id: one for one in first.standings if one.candidate.origin == "proposed"}
-    varied = [one for one in first.standings if one.candidate.origin == "mutated"]
-    assert len(proposed) == 6 and len(varied) == 6 * 2 and len(first.standings) == once.n_candidates
-    assert {one.candidate.generation for one in varied} == {0}
-    assert Counter(one.candidate.parents for one in varied) == {(name,): 2 for name in proposed}
+    origins = {candidate.id: candidate for candidate in first.candidates if candidate.origin == "proposed"}
+    varied = [candidate for candidate in first.candidates if candidate.origin == "mutated"]
+    assert len(origins) == 6 and len(varied) == 6 * 2 and len(first.tried) == once.n_candidates
+    assert {candidate.generation for candidate in varied} == {0}
+    assert Counter(candidate.parents for candidate in varied) == {(name,): 2 for name in origins}
     # The mutator saw proposals of which nothing is known yet; the third variation of each is counted, and so are all answers.
     (seen,) = mutator.seen
-    assert all((one.standing.reward, one.standing.n, one.examples, one.ancestry) == (None, 0, (), ()) for one in seen)
-    assert first.proposed.reasons == {"beyond the number of candidates": 6}
-    assert first.proposed.seen == 6 + 6 * 3
+    assert all((each.line[0][1].reward, len(each.line), each.examples) == (None, 1, ()) for each in seen)
+    assert first.record.proposed == Exclusions(6 + 6 * 3, {"beyond the number of candidates": 6})
     # All are measured alike, on the same prompts.
-    assert {one.n for one in first.standings} == {4}
-    best = first.survivors[0]
-    assert root(word_of(best.candidate.bias)) == "planted" and best.candidate.origin == "mutated"
-    assert [word_of(one.candidate.bias) for one in lineage(best.candidate, [first])] == ["planted"]
+    assert {row.n for row in first.record.standings} == {4}
+    best, _ = first.survivors[0]
+    assert root(word_of(best.bias)) == "planted" and best.origin == "mutated"
+    assert words(lineage(best, [first])) == ["planted"]
 
 
-def test_variations_of_one_proposal_are_one_family_and_go_on_into_the_next_generation() -> None:
-    three = parts(proposer=Proposer(("planted", "idle", "plain")), judge=Judge(silent=True))
-    generations = search(SAMPLES, three, SMALL.model_copy(update={"variations": 2}))
-    assert len(generations[0].standings) == 3 * (1 + 2)
-    assert all(len({root(word) for word in words(one.survivors)}) == 3 for one in generations[:-1])
-    last = generations[-1].survivors[0].candidate
-    # Each was varied with its proposal, and of this again.
-    line = lineage(last, generations)
-    assert [one.candidate.generation for one in line[:2]] == [0, 0]
-    assert [one.candidate.origin for one in line] == ["proposed", *["mutated"] * (len(line) - 1)] and len(line) >= 2
-    crowded = search(
-        SAMPLES,
-        three,
-        SMALL.model_copy(update={"populations": (6, 3), "prompts": (4,), "variations": 2, "families": False}),
-    )
-    assert {root(word) for word in words(crowded[0].survivors)} == {"planted"}
-
-
-def test_where_nothing_is_proposed_nobody_is_asked_for_variations() -> None:
+def test_nothing_proposed_is_a_result_and_nobody_is_asked_for_variations() -> None:
     mutator = Mutator()
-    (first,) = search(
-        SAMPLES, parts(proposer=Proposer(()), mutator=mutator), SMALL.model_copy(update={"variations": 2})
-    )
-    assert first.standings == () and mutator.seen == []
+    nothing = parts(proposer=Proposer((), Exclusions(9, {"no attribute in the answer": 9})), mutator=mutator)
+    (only,) = found = search(SAMPLES, nothing, with_settings(variations=2))
+    assert (only.tried, only.rows, only.survivors, mutator.seen) == ([], (), [], [])
+    assert only.record.proposed == Exclusions(9, {"no attribute in the answer": 9})
+    assert search(SAMPLES, nothing, SMALL, found) == found
 
 
 def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
     class Shouting(Mutator):
         def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-            biases = [attribute_bias(one.standing.candidate.bias.description.upper()) for one in parents]
-            return Proposals(tuple(biases), tuple(range(len(parents))), Exclusions(len(biases), {}))
+            biases = [attribute_bias(each.candidate.attribute.upper()) for each in parents]
+            return proposed(biases, range(len(parents)))
 
-    (first,) = search(
-        SAMPLES,
-        parts(mutator=Shouting()),
-        SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,), "variations": 1}),
-    )
-    assert len(first.standings) == 6 and first.n_merged == 6
-    assert all(one.candidate.origin == "proposed" for one in first.standings)
+    (first,) = search(SAMPLES, parts(mutator=Shouting()), with_settings(ONCE, variations=1))
+    assert len(first.tried) == 6 and first.record.n_merged == 6
+    assert all(candidate.origin == "proposed" for candidate in first.candidates)
 
 
 def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
     mutator = Mutator()
     generations = search(SAMPLES, parts(mutator=mutator), SMALL)
     for parents, before, after in zip(mutator.seen, generations[:-1], generations[1:], strict=True):
-        assert [one.standing for one in parents] == before.survivors
-        old = {one.candidate.id for one in before.survivors}
-        for one in after.standings:
-            assert one.candidate.id in old or set(one.candidate.parents) <= old
-            assert (one.candidate.origin == "proposed") is (one.candidate.generation == 0)
-        assert {one.candidate.id for one in after.standings} >= old
+        assert [each.line[-1] for each in parents] == before.survivors
+        old = {candidate.id for candidate, _ in before.survivors}
+        for candidate in after.candidates:
+            assert candidate.id in old or set(candidate.parents) <= old
+            assert (candidate.origin == "proposed") is (candidate.generation == 0)
+        assert {candidate.id for candidate in after.candidates} >= old
         for parent in parents:
-            own = [row for row in before.rows if row.candidate == parent.standing.candidate.id]
+            own = [row for row in before.rows if row.candidate == parent.candidate.id]
             assert len(parent.examples) == 3 and set(parent.examples) <= set(own)
 
 
-def test_variations_of_the_best_do_not_crowd_out_what_else_was_found() -> None:
+@pytest.mark.parametrize("variations", [0, 2])
+def test_variations_of_the_best_do_not_crowd_out_what_else_was_found(variations: int) -> None:
     # Without verdicts reward alone selects, and every variation of planted has more of it than the other two ever get.
     three = parts(proposer=Proposer(("planted", "idle", "plain")), judge=Judge(silent=True))
-    by_family = search(SAMPLES, three, SMALL)
-    assert all(len({root(word) for word in words(one.survivors)}) == len(one.survivors) for one in by_family)
+    by_family = search(SAMPLES, three, with_settings(variations=variations))
+    for each in by_family[:-1]:
+        assert len({root(word) for word in words(each.survivors)}) == len(each.survivors) == 3
     assert all("-" in word for word in words(by_family[-1].survivors))  # of each family a variation, which is stronger
-    as_in_the_paper = search(SAMPLES, three, SMALL.model_copy(update={"families": False}))
+    as_in_the_paper = search(SAMPLES, three, with_settings(families=False))
     assert {root(word) for word in words(as_in_the_paper[-1].survivors)} == {"planted"}
+    assert all(row.judge is None for each in by_family for row in each.record.standings) and len(by_family) == 3
 
 
 def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
     judge = Judge()
-    (first,) = search(SAMPLES, parts(judge=judge), SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,)}))
-    by_fate = {row.candidate: row.preference for row in first.rows}
-    for one in first.standings:
-        assert (by_fate[one.candidate.id] is None) is (one.fate == "reward")
-    assert judge.n_asked == 4 * sum(one.fate != "reward" for one in first.standings) < 24
+    (first,) = search(SAMPLES, parts(judge=judge), ONCE)
+    told = {row.candidate: row.preference for row in first.rows}
+    standings = first.record.standings
+    assert all((told[row.candidate] is None) is (row.fate == "reward") for row in standings)
+    assert judge.n_asked == 4 * sum(row.fate != "reward" for row in standings) < 24
 
 
 @pytest.mark.parametrize("k", range(4))
-@pytest.mark.parametrize("through_files", [False, True])
-def test_a_search_goes_on_exactly_where_it_was_stopped(k: int, through_files: bool, tmp_path: Path) -> None:
-    whole = search(SAMPLES, parts(), SMALL)
-    finished = whole[:k]
-    if through_files:
-        for one in finished:
-            save_generation(one, tmp_path)
-        finished = saved_generations(tmp_path)
-        assert finished == whole[:k]
+def test_a_search_goes_on_exactly_where_it_was_stopped(k: int, whole: list[Generation], tmp_path: Path) -> None:
+    for each in whole[:k]:
+        save_generation(each, tmp_path)
+    finished = saved_generations(tmp_path)
+    assert finished == whole[:k]
     told: list[int] = []
-    again = search(SAMPLES, parts(), SMALL, finished, lambda one: told.append(one.index))
-    assert again == whole
+    assert search(SAMPLES, parts(), SMALL, finished, lambda each: told.append(each.record.index)) == whole
     assert told == list(range(k, 3))
 
 
-@pytest.mark.parametrize("n_calls", range(4))
-def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_calls", range(3))
+def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, whole: list[Generation], tmp_path: Path) -> None:
     """Killed while it scores a generation, it has drawn from the random stream already; nothing of that may matter."""
-    whole = search(SAMPLES, parts(), SMALL)
 
     def run(reward: Reward) -> list[Generation]:
         before = saved_generations(tmp_path)
-        return search(SAMPLES, parts(reward=reward), SMALL, before, lambda one: save_generation(one, tmp_path))
+        return search(SAMPLES, parts(reward=reward), SMALL, before, lambda each: save_generation(each, tmp_path))
 
-    if n_calls < 3:
-        with pytest.raises(KeyboardInterrupt):
-            run(Reward(after=n_calls))
-        assert saved_generations(tmp_path) == whole[:n_calls]
+    with pytest.raises(KeyboardInterrupt):
+        run(Reward(after=n_calls))
+    assert saved_generations(tmp_path) == whole[:n_calls]
     assert run(Reward()) == whole == saved_generations(tmp_path)
 
 
-def test_another_seed_is_another_search() -> None:
-    one, other = (search(SAMPLES, parts(), SMALL.model_copy(update={"seed": seed})) for seed in (7, 8))
-    assert {row.prompt_id for row in one[0].rows} != {row.prompt_id for row in other[0].rows}
-    assert words(one[1].standings) != words(other[1].standings)
-
-
-def test_nothing_proposed_is_a_result() -> None:
-    nothing = parts(proposer=Proposer((), Exclusions(9, {"no attribute in the answer": 9})))
-    told: list[Generation] = []
-    (only,) = found = search(SAMPLES, nothing, SMALL, on_generation=told.append)
-    assert told == found
-    assert (only.standings, only.rows, only.survivors) == ((), (), [])
-    assert only.proposed == Exclusions(9, {"no attribute in the answer": 9})
-    assert search(SAMPLES, nothing, SMALL, found) == found
+def test_another_seed_is_another_search(whole: list[Generation]) -> None:
+    other = search(SAMPLES, parts(), with_settings(seed=8))
+    assert {row.prompt_id for row in whole[0].rows} != {row.prompt_id for row in other[0].rows}
+    assert words(whole[1].tried) != words(other[1].tried)
 
 
 def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
     refusing = parts(rewriter=Rewriter(lambda _: True))
     (only,) = found = search(SAMPLES, refusing, SMALL)
     assert set(fates(only).values()) == {"too few rewrites"} and only.survivors == []
-    assert all(one.failed == {"refused": 4} and one.reward is None for one in only.standings)
+    assert all(row.failed == {"refused": 4} and row.reward is None for row in only.record.standings)
     # Killed behind this generation, it does not go on with nobody.
     assert search(SAMPLES, refusing, SMALL, found) == found
+    with pytest.raises(DataError, match="nothing to search in"):
+        search([replace(SAMPLES[0], responses=())], parts(), SMALL)
 
 
 def test_one_that_is_never_rewritten_or_scored_harms_no_other() -> None:
     found = search(SAMPLES, parts(rewriter=Rewriter(lambda word: root(word) == "plain")), SMALL)
     assert fates(found[0])["plain"] == "too few rewrites" and root(words(found[-1].survivors)[0]) == "planted"
     unscored = search(SAMPLES, parts(reward=Reward(nothing_for="useful")), SMALL)
-    useful = next(one for one in unscored[0].standings if word_of(one.candidate.bias) == "useful")
+    useful = of_word(unscored[0], "useful")
     assert (useful.fate, useful.reward, useful.failed) == ("too few rewrites", None, {"no reward": 4})
     assert root(words(unscored[-1].survivors)[0]) == "planted"
 
 
-def test_without_verdicts_reward_alone_selects() -> None:
-    generations = search(SAMPLES, parts(judge=Judge(silent=True)), SMALL)
-    assert words(generations[0].survivors)[:2] == ["useful", "planted"]
-    assert all(one.judge is None and one.n_judged == 0 for each in generations for one in each.standings)
-    assert len(generations) == 3
-
-
-def test_no_response_is_an_error() -> None:
-    with pytest.raises(DataError, match="nothing to search in"):
-        search([replace(SAMPLES[0], responses=())], parts(), SMALL)
-
-
-def test_duplicates_are_tried_once_whatever_the_grouper_says() -> None:
+def test_duplicates_are_tried_once_whatever_the_grouper_says_and_what_came_most_often_first() -> None:
     many = ["planted"] * 5 + ["idle", "plain", "IDLE"]
     first, *_ = search(SAMPLES, parts(proposer=Proposer(many), grouper=AllApart()), SMALL)
-    assert sorted(words(first.standings)) == ["IDLE", "idle", "plain", "planted"]
-    assert first.n_merged == 4 and all(one.n == 4 for one in first.standings)
-    merged, *_ = search(SAMPLES, parts(proposer=Proposer(many)), SMALL)
-    assert len(merged.standings) == 3 and merged.n_merged == 5
-
-
-def test_what_was_proposed_most_often_is_tried() -> None:
+    assert sorted(words(first.tried)) == ["IDLE", "idle", "plain", "planted"]
+    assert first.record.n_merged == 4 and all(row.n == 4 for row in first.record.standings)
     often = ["planted", "idle", "plain", "dull", "rude"] * 2 + ["useful", *(f"once-{number}" for number in range(9))]
     first, *_ = search(SAMPLES, parts(proposer=Proposer(often)), SMALL)
-    assert {"planted", "idle", "plain", "dull", "rude"} < set(words(first.standings)) and len(first.standings) == 6
-    assert first.n_merged == 5 and first.proposed.reasons == {"beyond the number of candidates": 9}
-
-
-class Parrot(Mutator):
-    """Says what is known already, and the same for every parent."""
-
-    def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-        self.seen.append(parents)
-        own = [(one.standing.candidate.bias, at) for at, one in enumerate(parents)]
-        known = [*own, *((attribute("rude"), at) for at in range(len(parents)))]
-        new = [(attribute(f"planted-{len(self.seen)}"), at) for at in range(len(parents))]
-        biases, sources = zip(*known, *new, strict=True)
-        return Proposals(biases, sources, Exclusions(len(biases), {}))
+    assert {"planted", "idle", "plain", "dull", "rude"} < set(words(first.tried)) and len(first.tried) == 6
+    assert (first.record.n_merged, first.record.proposed.reasons) == (5, {"beyond the number of candidates": 9})
 
 
 def test_what_was_tried_before_is_not_tried_again() -> None:
+    class Parrot(Mutator):
+        """Says what is known already, and the same for every parent."""
+
+        def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
+            self.seen.append(parents)
+            own = [each.candidate.bias for each in parents]
+            others = [attribute(word) for word in ("rude", f"planted-{len(self.seen)}") for _ in parents]
+            return proposed([*own, *others], [*range(len(parents))] * 3)
+
     first, second, third = search(SAMPLES, parts(mutator=Parrot(), grouper=AllApart()), SMALL)
     n = len(first.survivors)
-    assert second.proposed.reasons == {"tried before": 2 * n}
-    assert second.n_merged == n - 1 and len(second.standings) == n + 1
-    assert "rude" not in words(second.standings) and "rude" not in words(third.standings)
-    assert third.proposed.reasons == {"tried before": 2 * len(second.survivors)}
+    assert second.record.proposed.reasons == {"tried before": 2 * n}
+    assert second.record.n_merged == n - 1 and len(second.tried) == n + 1
+    assert "rude" not in words(second.tried) and "rude" not in words(third.tried)
 
 
-def test_names_are_distinct_and_survivors_keep_theirs() -> None:
-    class SameName(Proposer):
-        def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
-            made = super().propose(samples, n, rng)
-            return replace(made, biases=tuple(one.model_copy(update={"name": "ends"}) for one in made.biases))
-
-    generations = search(SAMPLES, parts(proposer=SameName()), SMALL)
-    names = [{one.candidate.id: one.candidate.bias.name for one in each.standings} for each in generations]
+@pytest.mark.parametrize("name", ["ends", "jargon"])
+def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs(name: str) -> None:
+    generations = search(SAMPLES, parts(proposer=Proposer(name=name)), SMALL)
+    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
     for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
         assert len(set(own.values())) == len(own)
-        assert all(after[one.candidate.id] == own[one.candidate.id] for one in before.survivors)
-    assert "ends" in names[0].values()
+        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
+    assert (name in names[0].values()) is (name not in builtin_names())
 
 
-def test_a_built_in_name_is_not_taken() -> None:
-    class Jargon(Proposer):
-        def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
-            made = super().propose(samples, n, rng)
-            return replace(made, biases=tuple(one.model_copy(update={"name": "jargon"}) for one in made.biases))
+def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:
+    ids = tuple(candidate.id for candidate, _ in parents)
+    candidate = CandidateRecord.of(attribute(name), "mutated" if parents else "proposed", generation, ids)
+    row = StandingRecord(
+        candidate=candidate.id, n=4, reward=reward, judge=None, n_judged=0, failed={"refused": 3}, fate="kept"
+    )
+    return candidate, row
 
-    found = search(SAMPLES, parts(proposer=Jargon()), SMALL)[0].standings
-    assert all(one.candidate.bias.name.startswith("jargon-") for one in found)
+
+def again(before: Tried, reward: float) -> Tried:
+    return before[0], before[1].model_copy(update={"reward": reward})
 
 
-def standing_of(name: str, generation: int, parents: tuple[str, ...] = (), reward: float = 1.0) -> Standing:
-    origin = "mutated" if parents else "proposed"
-    return Standing(Candidate(attribute(name), origin, generation, parents), 4, reward)  # type: ignore[arg-type]
+def generation(index: int, *found: Tried, rows: Sequence[Measured] = ()) -> Generation:
+    left_out = Exclusions(7, {"tried before": 2})
+    standings = tuple(standing for _, standing in found)
+    record = GenerationRecord(index=index, n_prompts=4, n_merged=0, proposed=left_out, standings=standings)
+    return Generation(record, tuple(candidate for candidate, _ in found), tuple(rows))
 
 
 def test_lineage_shows_ancestors_as_they_stood_before_they_had_the_descendant() -> None:
-    old = standing_of("old", 0, reward=1.0)
-    child = standing_of("child", 1, (old.candidate.id,), 2.0)
-    grandchild = standing_of("grandchild", 2, (child.candidate.id,), 3.0)
-    stranger = standing_of("stranger", 0)
-
-    def generation(index: int, *found: Standing) -> Generation:
-        return Generation(index, found, (), 4, Exclusions(0, {}), 0)
-
+    old, stranger = tried("old", 0, reward=1.0), tried("stranger", 0)
+    child = tried("child", 1, [old], 2.0)
+    grandchild = tried("grandchild", 2, [child], 3.0)
     later = [
         generation(0, old, stranger),
-        generation(1, replace(old, reward=1.1), child),
-        generation(2, replace(old, reward=1.2), replace(child, reward=2.2), grandchild),
-        generation(3, replace(child, reward=2.3), replace(grandchild, reward=3.3)),
+        generation(1, again(old, 1.1), child),
+        generation(2, again(old, 1.2), again(child, 2.2), grandchild),
+        generation(3, again(child, 2.3), again(grandchild, 3.3)),
     ]
-    assert lineage(grandchild.candidate, later) == [old, child]
-    assert lineage(child.candidate, later) == [old]
-    assert lineage(old.candidate, later) == lineage(stranger.candidate, later) == []
-    youngest = Candidate(attribute("youngest"), "mutated", 4, (grandchild.candidate.id, old.candidate.id))
-    assert [one.reward for one in lineage(youngest, later)] == [1.2, 2.0, 3.3]
-    assert lineage(Candidate(attribute("x"), "mutated", 1, ("unknown",)), later) == []
-
-
-def test_the_lineage_of_a_finalist_is_its_chain() -> None:
-    generations = search(SAMPLES, parts(), SMALL)
-    best = generations[-1].survivors[0].candidate
-    chain = lineage(best, generations)
-    assert words(chain)[0] == "planted" and len(chain) == best.generation
-    assert all(word_of(best.bias).startswith(word) for word in words(chain))
+    assert lineage(grandchild[0], later) == [old, child]
+    assert lineage(old[0], later) == lineage(stranger[0], later) == []
+    youngest, _ = tried("youngest", 4, [grandchild, old])
+    assert [standing.reward for _, standing in lineage(youngest, later)] == [1.2, 2.0, 3.3]
+    assert lineage(CandidateRecord.of(attribute("x"), "mutated", 1, ("unknown",)), later) == []
 
 
 def test_originals_are_one_response_each_of_some_prompts() -> None:
     samples = [replace(SAMPLES[0], responses=()), *SAMPLES[1:]]
     found = draw_originals(samples, 5, np.random.default_rng(0))
     assert len({prompt for prompt, _ in found}) == 5
-    known = {one.prompt: {each.text for each in one.responses} for one in samples}
+    known = {each.prompt: {own.text for own in each.responses} for each in samples}
     assert all(text in known[prompt] for prompt, text in found)
-    assert found == draw_originals(samples, 5, np.random.default_rng(0))
     everything = draw_originals(samples, 99, np.random.default_rng(0))
-    assert {prompt for prompt, _ in everything} == {one.prompt for one in samples[1:]} and len(everything) == 11
-    assert draw_originals([samples[0]], 3, np.random.default_rng(0)) == []
+    assert {prompt for prompt, _ in everything} == {each.prompt for each in samples[1:]} and len(everything) == 11
     drawn = [draw_originals([SAMPLES[2]], 1, np.random.default_rng(seed))[0][1] for seed in range(60)]
     assert set(drawn) == {"answer 2 a", "answer 2 b", "answer 2 c"}
 
 
 def test_the_first_of_a_group_stands_for_it() -> None:
-    ordered = [Candidate(attribute(word)) for word in ("survivor", "Survivor", "mutation", "other", "OTHER", "Other")]
+    ordered = [
+        CandidateRecord.of(attribute(word)) for word in ("survivor", "Survivor", "mutation", "other", "OTHER", "Other")
+    ]
     found, n_merged = grouped(ordered, ByDescription())
-    assert [word_of(one.bias) for one in found] == ["survivor", "mutation", "other"] and n_merged == 3
+    assert [word_of(each.bias) for each in found] == ["survivor", "mutation", "other"] and n_merged == 3
     largest, n_merged = grouped(ordered, ByDescription(), 2)
-    assert [word_of(one.bias) for one in largest] == ["survivor", "other"] and n_merged == 3
-    assert grouped([], ByDescription()) == ([], 0)
+    assert [word_of(each.bias) for each in largest] == ["survivor", "other"] and n_merged == 3
+
+
+def stored(index: int = 0) -> Generation:
+    talk = (Message("system", "Be brief."), Message("user", NASTY), Message("assistant", "Yes."), Message("user", "?"))
+    parent = tried("planted", 0, reward=1 / 3)
+    rows = (
+        Measured(parent[0].id, "gpt-x", "add", user_prompt(NASTY), NASTY, f"{NASTY}!", 0.1 + 0.2, None),
+        Measured(parent[0].id, "gpt-x", "remove", talk, "a   b", "a b", -1e-17, 0.5),
+    )
+    return generation(index, parent, tried("planted more", 1, [parent]), rows=rows)
+
+
+def test_generations_come_back_as_they_were_up_to_a_gap(tmp_path: Path) -> None:
+    assert saved_generations(tmp_path) == [] == saved_generations(tmp_path / "not there")
+    whole = [stored(), generation(1)]
+    for each in (*whole, stored(3)):
+        save_generation(each, tmp_path)
+    assert saved_generations(tmp_path) == whole
+    (tmp_path / "generation-0.json").unlink()
+    assert saved_generations(tmp_path) == []
+
+
+def test_every_bias_comes_back_as_it_was() -> None:
+    for bias in (*map(load_bias, builtin_names()), *catalogue(), attribute("spaces")):
+        record = CandidateRecord.of(bias, "given", 3, ("a", "b"))
+        assert CandidateRecord.model_validate_json(record.model_dump_json()) == record
+        # Short enough to be read: nothing is written that a bias file would not say.
+        assert set(record.model_dump()["bias"]) == set(bias.model_dump(exclude_defaults=True))
+
+
+def test_a_kill_between_the_two_files_leaves_the_generation_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_generation(stored(), tmp_path)
+
+    def killed(result: SavedGeneration, path: Path) -> None:
+        path.with_name(path.name + ".partial").write_text(result.model_dump_json()[:40], encoding="utf-8")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search_module, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save_generation(generation(1), tmp_path)
+    assert (tmp_path / "generation-1.jsonl").is_file() and saved_generations(tmp_path) == [stored()]
+    save_generation(stored(1), tmp_path)
+    assert saved_generations(tmp_path) == [stored(), stored(1)]
+
+
+def broken(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
+    def changed(text: str) -> str:
+        content = json.loads(text)
+        change(content)
+        return json.dumps(content)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("json", broken(lambda content: content["generation"].pop("standings"))),
+        ("json", broken(lambda content: content["candidates"][0]["bias"].pop("question"))),
+        ("json", broken(lambda content: content["candidates"].pop())),
+        ("json", broken(lambda content: content["candidates"].reverse())),
+        ("json", broken(lambda content: content["candidates"][0]["bias"].update(question="Another?"))),
+        ("json", lambda _: '{"index": 0'),
+        ("jsonl", lambda _: '{"candidate": "x"}\n'),
+        ("jsonl", lambda _: '{"prompt": [{"role": "oracle", "content": "?"}]}\n'),
+        ("jsonl", lambda _: "{cut off\n"),
+        ("jsonl", lambda _: "[]\n"),
+    ],
+)
+def test_a_damaged_file_is_named(file: str, damage: Callable[[str], str], tmp_path: Path) -> None:
+    save_generation(stored(), tmp_path)
+    path = tmp_path / f"generation-0.{file}"
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(DataError, match="generation-0"):
+        saved_generations(tmp_path)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.records import Candidate, Standing
-from cda.discovery.search import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select, survivors
+from cda.discovery.search import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select
+from cda.results.discover import CandidateRecord, Fate, StandingRecord
 
 TEN = [-5.0, -4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 # Few values, so that ties are common.
@@ -23,120 +22,114 @@ points = st.lists(st.tuples(rewards, preferences), max_size=12)
 
 
 def standings(
-    given_rewards: Sequence[float | None], judges: Sequence[float | None] | None = None
-) -> tuple[Standing, ...]:
-    told = judges if judges is not None else [None] * len(given_rewards)
-    return tuple(
-        Standing(Candidate(attribute_bias(f"Attribute number {at}")), 0 if reward is None else 4, reward, judge)
-        for at, (reward, judge) in enumerate(zip(given_rewards, told, strict=True))
-    )
+    found_rewards: Sequence[float | None], judges: Sequence[float | None] | None = None
+) -> list[StandingRecord]:
+    told = judges if judges is not None else [None] * len(found_rewards)
+    return [
+        StandingRecord(
+            candidate=str(at),
+            n=0 if reward is None else 4,
+            reward=reward,
+            judge=judge,
+            n_judged=0,
+            failed={},
+            fate="kept",
+        )
+        for at, (reward, judge) in enumerate(zip(found_rewards, told, strict=True))
+    ]
 
 
-def fates(found: Sequence[Standing]) -> list[str]:
-    return [one.fate for one in found]
+def gone(row: StandingRecord, fate: Fate) -> StandingRecord:
+    return row.model_copy(update={"fate": fate})
 
 
-def kept(found: Sequence[Standing]) -> list[int]:
-    return [at for at, one in enumerate(found) if one.fate == "kept"]
+def fates(found: Sequence[StandingRecord]) -> list[str]:
+    return [row.fate for row in found]
 
 
-def test_the_lowest_forty_percent_go() -> None:
-    # The 40% quantile of -5 … 5 is -1.4: the four below it are gone, -1 stays although the model dislikes it.
-    assert fates(cut_by_reward(standings(TEN), 0.4, 1)) == ["reward"] * 4 + ["kept"] * 6
+def kept(found: Sequence[StandingRecord]) -> list[int]:
+    return [at for at, row in enumerate(found) if row.fate == "kept"]
 
 
-def test_nothing_that_is_rewarded_goes_however_low_it_ranks() -> None:
-    liked = [float(at) for at in range(10)]
-    assert fates(cut_by_reward(standings(liked), 0.4, 1)) == ["kept"] * 10
-    mostly = [-1.0, *liked]
-    assert fates(cut_by_reward(standings(mostly), 0.4, 1)) == ["reward"] + ["kept"] * 10
+@pytest.mark.parametrize(
+    ("given_rewards", "share", "at_least", "left"),
+    [
+        (TEN, 0.4, 1, [4, 5, 6, 7, 8, 9]),  # the 40% quantile is -1.4: -1 stays although the model dislikes it
+        ([-1.0, *range(10)], 0.4, 1, [*range(1, 11)]),  # nothing that is rewarded goes, however low it ranks
+        (TEN, 0.9, 1, [5, 6, 7, 8, 9]),  # the threshold is 0, not the quantile of 4.1
+        ([-1.0, -2.0, -3.0, -4.0], 0.75, 3, [0, 1, 2]),  # the best stay if fewer than the target would be left
+        ([-1.0, -2.0, -3.0, -4.0], 0.75, 9, [0, 1, 2, 3]),
+        ([-1.0, -2.0, -3.0, -4.0], 0.75, 0, [0]),  # nobody has to stay: the quantile alone decides
+        ([-1.0] * 5, 0.4, 1, [0, 1, 2, 3, 4]),  # ties at the threshold stay together
+        ([-3.0, -1.0, -1.0, -1.0], 1.0, 2, [1, 2, 3]),
+        ([None, -1.0, -2.0], 1.0, 3, [1, 2]),  # what was never rewritten is no way to reach the target
+        ([], 0.4, 1, []),
+    ],
+)
+def test_the_cut_by_reward(given_rewards: list[float | None], share: float, at_least: int, left: list[int]) -> None:
+    assert kept(cut_by_reward(standings(given_rewards), share, at_least)) == left
 
 
-def test_the_best_stay_where_fewer_than_the_target_would_be_left() -> None:
-    assert kept(cut_by_reward(standings(TEN), 0.9, 1)) == [5, 6, 7, 8, 9]  # the threshold is 0, not the quantile of 4.1
-    all_bad = [-1.0, -2.0, -3.0, -4.0]
-    assert kept(cut_by_reward(standings(all_bad), 0.75, 3)) == [0, 1, 2]
-    assert kept(cut_by_reward(standings(all_bad), 0.75, 9)) == [0, 1, 2, 3]
-    assert kept(cut_by_reward(standings(all_bad), 0.75, 0)) == [0]  # nobody has to stay: the quantile alone decides
-
-
-def test_ties_at_the_threshold_stay_together() -> None:
-    assert kept(cut_by_reward(standings([-1.0] * 5), 0.4, 1)) == [0, 1, 2, 3, 4]
-    assert kept(cut_by_reward(standings([-3.0, -1.0, -1.0, -1.0]), 1.0, 2)) == [1, 2, 3]
-
-
-def test_what_was_never_rewritten_goes_without_moving_the_threshold() -> None:
+def test_too_few_rewrites_go_without_moving_the_threshold() -> None:
     found = cut_by_reward(standings([None, *TEN, None]), 0.4, 1)
     assert fates(found) == ["too few rewrites", *["reward"] * 4, *["kept"] * 6, "too few rewrites"]
     assert fates(cut_by_reward(standings([None, None]), 0.4, 1)) == ["too few rewrites"] * 2
-    assert cut_by_reward([], 0.4, 1) == []
-    # It is no way to reach the target either.
-    assert kept(cut_by_reward(standings([None, -1.0, -2.0]), 1.0, 3)) == [1, 2]
+    # The mean of a few is luck.
+    few, enough = (row.model_copy(update={"n": n}) for row, n in zip(standings([9.0, 1.0]), (3, 4), strict=True))
+    assert fates(cut_by_reward([few, enough], 0.4, 1, min_rewrites=4)) == ["too few rewrites", "kept"]
+    assert fates(cut_by_reward([few, few], 0.4, 2, min_rewrites=4)) == ["too few rewrites"] * 2
 
 
-def test_what_the_judge_likes_best_goes() -> None:
-    judges = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-    # The 70% quantile is 0.73.
-    assert kept(cut_by_judge(standings([1.0] * 10, judges), 0.3, 1)) == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_nothing_that_the_judge_dislikes_goes_however_it_ranks() -> None:
-    disliked = [0.05 * at for at in range(10)]
-    assert kept(cut_by_judge(standings([1.0] * 10, disliked), 0.3, 1)) == list(range(10))
-    assert kept(cut_by_judge(standings([1.0] * 3, [0.5, 0.5, 0.51]), 1.0, 1)) == [0, 1]
-
-
-def test_the_least_liked_stay_where_fewer_than_the_target_would_be_left() -> None:
-    liked = [0.9, 0.7, 0.8, 1.0]
-    assert kept(cut_by_judge(standings([1.0] * 4, liked), 1.0, 2)) == [1, 2]
-    assert kept(cut_by_judge(standings([1.0] * 4, liked), 1.0, 9)) == [0, 1, 2, 3]
-    assert kept(cut_by_judge(standings([1.0] * 4, liked), 1.0, 0)) == [1]
-
-
-def test_without_a_verdict_a_candidate_counts_as_liked() -> None:
-    found = cut_by_judge(standings([1.0] * 4, [None, 0.2, 0.3, 0.4]), 0.3, 1)
-    assert fates(found) == ["judge", "kept", "kept", "kept"]
-    assert kept(cut_by_judge(standings([1.0] * 3), 0.3, 1)) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("judges", "share", "at_least", "left"),
+    [
+        ([0.1 * at for at in range(1, 11)], 0.3, 1, [0, 1, 2, 3, 4, 5, 6]),  # the 70% quantile is 0.73
+        ([0.05 * at for at in range(10)], 0.3, 1, [*range(10)]),  # nothing goes that the judge dislikes
+        ([0.5, 0.5, 0.51], 1.0, 1, [0, 1]),
+        ([0.9, 0.7, 0.8, 1.0], 1.0, 2, [1, 2]),  # the least liked stay if fewer than the target would be left
+        ([0.9, 0.7, 0.8, 1.0], 1.0, 9, [0, 1, 2, 3]),
+        ([0.9, 0.7, 0.8, 1.0], 1.0, 0, [1]),
+        ([None, 0.2, 0.3, 0.4], 0.3, 1, [1, 2, 3]),  # without a verdict a candidate counts as liked
+        ([None] * 3, 0.3, 1, [0, 1, 2]),
+    ],
+)
+def test_the_cut_by_the_judge(judges: list[float | None], share: float, at_least: int, left: list[int]) -> None:
+    assert kept(cut_by_judge(standings([1.0] * len(judges), judges), share, at_least)) == left
 
 
 def test_the_judges_cut_leaves_alone_who_is_gone_already() -> None:
-    before = list(standings([1.0, -9.0, None, 2.0], [0.9, None, None, 0.1]))
-    before[1], before[2] = replace(before[1], fate="reward"), replace(before[2], fate="too few rewrites")
+    before = standings([1.0, -9.0, None, 2.0], [0.9, None, None, 0.1])
+    before[1], before[2] = gone(before[1], "reward"), gone(before[2], "too few rewrites")
     assert fates(cut_by_judge(before, 0.5, 1)) == ["judge", "reward", "too few rewrites", "kept"]
-    gone = before[1:3]
-    assert cut_by_judge(gone, 0.5, 1) == gone and cut_by_judge([], 0.5, 1) == []
+    assert cut_by_judge(before[1:3], 0.5, 1) == before[1:3] and cut_by_judge([], 0.5, 1) == []
 
 
 @given(st.lists(st.none() | rewards, max_size=14), st.sampled_from([0.0, 0.1, 0.4, 0.75, 1.0]), st.integers(0, 16))
 def test_the_reward_cut_keeps_its_promises(given_rewards: list[float | None], share: float, target: int) -> None:
     found = cut_by_reward(standings(given_rewards), share, target)
-    measured = [one.reward for one in found if one.reward is not None]
-    left = [one.reward for one in found if one.fate == "kept" and one.reward is not None]
-    gone = [one.reward for one in found if one.fate == "reward" and one.reward is not None]
-    assert len(left) + len(gone) == len(measured)
-    assert len(left) >= min(target, len(measured))
-    assert all(reward < 0 for reward in gone)
-    assert not gone or not left or max(gone) < min(left)
+    measured = [row.reward for row in found if row.reward is not None]
+    left = [row.reward for row in found if row.fate == "kept" and row.reward is not None]
+    cut = [row.reward for row in found if row.fate == "reward" and row.reward is not None]
+    assert len(left) + len(cut) == len(measured) and len(left) >= min(target, len(measured))
+    assert all(reward < 0 for reward in cut) and (not cut or not left or max(cut) < min(left))
     # Below the paper's threshold nobody stays but those who are needed to reach the target.
     if measured:
         threshold = min(0.0, float(np.quantile(measured, share)))
-        assert all(sum(other > one for other in measured) < target for one in left if one < threshold)
-        assert all(one < threshold for one in gone)
+        assert all(sum(other > reward for other in measured) < target for reward in left if reward < threshold)
+        assert all(reward < threshold for reward in cut)
 
 
 @given(points, st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(0, 14))
 def test_the_judges_cut_keeps_its_promises(given_points: list[tuple[float, float]], share: float, target: int) -> None:
     found = cut_by_judge(standings(*_columns(given_points)), share, target)
-    left = [one.judge for one in found if one.fate == "kept" and one.judge is not None]
-    gone = [one.judge for one in found if one.fate == "judge" and one.judge is not None]
-    assert len(left) + len(gone) == len(given_points)
-    assert len(left) >= min(target, len(given_points))
-    assert all(judge > 0.5 for judge in gone)
-    assert not gone or not left or min(gone) > max(left)
+    left = [row.judge for row in found if row.fate == "kept" and row.judge is not None]
+    cut = [row.judge for row in found if row.fate == "judge" and row.judge is not None]
+    assert len(left) + len(cut) == len(given_points) and len(left) >= min(target, len(given_points))
+    assert all(judge > 0.5 for judge in cut) and (not cut or not left or min(cut) > max(left))
     if given_points:
         threshold = max(0.5, float(np.quantile([judge for _, judge in given_points], 1 - share)))
-        assert all(sum(other < one for _, other in given_points) < target for one in left if one > threshold)
-        assert all(one > threshold for one in gone)
+        assert all(sum(other < judge for _, other in given_points) < target for judge in left if judge > threshold)
+        assert all(judge > threshold for judge in cut)
 
 
 @given(points)
@@ -169,33 +162,26 @@ def test_of_the_front_that_does_not_fit_the_most_rewarded_stay() -> None:
     assert fates(select(one_front, 2)) == ["front", "kept", "front", "kept"]
     # A whole front first, although the next one holds more reward than its last.
     two = standings([5.0, 1.0, 4.0, 3.0], [0.5, 0.1, 0.6, 0.5])
-    assert kept(select(two, 3)) == [0, 1, 2]
-    assert kept(select(two, 9)) == [0, 1, 2, 3]
-    assert kept(select(two, 0)) == []
-
-
-def test_equals_stay_in_their_order() -> None:
-    assert kept(select(standings([1.0] * 5, [0.2] * 5), 3)) == [0, 1, 2]
-
-
-def test_selection_counts_only_who_is_left_and_a_missing_verdict_as_the_worst() -> None:
-    before = list(standings([9.0, 1.0, 1.0, 2.0], [0.0, 0.5, None, 1.0]))
-    before[0] = replace(before[0], fate="judge")
+    assert [kept(select(two, n)) for n in (3, 9, 0)] == [[0, 1, 2], [0, 1, 2, 3], []]
+    assert kept(select(standings([1.0] * 5, [0.2] * 5), 3)) == [0, 1, 2]  # equals stay in their order
+    # Only who is left counts, and a missing verdict as the worst.
+    before = standings([9.0, 1.0, 1.0, 2.0], [0.0, 0.5, None, 1.0])
+    before[0] = gone(before[0], "judge")
     assert fates(select(before, 2)) == ["judge", "kept", "front", "kept"]
 
 
 @given(points, st.integers(0, 14))
 def test_nobody_that_goes_dominates_somebody_that_stays(given_points: list[tuple[float, float]], n: int) -> None:
     found = select(standings(*_columns(given_points)), n)
-    left, gone = kept(found), [at for at, one in enumerate(found) if one.fate == "front"]
-    assert len(left) == min(n, len(given_points)) and len(left) + len(gone) == len(given_points)
-    for stays, goes in itertools.product(left, gone):
+    left, cut = kept(found), [at for at, row in enumerate(found) if row.fate == "front"]
+    assert len(left) == min(n, len(given_points)) and len(left) + len(cut) == len(given_points)
+    for stays, goes in itertools.product(left, cut):
         (reward, judge), (other_reward, other_judge) = given_points[stays], given_points[goes]
         assert not (other_reward >= reward and other_judge <= judge and (other_reward, other_judge) != (reward, judge))
 
 
-def in_families(found: Sequence[Standing], letters: str) -> dict[str, str]:
-    return {one.candidate.id: letter for one, letter in zip(found, letters, strict=True)}
+def in_families(found: Sequence[StandingRecord], letters: str) -> dict[str, str]:
+    return {row.candidate: letter for row, letter in zip(found, letters, strict=True)}
 
 
 def test_the_best_of_each_family_stays_before_a_second_of_any() -> None:
@@ -203,17 +189,11 @@ def test_the_best_of_each_family_stays_before_a_second_of_any() -> None:
     found = standings([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     families = in_families(found, "aaabbc")
     assert kept(select(found, 3)) == [0, 1, 2]
-    assert kept(select(found, 3, families)) == [0, 3, 5]
-    assert kept(select(found, 2, families)) == [0, 3]
-    assert kept(select(found, 4, families)) == [0, 1, 3, 5]
-    assert kept(select(found, 5, families)) == [0, 1, 3, 4, 5]  # a second of b before a third of a
-    assert kept(select(found, 9, families)) == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_family_of_which_nobody_is_left_takes_no_place() -> None:
-    found = list(standings([6.0, 5.0, 4.0], [0.1, 0.2, 0.3]))
-    found[2] = replace(found[2], fate="judge")
-    assert fates(select(found, 2, in_families(found, "aab"))) == ["kept", "kept", "judge"]
+    for left in ([0, 3], [0, 3, 5], [0, 1, 3, 5], [0, 1, 3, 4, 5], [0, 1, 2, 3, 4, 5]):
+        assert kept(select(found, len(left), families)) == left
+    # A family of which nobody is left takes no place.
+    found[3:] = [gone(row, "judge") for row in found[3:]]
+    assert kept(select(found, 2, families)) == [0, 1]
 
 
 @given(points, st.integers(0, 14), st.data())
@@ -225,8 +205,8 @@ def test_families_keep_their_promises(given_points: list[tuple[float, float]], n
     assert len(left) == min(n, size)
     n_of = {letter: sum(letters[at] == letter for at in left) for letter in set(letters)}
     # Nobody has two more than another family that could have had one more.
-    for one, other in itertools.permutations(n_of, 2):
-        assert n_of[one] <= n_of[other] + 1 or n_of[other] == letters.count(other)
+    for family, other in itertools.permutations(n_of, 2):
+        assert n_of[family] <= n_of[other] + 1 or n_of[other] == letters.count(other)
     # Within a family, and where there is but one or each has its own, fronts decide as ever.
     for letter, count in n_of.items():
         own = [at for at in range(size) if letters[at] == letter]
@@ -234,47 +214,27 @@ def test_families_keep_their_promises(given_points: list[tuple[float, float]], n
             (reward, judge), (other_reward, other_judge) = given_points[stays], given_points[goes]
             assert not (other_reward >= reward and other_judge <= judge and given_points[goes] != given_points[stays])
         assert count <= n
-    alone = {one.candidate.id: one.candidate.id for one in found}
+    alone = {row.candidate: row.candidate for row in found}
     assert select(found, n, alone) == select(found, n, dict.fromkeys(alone, "a")) == select(found, n)
 
 
 def test_a_family_is_what_the_line_of_first_parents_began_with() -> None:
-    def candidate(name: str, *parents: Candidate) -> Candidate:
-        return Candidate(
-            attribute_bias(name), "mutated" if parents else "proposed", 0, tuple(one.id for one in parents)
-        )
+    def candidate(name: str, *parents: CandidateRecord) -> CandidateRecord:
+        return CandidateRecord.of(attribute_bias(name), parents=tuple(parent.id for parent in parents))
 
-    first, second = candidate("Attribute one"), candidate("Attribute two")
+    first, second, unknown = candidate("Attribute one"), candidate("Attribute two"), candidate("Not known")
     child = candidate("A child", first)
-    grandchild, stray = candidate("A grandchild", child, second), candidate("A stray", candidate("Not known"))
-    found = families_of([first, second, child, grandchild, stray])
-    assert found == {
-        first.id: first.id, second.id: second.id, child.id: first.id, grandchild.id: first.id,
-        stray.id: candidate("Not known").id,
-    }  # fmt: skip
-    assert families_of([]) == {}
-
-
-def test_survivors_come_the_most_rewarded_first() -> None:
-    found = list(standings([1.0, 3.0, 2.0, 9.0, 3.0]))
-    found[3] = replace(found[3], fate="reward")
-    assert [one.candidate.attribute[-1] for one in survivors(found)] == ["1", "4", "2", "0"]
-    assert survivors([]) == []
+    grandchild, stray = candidate("A grandchild", child, second), candidate("A stray", unknown)
+    given_ones, families = [first, second, child, grandchild, stray], [first, second, first, first, unknown]
+    found = families_of(given_ones)
+    assert found == {own.id: family.id for own, family in zip(given_ones, families, strict=True)}
 
 
 @pytest.mark.parametrize("cut", [cut_by_reward, cut_by_judge])
-def test_nothing_but_the_fate_changes(cut: object) -> None:
+def test_nothing_but_the_fate_changes(cut: Callable[[list[StandingRecord], float, int], list[StandingRecord]]) -> None:
     before = standings(TEN, [0.1 * at for at in range(10)])
-    after = cut(before, 0.5, 2)  # type: ignore[operator]
-    assert [replace(one, fate="kept") for one in after] == list(before)
+    assert [gone(row, "kept") for row in cut(before, 0.5, 2)] == before
 
 
 def _columns(given_points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [reward for reward, _ in given_points], [judge for _, judge in given_points]
-
-
-def test_the_mean_of_a_few_rewrites_is_luck() -> None:
-    few, enough = (replace(one, n=n) for one, n in zip(standings([9.0, 1.0]), (3, 4), strict=True))
-    assert fates(cut_by_reward([few, enough], 0.4, 1, min_rewrites=4)) == ["too few rewrites", "kept"]
-    assert fates(cut_by_reward([few, few], 0.4, 2, min_rewrites=4)) == ["too few rewrites"] * 2
-    assert fates(cut_by_reward([few, enough], 0.4, 1)) == ["kept", "kept"]

@@ -16,7 +16,7 @@ from mutations import CONTROLS, MARKUP, as_json, broken, mutated
 from test_fuzz_data_files import ours_or_nothing
 
 from cda.discovery.grouping import mended, parse_groups
-from cda.discovery.pair_questions import parse_difference, parse_grades
+from cda.discovery.pair_quality import parse_difference, parse_grades
 from cda.discovery.prompts import parse_items, why_unusable
 from cda.discovery.proposals import parse_attributes, usable
 from cda.errors import ModelError
