@@ -20,7 +20,7 @@ from cda.biases import load_bias
 from cda.finetuning.train import trainings
 from cda.records import Triple, user_prompt
 from cda.results.base import Missing
-from cda.results.skew import Seeds
+from cda.results.skew import OverSeeds, Seeds
 from cda.scorers.compared import Rewards, text_id
 
 TRIPLES = tuple(
@@ -103,6 +103,13 @@ def test_a_text_without_a_reward_leaves_all_trainings() -> None:
     lost = {**SCORED["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
     found = made([42, 3], SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
     assert found.quality.after.n == len(PAIRS) - 1
+
+
+def test_contrasts_without_a_majority_have_no_miscalibration() -> None:
+    contrasts = [replace(CONTRASTS[0], preferred=None), *CONTRASTS[1:]]
+    own = make_groups(contrasts, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)
+    found = seeds(dict.fromkeys(trainings([42, 3]), 1.0), own, TEXTS, SCORED, ESTIMATED, "drop")
+    assert isinstance(found.miscalibration["jargon"], OverSeeds) and found.miscalibration["jargon"].after.n == N - 1
 
 
 def test_what_cannot_be_estimated_is_said() -> None:

@@ -92,6 +92,7 @@ def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
     judge = changed(judge, "available_quality", 500)
     rows = exclusion_table(judge).rows
     assert ("contrasts of jargon", "no readable verdict of the judge", "2", "130") in rows
+    assert ("contrasts of jargon", "not drawn (audit.max_contrasts)", "18", "130") in rows
     assert ("comparing quality pairs", "no readable verdict of the judge", "2", "500") in rows
     assert ("comparing quality pairs", "not drawn (audit.max_quality)", "98", "500") in rows
     assert ("comparing triples of jargon", "no readable verdict of the judge on a comparison", "1", "21") in rows
