@@ -136,6 +136,12 @@ def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_aud
     assert "…" not in " ".join(lines[: plain + 2]).replace(lines[1].split()[0], "").replace(lines[2].split()[0], "")
 
 
+def test_a_table_that_is_too_wide_leaves_room_for_the_lines_below_it(make_audit: Any) -> None:
+    names = [f"a-bias-with-quite-a-long-name-{at}" for at in range(4)]
+    audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), dict.fromkeys(names, (0.9, 0.5, 0.4)), others=("x", "y", "z"))
+    fits(summary_table(with_dose(audit, aim="votes"), PATH, ADAPTER))
+
+
 @pytest.mark.parametrize("dosed", [False, True])
 def test_effects_whose_cells_are_too_wide_stand_below_and_no_n_is_cut(make_audit: Any, dosed: bool) -> None:
     audit = make_audit({"worth-noting": (0.9, 0.5)}, rate=True)
