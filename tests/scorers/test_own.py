@@ -189,6 +189,7 @@ def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) 
         ("[1, 'two', 3]", "value 2 is 'two', no number"),
         ("[1, 2, None]", "value 3 is None, no number"),
         ("[True, False, True]", "value 1 is True, no number"),
+        ("[1, True, None]", "value 2 is True, no number"),
         ("[1, 2j, 3]", "value 2 is 2j, no number"),
         ("[1, float('nan'), float('inf')]", "2 of 3 rewards are NaN or infinite .first: text 2"),
     ],
