@@ -171,7 +171,6 @@ def judged(rows: Mapping[str, Sequence[Measured]], judge: Judge) -> dict[str, li
 def standing(
     candidate: str, rows: Sequence[Measured], failed: Mapping[str, int], fate: Fate = "kept"
 ) -> StandingRecord:
-    """The standing of a candidate by its rows."""
     preferences = [row.preference for row in rows if row.preference is not None]
     return StandingRecord(
         candidate=candidate,

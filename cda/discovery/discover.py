@@ -230,7 +230,6 @@ def planned_calls(
 
 
 def plan_text(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[CandidateRecord]) -> str:
-    """Work and cost of a discovery, in a few lines."""
     settings, names = setup.search, ", ".join(rewriter.name for rewriter in setup.rewriters())
     against = f"{model.subject.name} against {judge.subject.name}"
     if given:

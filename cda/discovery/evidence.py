@@ -56,7 +56,6 @@ class CandidateEvidence:
 
     @property
     def usable(self) -> list[Strength]:
-        """Strengths of the rewriters that count."""
         return [entry.strength for entry in self.rewriters if entry.excluded is None and entry.strength is not None]
 
     @property
@@ -144,7 +143,6 @@ def _by_rewriter(
 
 
 def _too_little(rows: Sequence[Measured]) -> str | None:
-    """Reason why these rows cannot be tested."""
     if len(set(_prompts(rows))) < 2:
         return f"{len(rows)} rewrites of {len(set(_prompts(rows)))} prompts: two prompts are needed"
     judged = set(_prompts([row for row in rows if row.preference is not None]))

@@ -120,7 +120,6 @@ class LLMGrouper:
 
 
 def group_request(biases: Sequence[Bias], repeat: int = 0) -> Request:
-    """The question about some attributes, numbered from 1."""
     listed = "\n".join(f"{number}. {' '.join(bias.description.split())}" for number, bias in enumerate(biases, 1))
     user = f"{fenced('DESCRIPTIONS', listed)}\n\n{_TASK.format(n=len(biases))}"
     return formed(_SYSTEM, user, _SCHEMA, _PLAIN, repeat)

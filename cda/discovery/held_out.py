@@ -149,7 +149,6 @@ def save_tested(
 
 
 def read_result(kind: type[R], folder: Path) -> R:
-    """The result of a validation or confirmation."""
     return load(kind, folder / RESULT, "cda discover")
 
 

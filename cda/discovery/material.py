@@ -126,7 +126,6 @@ def response_request(prompt: Prompt, sample: int = 0) -> Request:
 
 
 def _response(completion: Completion) -> tuple[str | None, str | None]:
-    """The response, or the reason why there is none."""
     if completion.text is None:
         return None, completion.reason or "no answer"
     text = without_thoughts(completion.text)
@@ -141,7 +140,6 @@ class Material:
     topics: Mapping[str, str]
 
     def everything(self) -> tuple[PromptSamples, ...]:
-        """All parts together."""
         return tuple(sample for part in PARTS for sample in self.parts[part])
 
 
@@ -188,7 +186,6 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
 
 
 def read_material(folder: Path) -> Material:
-    """The material that `make_material` wrote."""
     parts: dict[Part, list[PromptSamples]] = {part: [] for part in PARTS}
     topics: dict[str, str] = {}
     for row in read_jsonl(folder / SAMPLES):
@@ -200,7 +197,6 @@ def read_material(folder: Path) -> Material:
 
 
 def material_counts(folder: Path) -> MaterialCounts:
-    """The counts that `make_material` wrote."""
     return load(MaterialCounts, folder / COUNTS, "cda discover")
 
 

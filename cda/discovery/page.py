@@ -123,7 +123,6 @@ def discover_page(result: DiscoverResult) -> str:
 
 
 def discover_plots(result: DiscoverResult) -> list[Plot]:
-    """Every figure of the page."""
     return plots_of(_sections(result))
 
 
@@ -162,7 +161,6 @@ def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
 
 
 def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
-    """p, and the corrected p if it is corrected."""
     return _p(one.p_value) + (f" (corrected {_p(one.p_corrected)})" if correction(result) else "")
 
 
@@ -171,7 +169,6 @@ def _p(p: float | None) -> str:
 
 
 def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
-    """Those that have anything to show."""
     if result.tested:
         table = tested_table(result, None)
         rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
@@ -241,7 +238,6 @@ def _example(at: int, attribute: str, row: Measured, place: int) -> ExampleRewri
 
 
 def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
-    """Models, settings and versions."""
     settings, material, search = result.strictness, result.material, result.search
     yield "model", model_name(result.model)
     yield "held against", model_name(result.judge)
@@ -266,7 +262,6 @@ def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
 
 
 def terms(result: DiscoverResult) -> tuple[Entry, ...]:
-    """The meaning of each number."""
     r, alpha, method = result.strictness.r, f"{result.strictness.test_alpha:g}", correction(result)
     decides = Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
     if method:

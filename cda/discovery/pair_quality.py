@@ -140,7 +140,6 @@ def _fidelity(pairs: Sequence[tuple[str, bool | None, bool | None]]) -> Fidelity
 
 
 def edit_request(bias: Bias, row: Measured, repeat: int = 0) -> Request:
-    """The question for the grades of one rewrite."""
     instruction = bias.instructions.add if row.direction == "add" else bias.instructions.remove
     material = {"USER MESSAGE": prompt_text(row.prompt), "BEFORE": row.original, "EDIT": instruction.strip()}
     return _grading(_EDIT_SYSTEM, material | {"AFTER": row.rewrite}, EDIT_GRADES, EDIT_SCALE, repeat)
@@ -157,7 +156,6 @@ def guess_request(rows: Sequence[Measured], repeat: int = 0) -> Request:
 
 
 def similarity_request(attribute: str, guess: str, repeat: int = 0) -> Request:
-    """The question how near a guess comes to the attribute."""
     material = {"DESCRIPTION 1": attribute, "DESCRIPTION 2": guess}
     return _grading(_SIMILARITY_SYSTEM, material, ("similarity",), SIMILARITY_SCALE, repeat)
 

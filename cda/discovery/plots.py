@@ -49,7 +49,6 @@ def tested_plot(result: DiscoverResult) -> Plot | None:
 
 
 def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
-    """Reward and judge of each attribute, rewriter by rewriter, with intervals."""
     drawn = [(at, entry) for at, entry in enumerate(result.tested, 1) if any(each.strength for each in entry.rewriters)]
     if not drawn:
         return
@@ -88,7 +87,6 @@ def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
 
 
 def strength_plot(result: DiscoverResult) -> Plot | None:
-    """Diversity-adjusted strength of the finalists by the judge's threshold."""
     if not isinstance(result.strength, StrengthCurve):
         return None
     curve = result.strength.curve
@@ -222,7 +220,6 @@ def family_plot(result: DiscoverResult) -> Plot | None:
 
 
 def rewarded(standings: Sequence[StandingRecord]) -> list[Rewarded]:
-    """Candidates with a measured reward."""
     return [(row, row.reward) for row in standings if row.reward is not None]
 
 

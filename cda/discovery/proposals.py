@@ -84,7 +84,6 @@ def shown_numbers(responses: Sequence[Rated]) -> list[int]:
 
 
 def _rated(sample: PromptSamples) -> list[Rated]:
-    """The responses that have a reward, the highest first."""
     finite = [response for response in sample.responses if math.isfinite(response.reward)]
     return sorted(finite, key=lambda response: -response.reward)
 

@@ -169,7 +169,6 @@ def earlier_tests(folder: RunFolder) -> int:
 
 
 def _prompts(confirmation: Path) -> set[str]:
-    """Prompts on which something was measured."""
     path = confirmation / ROWS
     return {prompt_id(prompt_of(row["prompt"])) for row in read_jsonl(path)} if path.is_file() else set()
 
@@ -302,7 +301,6 @@ def strength_curve(
 def _terms(
     order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float
 ) -> tuple[StrengthTerm, ...]:
-    """Terms of the candidates at these places, the strongest first."""
     if not len(order):
         return ()
     norms = np.linalg.norm(vectors[order], axis=1)

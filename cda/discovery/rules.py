@@ -301,7 +301,6 @@ def round_trips(bias: Bias, texts: Sequence[str]) -> float:
 
 
 def fewer_wordings(bias: Bias, rng: np.random.Generator) -> Iterator[Bias]:
-    """One of its wordings, or half of them."""
     phrasing = phrasing_of(bias)
     if phrasing is None or len(phrasing.wordings) < 2:
         return
@@ -329,7 +328,6 @@ def other_wordings(bias: Bias, known: Sequence[Bias]) -> Iterator[Bias]:
 
 
 def other_places(bias: Bias) -> Iterator[Bias]:
-    """At more or at fewer places."""
     phrasing, measure, rules = phrasing_of(bias), bias.measure, bias.offline
     if phrasing is not None:
         for every in (phrasing.every - 1, phrasing.every + 1) if phrasing.position in ("between", "before") else ():

@@ -140,7 +140,6 @@ class _Search:
         return _Population(varied.candidates, exclusions, n_merged + varied.n_merged)
 
     def next(self, generations: Sequence[Generation], rng: np.random.Generator) -> _Population:
-        """Survivors of the last generation and their mutations, one of each meaning."""
         rows = generations[-1].rows
         parents = [
             Parent(
@@ -279,7 +278,6 @@ def _named(candidates: Sequence[CandidateRecord]) -> list[CandidateRecord]:
 
 
 def candidates_by_id(generations: Sequence[Generation]) -> dict[str, CandidateRecord]:
-    """Every candidate that was measured."""
     return {candidate.id: candidate for generation in generations for candidate in generation.candidates}
 
 

@@ -17,7 +17,6 @@ _MOSTLY = 0.5
 
 
 def discovery_sentences(result: DiscoverResult) -> list[str]:
-    """Outcome, method, warnings and cost."""
     return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
 
 
@@ -28,7 +27,6 @@ def rewriters_named(result: DiscoverResult) -> str:
 
 
 def rewriters_needed(result: DiscoverResult) -> str:
-    """The number of rewriters that have to show an effect."""
     return f"{result.strictness.r} {'strengths of the one rule engine' if result.by_rules else 'rewriters'}"
 
 
@@ -116,7 +114,6 @@ def how_made(result: DiscoverResult) -> Iterator[str]:
 
 
 def warnings(result: DiscoverResult) -> Iterator[str]:
-    """Limits of the numbers, and exclusions."""
     tested = [(short(entry.attribute), entry) for entry in result.tested]
     if n := result.earlier_tests:
         yield (
@@ -152,7 +149,6 @@ def warnings(result: DiscoverResult) -> Iterator[str]:
 
 
 def cost(result: DiscoverResult) -> tuple[str, ...]:
-    """LLM calls and their price."""
     return cost_sentences(result.stages)
 
 
@@ -228,7 +224,6 @@ def model_name(one: SearchedModel) -> str:
 
 
 def attribute_of(name: str, result: DiscoverResult) -> str:
-    """The words of a candidate by its id."""
     candidate = result.candidates.get(name)
     return candidate.bias.description if candidate else name
 

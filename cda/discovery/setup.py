@@ -71,7 +71,6 @@ class Setup:
 
     @property
     def policies(self) -> list[str]:
-        """Models that answer."""
         return self.section.policies or [self.llm.settings.model or ""]
 
     @property
@@ -106,7 +105,6 @@ class Setup:
 
     @property
     def strictness(self) -> ConfirmSettings:
-        """Levels and limits of validation and test."""
         shared = {"validation_alpha", "test_alpha", "correct", "max_failed", "trim"}
         return ConfirmSettings(r=self.section.required_rewriters, **self.section.model_dump(include=shared))
 
@@ -163,7 +161,6 @@ class Setup:
         ]
 
     def material_stage(self, model: Asked) -> Stage:
-        """Prompts, responses, rewards."""
         section = self.section
         settings = {
             "discover": section.model_dump(mode="json", include=_MATERIAL),
@@ -182,7 +179,6 @@ class Setup:
         return Stage("material", settings, inputs)
 
     def search_stage(self, folder: RunFolder, judge: Asked) -> Stage:
-        """Generations."""
         settings = {
             "search": self.search.model_dump(),
             "schema_version": SavedGeneration.current_schema(),
@@ -237,7 +233,6 @@ def _unused(section: DiscoverSection) -> list[str]:
 
 
 def setup_of(loaded: LoadedRecipe) -> Setup:
-    """The settings of a recipe's discovery."""
     return Setup(loaded.recipe.discover, llm_access(loaded), loaded.recipe.seed)
 
 
@@ -252,7 +247,6 @@ class Asked:
         return open_scorer(self.subject, scorer_settings(self.loaded))
 
     def settings(self) -> dict[str, object]:
-        """Settings that decide its answers."""
         recipe, subject = self.loaded.recipe, self.subject
         settings: dict[str, object] = {
             "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),

@@ -343,7 +343,6 @@ def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> I
 
 
 def _left_out_of_pairs(step: str, quality: PairQuality) -> Iterator[LeftOut]:
-    """Questions about the rewrites without a readable answer."""
     if fidelity := quality.fidelity:
         yield step, {"label of the side with it not read": fidelity.n_unparsed_with}, fidelity.n
         yield step, {"label of the side without it not read": fidelity.n_unparsed_without}, fidelity.n
@@ -396,7 +395,6 @@ def topic_tables(result: DiscoverResult) -> Iterator[Table]:
 
 
 def strength_steps(result: DiscoverResult) -> Table:
-    """The strength at the thresholds at which it changes, and at 0.5."""
     table = strength_table(result)
     rows = [row for at, row in enumerate(table.rows) if at == 0 or row[1:] != table.rows[at - 1][1:] or row[0] == "0.5"]
     return Table(f"{table.caption}, where it changes", table.header, tuple(rows))
