@@ -163,7 +163,7 @@ class RunFolder:
     def _check_there(self) -> None:
         if not (self.path / ".lock").exists():
             raise RunError(
-                f"{self.path}: was deleted or moved while the run was working in it. The same command starts anew"
+                f"{self.path}: was deleted or moved while the run was working in it. The same command starts again"
             ) from None
 
     def stage(self, name: str) -> Path:

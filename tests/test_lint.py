@@ -23,4 +23,4 @@ def test_linter_is_content(command: list[str]) -> None:
 def test_test_files_have_names_of_their_own() -> None:
     """Files of one name in two folders cannot be collected together."""
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
-    assert len(names) > 200 and sorted({name for name in names if names.count(name) > 1}) == []
+    assert len(names) > 150 and sorted({name for name in names if names.count(name) > 1}) == []

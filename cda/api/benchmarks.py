@@ -206,9 +206,9 @@ def _opened(
     settings = terms.nested()
     problems = [*problems, *refuse_recipe(model)]
     if "data" in settings:
-        problems.append("data: says nothing here, where the data are an argument")
+        problems.append("data: has no effect when the data are an argument")
     problems += [
-        f"{override}: says nothing here, where files are named on the command line; see --column and --split"
+        f"{override}: has no effect when files are named on the command line; see --column and --split"
         for override in terms.overrides or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
@@ -288,7 +288,7 @@ def dose(
         raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")
     if (quality_before is None) != (quality_after is None):
         missing = "quality_before" if quality_before is None else "quality_after"
-        raise DataError(f"{missing}: needed beside the other one")
+        raise DataError(f"{missing}: needed together with the other one")
 
     def path(data: Data, name: str) -> Path:
         return user_path(as_reference(data, name, RUNS / "inputs"))

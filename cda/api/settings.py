@@ -211,7 +211,7 @@ def loaded_for_model(
         loaded = terms.agreed(load_model_audit(name, settings, terms.overrides or (), terms.where))
         if scorer is not None:
             problems = [
-                f"{terms.where}: model.{key}: says nothing of a model or function in memory, which is asked as it is"
+                f"{terms.where}: model.{key}: has no effect on a model or function in memory, which is used as it is"
                 for key in section
                 if key in ModelSection.model_fields and key != "max_length_tokens"
             ]

@@ -93,7 +93,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
     if merged and precision and precision != merged:
         yield Markup(
-            f"The audit scored a {escaped(precision)} base with the adapter beside it. The merged {merged} weights differ by "
+            f"The audit scored a {escaped(precision)} base with the adapter applied unmerged. The merged {merged} weights differ by "
             "rounding, which moves a score by a small share of the scores' spread."
         )
 
@@ -109,7 +109,7 @@ def _limits(audit: AuditResult, merged: str | None) -> list[str]:
     notes = [
         *caveats(audit),
         f"Trained on: {_source(sources.pairs)}. Measured on contrasts: {_source(sources.contrasts)}; on quality pairs: "
-        f"{_source(sources.quality)}. Elsewhere it may behave otherwise.",
+        f"{_source(sources.quality)}. On other data it may behave differently.",
     ]
     own = "The adapter fits this base alone, with its head; another base gives scores without meaning."
     return notes if merged else [*notes, own]

@@ -189,7 +189,7 @@ def release_lines(inputs: AuditInputs) -> list[str]:
         else [
             "audit.release is not set, so that this run will lack the paper's human skew and miscalibration (people's votes), skew "
             "over its triples,",
-            f"and its own models and judges beside yours. git clone {release.REPOSITORY}",
+            f"and its own models and judges next to yours. git clone {release.REPOSITORY}",
             "and add audit.release=Preference-Model-Biases",
         ]
     )

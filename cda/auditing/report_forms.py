@@ -169,7 +169,7 @@ def summary_table(audit: AuditResult, report_path: str | None = None, adapter_pa
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
     end = [*_cut(few_prompts(_prompts_of(audit))), *dose, *_cut(inert(how_scored(audit)))]
     if adapter_path is not None:
-        seed = "" if over is None else f", of seed {over.seeds[0]}; others beside it"
+        seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(report_path)
     own = (NOT_MEASURED,) if audit.quality is None else cells.quality_cells(audit)

@@ -150,7 +150,7 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
     drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if ceilings else {})}
     return [
         _beside_people(
-            "human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
+            "human-skew", "Skew of the model next to people's, on the contrasts with a majority; lines are 95% intervals",
             "Skew", skew, {"people": plots.PEOPLE_MARK, **scorings}, _percent("prefers the biased side (%)", 50)),
         _beside_people(
             "miscalibration", "Miscalibration: how often the model and people's majority disagree",

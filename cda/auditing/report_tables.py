@@ -87,7 +87,7 @@ def votes_table(audit: AuditResult) -> Table | None:
              *(("" if isinstance(plain.auc, Missing) else cell(plain.auc.last, decimals),) if plain else ()), "", ""),
         ]  # fmt: skip
     what = "nothing changed" if compares(audit) else "the model's skew is that of people"
-    caption = f"The model beside people, with 95% intervals; p is for the test that {what}"
+    caption = f"The model next to people, with 95% intervals; p is for the test that {what}"
     return table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), rows)
 
 

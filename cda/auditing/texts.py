@@ -147,7 +147,7 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     if excluded["votes"].dropped:
         say(f"  votes: {excluded['votes']}; the words are perturbed, base, response_1, response_2 and tie")
     if verdicts and not any(contrast.votes or contrast.preferred for contrast in everything):
-        say(f"  {audit.verdicts}: not used, because nobody voted on any contrast; verdicts stretch votes")
+        say(f"  {audit.verdicts}: not used, because no contrast has votes; verdicts extend votes")
     return AuditTexts(
         contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, seed)),
         triples=triples,

@@ -92,7 +92,7 @@ def run_best_of_n(
     if sampled.has_quality:
         grades = [grade for row in sampled.prompts for grade in row.quality]
         values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
-        quality = Attribute("quality", "mean", values, "the reference quality that stands in the file")
+        quality = Attribute("quality", "mean", values, "the reference quality in the file")
     texts = [texts[row] for row in kept]
     rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
     attributes = _attributes(shares, means, [text for _, text in texts])

@@ -259,7 +259,7 @@ def _draw_styles(shown: Mapping[str, Estimate], axes: Axes) -> None:
 
 
 _TERMS = (
-    Entry("accuracy", "items with the right answer on top / items", "By each benchmark's own rule, which stands with its numbers."),
+    Entry("accuracy", "items with the right answer on top / items", "By each benchmark's own rule, given with its numbers."),
     Entry("± 1 SE", "standard error by whole prompts", "What papers draw as bars; a 95% interval reaches about twice as far."),
 )  # fmt: skip
 _CHANGE_TERMS = (

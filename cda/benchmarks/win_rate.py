@@ -124,7 +124,7 @@ def _paired(one: Outputs, other: Outputs) -> tuple[list[Comparison], Exclusions,
         if theirs is None:
             continue
         if not (mine.whole and theirs.whole):
-            alone += ["beside an unreadable row of their prompt"] * (len(mine.outputs) + len(theirs.outputs))
+            alone += ["in a prompt with an unreadable row"] * (len(mine.outputs) + len(theirs.outputs))
             continue
         difference = abs(len(mine.outputs) - len(theirs.outputs))
         alone += ["more to their prompt than the other file has"] * difference

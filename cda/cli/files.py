@@ -97,7 +97,7 @@ def inspect(
     ] = None,
     model: Annotated[
         str | None,
-        Option(help="Whose rewards to show; `none` for none. Default: those at hand, else the recipe's model."),
+        Option(help="Whose rewards to show; `none` for none. Default: those available, else the recipe's model."),
     ] = None,
     responses: Annotated[
         str | None, Option(help="Rewrite answers of this file: prompt, response and, where known, has_attribute.")

@@ -105,7 +105,7 @@ def dose(
             raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
         rules = get_args(TieRule)
         problems = [
-            f"--{name}: needs --{other} beside it"
+            f"--{name}: needs --{other} as well"
             for first, second in (("before", "after"), ("quality-before", "quality-after"))
             for name, other in ((first, second), (second, first))
             if name in given and other not in given
@@ -139,7 +139,7 @@ def report(
         bool, Option("--compare", help="Compare finished runs: what each training did to every bias.")
     ] = False,
     out: Annotated[
-        str | None, Option(help="With --compare: the page; comparison.html beside the first run if left out.")
+        str | None, Option(help="With --compare: the page. Default: comparison.html next to the first run.")
     ] = None,
     figures: Figures = None,
 ) -> None:

@@ -66,7 +66,7 @@ def check_header(names: Sequence[str], where: str) -> None:
     twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
     if twice:
         listed = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
-        raise DataError(f"{where}: column {listed} stands twice in the header; rename or remove one")
+        raise DataError(f"{where}: column {listed} occurs twice in the header; rename or remove one")
 
 
 def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:

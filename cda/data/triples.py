@@ -40,7 +40,7 @@ class AttributeRule(BaseModel):
         ways = ("above", "low and high", "having and lacking")
         given = [way for way in ways if any(getattr(self, name) is not None for name in way.split(" and "))]
         if len(given) > 1:
-            raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
+            raise ValueError(f"{' together with '.join(given)}: give one of {', '.join(ways)}")
         if given and any(getattr(self, name) is None for name in given[0].split(" and ")):
             raise ValueError(f"{given[0]}: give both")
         if self.low is not None and self.high is not None and not self.low < self.high:

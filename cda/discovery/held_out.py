@@ -221,13 +221,13 @@ def reviewed(path: Path, candidates: Sequence[CandidateRecord]) -> list[Candidat
         raise DataError(
             f"{path}: {len(others)} of {len(content)} entries, such as {others[0][:80]!r}, are not among the {len(asked)} "
             "candidates that hold now: the file was written for another validation. Delete it, and start with --review to be "
-            "asked anew, or without to test all of them"
+            "asked again, or without to test all of them"
         )
     # A deleted entry means that its candidate is dropped.
     if missing := [candidate.attribute for candidate in candidates if candidate.id not in content]:
         raise DataError(
             f"{path}: no entry for {len(missing)} of {len(asked)} candidates, such as {missing[0][:80]!r}. Give each one "
-            "`keep: true` or `keep: false`; to be asked anew, delete the file and start with --review"
+            "`keep: true` or `keep: false`; to be asked again, delete the file and start with --review"
         )
     bad = [
         name for name, entry in content.items() if not (isinstance(entry, dict) and isinstance(entry.get("keep"), bool))

@@ -277,7 +277,7 @@ def terms(result: DiscoverResult) -> tuple[Entry, ...]:
         Entry("p", f"partial conjunction: fewer than {r} of the k rewriters show it",
               f"(k − {r - 1}) × the p of rank {r} among the rewriters, the smallest first."),
         decides,
-        Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
+        Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown next to the mean; a change of its sign is reported."),
         Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
     ]  # fmt: skip
     if isinstance(result.strength, StrengthCurve):

@@ -223,12 +223,12 @@ class Setup:
 
 def _unused(section: DiscoverSection) -> list[str]:
     if section.responses is not None:
-        names, why = ["policies", "prompts", "topics"], "discover.responses, where answers are given"
+        names, why = ["policies", "prompts", "topics"], "discover.responses, which gives the answers"
     elif section.prompts is not None:
-        names, why = ["topics"], "discover.prompts, which are given"
+        names, why = ["topics"], "discover.prompts, which gives them"
     else:
         return []
-    told = f"says nothing beside {why}; leave one of them out"
+    told = f"has no effect with {why}; leave one of them out"
     return [f"discover.{name}: {told}" for name in names if getattr(section, name)]
 
 

@@ -139,7 +139,7 @@ def _people(
     own = [opinions.get(name, none) for name in first]
     other = [other_texts(opinion, score.row) for opinion, score in zip(own, first.values(), strict=True)]
     if any(other):
-        left_out.append(f"{where}: {sum(other)} items are of other texts than the scores of the same query")
+        left_out.append(f"{where}: {sum(other)} items belong to other texts than the scores of the same query")
         own = [none if wrong else opinion for opinion, wrong in zip(own, other, strict=True)]
     try:
         people = majority(count_votes([opinion.votes for opinion in own]), ties, [opinion.released for opinion in own])

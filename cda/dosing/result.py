@@ -175,7 +175,7 @@ def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
     people = people_of(group, ties)
     if people is None:
         raise DataError(
-            f"{group.bias.name}: nobody's majority is for one side of a contrast; no dose can be chosen by it"
+            f"{group.bias.name}: no contrast has a majority for one side; no dose can be chosen by it"
         )
     return people.majority
 

@@ -181,7 +181,7 @@ def parse_json_once(text: str) -> object:
 
     value = parse_json(text, of_object)
     if repeated:
-        raise ValueError(f"key '{repeated[0]}' stands twice in one object; keep one of them")
+        raise ValueError(f"key '{repeated[0]}' occurs twice in one object; keep one of them")
     return value
 
 

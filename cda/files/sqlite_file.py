@@ -107,7 +107,7 @@ class SqliteFile:
     def _problem(self, error: sqlite3.Error) -> str:
         problems = {
             _FULL: f"cannot be written ({error}), as on a full disk; {self.kept}. Free some space and start again",
-            _DAMAGED: "is damaged; start again, and it is moved aside and begun anew",
+            _DAMAGED: "is damaged; start again, and it is moved aside and a new one is started",
             _HELD: f"is held by another program for more than {BUSY_S:g} s; {self.kept}",
         }
         known = (problem for codes, problem in problems.items() if _code(error) in codes)

@@ -140,7 +140,7 @@ class _Loader(yaml.SafeLoader):
             # Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end.
             size = self._sizes.get(id(node))
             if size is None:
-                raise _refusal("an alias (*name) stands within what it names", mark)
+                raise _refusal("an alias (*name) refers to a value that contains it", mark)
             self._repeated += size
             if self._repeated > MAX_REPEATED:
                 raise _refusal(f"aliases (*name) stand for more than {MAX_REPEATED:,} values; write them out", mark)

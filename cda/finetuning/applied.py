@@ -151,7 +151,7 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(
-            f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
+            f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone"
         )
     if subject.section.is_trainable:
         spec = model_spec(subject.section)

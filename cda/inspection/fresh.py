@@ -177,7 +177,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     """Every request that an LLM would get of one example: system and user text, and the form of its answer."""
     default = InspectOptions()
     unused = [
-        f"--{name}: says nothing beside --prompts, which rewrites and scores nothing; leave one of them out"
+        f"--{name}: has no effect with --prompts, which rewrites and scores nothing; leave one of them out"
         for name in ("n", "worst", "model", "responses", "fresh", "most", "html")
         if getattr(options, name) != getattr(default, name)
     ]
@@ -191,7 +191,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     pair = drawn(pairs, 1, options.seed)[0]
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
     if recipe.llm.model is None:
-        parts.append("llm.model is not set: as it stands no LLM is asked, and none of this is sent.")
+        parts.append("llm.model is not set: no LLM is asked, and none of this is sent.")
     requests = (
         [_judging(pair, recipe.score.judge, prompts.judge)]
         if recipe.model.is_judge

@@ -136,7 +136,7 @@ def _check_nothing_to_rewrite(target: str, overrides: Sequence[str], options: In
     if options.fresh:
         problems.append(f"--fresh: {target} says only what was rewritten; give a recipe or a bias")
     if overrides and options.model in (None, "none"):
-        problems.append(f"{overrides[0]}: says nothing here, where nothing is rewritten and no --model is asked")
+        problems.append(f"{overrides[0]}: has no effect when nothing is rewritten and no --model is given")
     if problems:
         raise RecipeError(problems)
 

@@ -103,7 +103,7 @@ def closing_object(text: str) -> dict[str, object] | None:
 
 def _once(items: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in items}) < len(items):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return dict(items)
 
 

@@ -228,7 +228,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
         if name != skeleton.base_model_prefix and any(True for _ in module.parameters())
     )
     if not names:
-        raise ModelError(f"{spec.name_or_path}: no score head found beside '{skeleton.base_model_prefix}'")
+        raise ModelError(f"{spec.name_or_path}: no score head found outside '{skeleton.base_model_prefix}'")
     return names
 
 

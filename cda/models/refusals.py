@@ -37,7 +37,7 @@ def folder_problems(name_or_path: str) -> list[str]:
 def own_code_needed(name_or_path: str) -> str:
     """The error of a model with custom code that the user has not allowed."""
     return (
-        f"{name_or_path}: needs code of its own. That code runs with your rights; read it, "
+        f"{name_or_path}: needs custom code. That code runs with your rights; read it, "
         "then allow it with model.trust_remote_code=true"
     )
 
@@ -64,7 +64,7 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
     if passed_over and auto not in named:
         named_for = f"{others[passed_over[0]]} alone" if passed_over[0] in others else "no auto class"
         raise ModelError(
-            f"{name_or_path}: is a {passed_over[0]}, a class of its own that it names for {named_for}, so that "
+            f"{name_or_path}: is a {passed_over[0]}, a custom class that it names for {named_for}, so that "
             f"Transformers would load another class with other scores. Name one for {auto} in auto_map of its config.json"
         )
     return auto in named
@@ -78,7 +78,7 @@ def check_its_class(name_or_path: str, part: str, loaded: object, named: object)
     names = [_class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
     if names and type(loaded).__name__ not in names:
         raise ModelError(
-            f"{name_or_path}: its {part} is of a class of its own ({names[0]}), but Transformers loaded its own class "
+            f"{name_or_path}: its {part} has a custom class ({names[0]}), but Transformers loaded its own class "
             f"{type(loaded).__name__}. Take the entry out of auto_map if that one is meant, or update the model's files"
         )
 

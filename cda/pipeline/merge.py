@@ -81,7 +81,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
             is_embedded = base.name_or_path == EMBEDDED
             raise ModelError(
                 f"--push: the adapter's base is {'the embedded model' if is_embedded else f'a folder here ({base.name_or_path})'}, "
-                "which nobody else has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
+                "which only this machine has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
     local = base.name_or_path != EMBEDDED and Path(spec.name_or_path).is_dir()
     named = str(Path(spec.name_or_path).resolve()) if local else base.name_or_path  # `a/b` may be either
@@ -140,7 +140,7 @@ def _source(given: str, dose: float | None) -> _Source:
         if damaged := run.damaged(stage):
             raise RunError(
                 f"{run.stage(stage)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
-                "`cda train` with its recipe again, which makes it anew"
+                "`cda train` with its recipe again, which writes it again"
             )
     adapter_config(adapter)
     _, factor = adapter_at(given, dose)
@@ -164,7 +164,7 @@ def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
     if not file.is_file():
         return None
     if run.record("audit").inputs.get("train") != run.record("train").output:
-        say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
+        say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` writes it again")
         return None
     try:
         audit = load(AuditResult, file, "cda audit")
@@ -234,7 +234,7 @@ def check_precision(precision: str) -> MergePrecision:
     """A precision that a merged model can be saved in; ModelError for another."""
     if precision == "8bit":
         raise ModelError(
-            "precision 8bit: merging into 8-bit weights rounds every one of them anew, which moves scores by far more than "
+            "precision 8bit: merging into 8-bit weights rounds every one of them again, which moves scores by far more than "
             "8-bit scoring does. Merge into bf16 or fp32; the merged model can be loaded in 8-bit afterwards"
         )
     if precision not in get_args(MergePrecision):

@@ -272,7 +272,7 @@ def _spending(recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: 
     server = llm.base_url or "OpenAI"
     lines = [f"llm         {llm.model} at {server}, mode {llm.mode}; {budget}; answers in {recipe.llm_cache}"]
     if not _is_local(recipe.data.pairs):
-        return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
+        return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]
     pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
     planned = [
         planned_labels(pairs, bias, prompts.label) for bias in biases if recipe.labels_by_llm and bias.label_by == "ask"

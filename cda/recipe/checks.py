@@ -103,7 +103,7 @@ def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str
 def _judge_problems(name: str, llm: str | None) -> Iterator[str]:
     judges = judges_of(name)
     if "" in judges:
-        yield f"{name}: names no judge beside one of its commas; a panel is judge:NAME,NAME"
+        yield f"{name}: has a comma without a judge; a panel is judge:NAME,NAME"
     yield from (f"{name}: names {judge} twice" for judge in dict.fromkeys(judges) if judge and judges.count(judge) > 1)
     if llm not in judges:
         one = f"the judge is {judges[0]}; name another as judge:NAME"

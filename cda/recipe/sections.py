@@ -219,7 +219,7 @@ class DoseSection(Section):
     def _ascending(cls, value: list[float]) -> list[float]:
         found = sorted({*value, 0.0, 1.0})
         if len(found) < 3:
-            raise ValueError("give at least one dose beside 0 (the base model) and 1 (plain CDA)")
+            raise ValueError("give at least one dose besides 0 (the base model) and 1 (plain CDA)")
         return found
 
 

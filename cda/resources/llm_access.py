@@ -161,7 +161,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
         return
     if not sys.stdin.isatty():
         what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
-        raise RunError(f"{what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
+        raise RunError(f"{what} would spend money, and there is no terminal to ask. Agree beforehand with --yes")
     if input("  Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
 

@@ -129,7 +129,7 @@ def adapter_off(causal: CausalModel) -> Policy:
     ModelError if there is no adapter, or it trained biases of the base, which cannot be switched off.
     """
     if causal.adapter is None:
-        raise ModelError(f"{causal.name}: has no adapter to switch off; give a reference model of its own")
+        raise ModelError(f"{causal.name}: has no adapter to switch off; give a separate reference model")
     biases = {config.bias for config in causal.model.peft_config.values() if hasattr(config, "bias")} - {"none"}
     if biases:
         raise ModelError(

@@ -78,7 +78,7 @@ def preference_table(
     values = margins_finite(margins)
     rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in WORDS}
     if not any(keep.any() for keep in rows.values()):
-        raise DataError("no contrast has votes: there is nothing to set the model's preferences beside")
+        raise DataError("no contrast has votes: there is nothing to compare the model's preferences with")
     ids, signs = np.asarray(prompt_ids, dtype=str), {"perturbed": 1, "base": -1, "tie": 0}
     return PreferenceTable(
         counts={

@@ -218,7 +218,7 @@ def effect(
     if estimator == "naive" and contrasts.originals is None:
         if contrasts.naive is None or contrasts.naive_rows is None:
             raise target.cannot(
-                "a judge compares answers to one prompt, and has a verdict on no original with the attribute beside one "
+                "a judge compares answers to one prompt, and has a verdict on no original with the attribute against one "
                 "without it"
             )
         prompt_ids = [contrasts.prompt_ids[row] for row in contrasts.naive_rows[:, 0]]

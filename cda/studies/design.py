@@ -163,7 +163,7 @@ def planned(
     n_prompts = len({pairing.prompt_id for pairing in pairings})
     if each and (n_prompts < 2 or each > n_prompts):
         problems.append(
-            f"--attention {each}: an attention check puts the answer to another prompt beside a right one, once a prompt; "
+            f"--attention {each}: an attention check puts the answer to another prompt next to a right one, once a prompt; "
             f"{n_prompts} prompts allow {n_prompts if n_prompts > 1 else 0}"
         )
     refuse(problems)

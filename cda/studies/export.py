@@ -58,7 +58,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
         raise RunError(f"{out}: no folder can be made there ({error})") from None
     if used:
         # Answers to the old key would be reversed by a new one.
-        raise RunError(f"{out}: holds something already. A study gets a new folder of its own")
+        raise RunError(f"{out}: is not empty. A study gets a new folder of its own")
     rows, columns = load_rows(reference), options.columns
     present = {key for row in rows for key in row}
     triples = {columns.get(name, name) for name in _TRIPLE} <= present and columns.get("base", "base") not in present

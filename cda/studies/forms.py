@@ -158,7 +158,7 @@ def _word(value: Mapping[str, object]) -> str | None:
 
 
 _VERSION = 1
-_KEEP = "Keep this file to yourself: it says which answer is which. Nobody who judges may see it."
+_KEEP = "Keep this file to yourself: it says which answer is which. No participant may see it."
 
 
 def assignments_json(study: Study) -> dict[str, object]:

@@ -86,7 +86,7 @@ def read_adapter(folder: Path, base_head: Mapping[str, Tensor]) -> Adapter:
     head = {name: tensors[name] for name in tensors.keys() - sides}
     if _shapes(head) != _shapes(base_head):
         raise ModelError(
-            f"{folder}: beside LoRA it holds {_listed(head)}, and the base's head is {_listed(base_head)}. "
+            f"{folder}: besides LoRA it holds {_listed(head)}, and the base's head is {_listed(base_head)}. "
             "An adapter of another base or another head cannot be used"
         )
     names = sorted(name.removesuffix(SIDE_A) for name in sides if name.endswith(SIDE_A))

@@ -90,7 +90,7 @@ def test_what_does_not_go_together_is_said() -> None:
     twin.__qualname__ = "longer"
     with pytest.raises(cda.RecipeError, match="two objects of the name memory:longer"):
         cda.quality(longer, PAIRS, against=twin)
-    with pytest.raises(cda.RecipeError, match="data: says nothing here"):
+    with pytest.raises(cda.RecipeError, match="data: has no effect"):
         cda.quality(longer, PAIRS, data={"split": "test"})
     with pytest.raises(cda.CdaError, match="takes none"):
         cda.quality(longer, PAIRS, adapter="nowhere")

@@ -128,7 +128,7 @@ def test_a_judge_of_a_panel_that_never_answers_is_named(serve: Any, audit: Any) 
 
 @pytest.mark.parametrize(("words", "message"), [
     (("judge:one,two,one",), "judge:one,two,one: names one twice"),
-    (("judge:one,,two",), "judge:one,,two: names no judge beside one of its commas"),
+    (("judge:one,,two",), "judge:one,,two: has a comma without a judge"),
     (("judge:one,two", "llm.model=three"), "the judges are one, two; name one of them"),
     (("judge:",), "names no model after the colon"),
 ])  # fmt: skip

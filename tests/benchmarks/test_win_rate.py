@@ -131,7 +131,7 @@ def test_what_has_no_counterpart_is_told_apart(
     found, printed = done(longer, outputs("a", *first, columns=columns), outputs("b", *second, columns=columns))
     assert compared(tmp_path / "out") == [("a1", "b1", 0.0), ("a22", "b2", 1.0)]
     reasons = {
-        "beside an unreadable row of their prompt": 3,
+        "in a prompt with an unreadable row": 3,
         "more to their prompt than the other file has": 1,
         "to a prompt that the other file lacks": 2,
     }
@@ -241,4 +241,4 @@ def test_other_columns_and_a_split(
     assert found["result"]["win_rate"]["value"] == 1.0
     # A recipe's own settings of columns and split are not read here, and say so.
     said = cda("win-rate", longer, *files, "data.columns.prompt=question", "data.split=test", status=1)
-    assert said.count("says nothing here") == 2
+    assert said.count("has no effect") == 2

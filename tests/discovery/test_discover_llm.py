@@ -292,7 +292,7 @@ def test_mistakes_are_said_at_once(desk: Callable[..., Desk]) -> None:
         (
             ["discover.rewriters=[]", "discover.topics=none.txt", "--judge", "none.py:judge", "--responses", "none.jsonl"],
             ["two rewriters or more", "none.txt: no such file", "none.py: no such file", "none.jsonl: no such file",
-             "discover.topics: says nothing beside discover.responses"],
+             "discover.topics: has no effect with discover.responses"],
         ),
     ):  # fmt: skip
         done = at.discover(*words)

@@ -103,7 +103,7 @@ def test_the_layout_of_the_release_is_read_as_it_is(tmp_path: Path, ties: Any) -
     assert "scored rows without a majority: 1 of 41 dropped" in text
     people.write_text(json.dumps(annotations(other_text=7)), encoding="utf-8")
     text = dose_from_files(before, after, people, result=tmp_path / "r.json", repeats=2, ties=ties)
-    assert "1 items are of other texts than the scores of the same query" in text
+    assert "1 items belong to other texts than the scores of the same query" in text
     assert "39 contrasts of 39 prompts" in text
 
 

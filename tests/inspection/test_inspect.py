@@ -201,7 +201,7 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
         (["RUN", "--worst", "reward"], "there are no rewards here; name a model with --model TARGET"),
         (["RUN", "--bias", "jargn"], "--bias jargn: no bias of run jargon. Did you mean 'jargon'?"),
         (["RUN", "--fresh"], "give a recipe or a bias"),
-        (["RUN", "seed=3"], "seed=3: says nothing here"),
+        (["RUN", "seed=3"], "seed=3: has no effect"),
         (["RUN", "--html", "/nowhere/at/all/x.html"], "name a file in a folder that exists"),
         (["EMPTY"], "no run in this folder"),
         (["LABELLED"], "holds no rewrites (finished: label)"),

@@ -108,7 +108,7 @@ def test_a_class_of_its_own_for_another_use_is_refused(plain: Path) -> None:
             load_config(ModelSpec(str(plain), "fp32", trust_remote_code=allowed))
     # The code beside it is for another class: Transformers would load its own for `model_type`.
     edit(plain / "config.json", auto_map={"AutoModel": "parts.OwnBase"})
-    with pytest.raises(ModelError, match=r"is a OwnReward, a class of its own that it names for no auto class"):
+    with pytest.raises(ModelError, match=r"is a OwnReward, a custom class that it names for no auto class"):
         load_config(ModelSpec(str(plain), "fp32"))
     edit(plain / "config.json", architectures=["LlamaForSequenceClassification"])
     assert load_config(ModelSpec(str(plain), "fp32")).model_type == "llama"

@@ -276,7 +276,7 @@ def test_adapters_of_other_bases_or_kinds(adapter: Path, llama: Path, bert: Path
 def test_pushing_an_adapter_whose_base_nobody_has(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_test")
     text = refused(run, "--adapter-only", "--push", "my-org/name", "--out", tmp_path / "out")
-    assert "which nobody else has. Push the merged model" in text
+    assert "which only this machine has. Push the merged model" in text
     assert not (tmp_path / "out").exists()
 
 

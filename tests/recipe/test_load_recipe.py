@@ -143,7 +143,7 @@ ONE_MISTAKE = [
     (["data.columns.promt=x"], "data.columns: unknown column promt; ours are prompt, chosen, rejected"),
     (
         ["audit.attribute={above: 1, low: 0, high: 2}"],
-        "audit.attribute: above beside low and high: give one of above, ",
+        "audit.attribute: above together with low and high: give one of above, ",
     ),
     (["audit.attribute={low: 3, high: 3}"], "audit.attribute: low=3 is not below high=3"),
     (["audit.attribute={having: list, lacking: list}"], "audit.attribute: 'list' cannot be both having and lacking"),

@@ -57,7 +57,7 @@ def test_the_table_is_that_of_the_report(voted: Audit) -> None:
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
     card = model_card([ExportedTraining("jargon", 1.5, audit)], BASE, "bf16")
     assert "`after` is dose 1. The export holds dose 1.5, which this audit did not measure." in card
-    assert "The audit scored a 8bit base with the adapter beside it. The merged bf16 weights differ by rounding" in card
+    assert "The audit scored a 8bit base with the adapter applied unmerged. The merged bf16 weights differ by rounding" in card
     same = model_card([ExportedTraining("jargon", 1.5, audit.model_copy(update={"dose_applied": 1.5}))], BASE, None)
     assert "did not measure" not in same and "differ by rounding" not in same
 
@@ -68,7 +68,7 @@ def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
     card = model_card([one, ExportedTraining("two", 1.25, voted), ExportedTraining("three", 1.0)], BASE, "fp32")
     assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
     assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
-    assert "Each audit below is of one training alone. Their sum has not been audited." in card
+    assert "Each audit below covers one training alone. Their sum has not been audited." in card
     assert card.count("### Audit") == 2 and "No audit of it is at hand" in card
     assert "# Reward model, debiased of jargon and vagueness" in card
 
