@@ -269,7 +269,9 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
         reasons["not drawn (audit.max_contrasts)"] = skew.available - skew.before.n - skew.unread
         reasons[unread] = skew.unread
         left_out = audit.votes[name].left_out if name in audit.votes else {}
-        reasons |= {f"people: {reason} (left out of the comparison with people)": number for reason, number in left_out.items()}
+        reasons |= {
+            f"people: {reason} (left out of the comparison with people)": number for reason, number in left_out.items()
+        }
         yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
     if (quality := audit.quality) is not None:
         not_drawn = audit.available_quality - quality.before.n - quality.unread

@@ -174,9 +174,7 @@ def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
         return assumed_ties(len(group))
     people = people_of(group, ties)
     if people is None:
-        raise DataError(
-            f"{group.bias.name}: no contrast has a majority for one side; no dose can be chosen by it"
-        )
+        raise DataError(f"{group.bias.name}: no contrast has a majority for one side; no dose can be chosen by it")
     return people.majority
 
 

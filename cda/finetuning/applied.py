@@ -150,9 +150,7 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
     if not subject.section.is_trainable and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
-        raise RunError(
-            f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone"
-        )
+        raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
     if subject.section.is_trainable:
         spec = model_spec(subject.section)
         heads = head_names(load_config(spec), spec)

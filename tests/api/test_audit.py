@@ -178,7 +178,12 @@ def answers(reward: Callable[[int], Any]) -> Callable[[list[Any], list[str]], An
     [
         (by_length, {"biases": "jargn"}, cda.RecipeError, "Did you mean 'jargon'"),
         (by_length, {"modle": {}}, cda.RecipeError, "modle: unknown key. Did you mean 'model'"),
-        (by_length, {"model": {"precision": "fp32"}}, cda.RecipeError, "has no effect on a model or function in memory"),
+        (
+            by_length,
+            {"model": {"precision": "fp32"}},
+            cda.RecipeError,
+            "has no effect on a model or function in memory",
+        ),
         (by_length, {"contrasts": 5}, cda.DataError, "contrasts: found a int"),
         (by_length, {"contrasts": []}, cda.DataError, "contrasts: has no rows"),
         (by_length, {"contrasts": [1]}, cda.DataError, "contrasts, row 1: found a int"),

@@ -57,7 +57,10 @@ def test_the_table_is_that_of_the_report(voted: Audit) -> None:
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
     card = model_card([ExportedTraining("jargon", 1.5, audit)], BASE, "bf16")
     assert "`after` is dose 1. The export holds dose 1.5, which this audit did not measure." in card
-    assert "The audit scored a 8bit base with the adapter applied unmerged. The merged bf16 weights differ by rounding" in card
+    assert (
+        "The audit scored a 8bit base with the adapter applied unmerged. The merged bf16 weights differ by rounding"
+        in card
+    )
     same = model_card([ExportedTraining("jargon", 1.5, audit.model_copy(update={"dose_applied": 1.5}))], BASE, None)
     assert "did not measure" not in same and "differ by rounding" not in same
 
