@@ -338,14 +338,14 @@ class _BatchRun:
             yield from self._settle(key, completion)
 
     def _left_out(self, part: BatchPart) -> Iterator[tuple[str, dict[str, object]]]:
-        """Key and body of each wanted request that the batch did not answer."""
+        """Key and body of each wanted request that the batch did not answer; but none that an earlier run had begun to send again."""
         path = self.input.path(part.id)
         if not path.is_file():
             return
         with path.open("rb") as file:
             for line in file:
                 row = json.loads(line)
-                if self.ledger.is_open(row["custom_id"]):
+                if self.ledger.is_open(row["custom_id"]) and not self.ledger.held(row["custom_id"], but=part.id):
                     yield row["custom_id"], row["body"]
 
     def _rewrite(self, key: str, sent: Mapping[str, Any]) -> None:

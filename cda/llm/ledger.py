@@ -135,9 +135,9 @@ class Ledger:
             "SELECT DISTINCT key, reason FROM wanted JOIN tried USING (key) WHERE NOT done AND times >= ?", (TRIES,)
         ).fetchall()
 
-    def held(self, key: str) -> bool:
-        """True if a file or batch of this server has it."""
-        return self._is("member JOIN part ON part = id WHERE key = ? AND server = ?", key, self.server)
+    def held(self, key: str, but: str = "") -> bool:
+        """True if a file or batch of this server, other than `but`, has it."""
+        return self._is("member JOIN part ON part = id WHERE key = ? AND server = ? AND id != ?", key, self.server, but)
 
     def members(self, part_id: str) -> dict[str, str | None]:
         """Keys of a part, with the name of each one's form; None if it was sent without a schema."""

@@ -12,7 +12,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,30 @@ def test_a_schema_is_held_or_asked_for_again_in_plain_words(start: Starter, tmp_
     assert {one.text for one in complete(llm, asked, "asking")} == {form.format("yes"), form.format("no")}
     assert n(server, "create") == 1 + bool(n_again) and llm.counts.resubmitted == n_again
     assert all(one.cached for one in complete(llm, asked, "asking"))
+
+
+@pytest.mark.parametrize("full_at", [None, 3])
+def test_what_is_asked_again_may_fill_more_than_one_file(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_at: int | None
+) -> None:
+    """Also if the disk is full between the files, so that a request stands in the old batch and in a new file at once."""
+    writes: list[int] = []
+
+    def fsync(file: int) -> None:
+        writes.append(file)
+        if len(writes) == full_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("cda.llm.ledger.os.fsync", fsync)
+    server = start(schema="reject", plans=[BatchPlan(), BatchPlan(running_polls=3)])
+    plain = "End with a line `Label: yes` or `Label: no`. " * 40  # longer than the schema that it stands for
+    asked = [Request("s", f"question {number}", SCHEMA, plain) for number in range(8)]
+    llm = batch_llm(server, tmp_path, max_bytes=4_500)
+    with pytest.raises(LLMError, match="No space left") if full_at else nullcontext():
+        complete(llm, asked, "asking")
+    found = complete(batch_llm(server, tmp_path, max_bytes=4_500), asked, "asking")
+    assert all(one.text is not None for one in found), {one.reason for one in found}
+    assert n(server, "create") == 1 + 4 and max(map(len, server.files.values())) <= 4_500
 
 
 def test_a_parameter_that_the_model_does_not_take_is_left_out(start: Starter, tmp_path: Path) -> None:
