@@ -55,10 +55,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "dose": [*dose_plots(audit)],
         "biases": [_change_plot(audit), _contrast_rewards(audit)],
         "effects": [_effects_plot(audit, when) for when in audit.scorings],
-        "rate": [
-            *(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()),
-            *_triple_rewards(audit),
-        ],
+        "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "quality": [_quality_plot(audit)],
         "data": [correlation_plot(audit)],
         "drift": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],

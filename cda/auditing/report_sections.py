@@ -336,10 +336,7 @@ def _people_entries(audit: AuditResult, judged: bool, known: dict[str, Entry]) -
         opening = "Lower is better."
         meaning = f"{opening} It can be high even where skew equals human skew.{missed.meaning.removeprefix(opening)}"
         meaning += f" {known['miscalibration of a judge'].meaning}" if judged else ""
-        entries += [
-            Entry("human skew", skew.formula, skew.meaning),
-            Entry("miscalibration", missed.formula, meaning),
-        ]
+        entries += [Entry("human skew", skew.formula, skew.meaning), Entry("miscalibration", missed.formula, meaning)]
     agreed = any(voted.agreement is not None for voted in votes)
     more: dict[str, object] = {
         "gap": votes,

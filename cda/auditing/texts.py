@@ -115,10 +115,7 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
             contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
             rewritten += contrasts
     unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
-    excluded = {
-        "contrasts": own.exclusions,
-        "votes": Exclusions(own.votes.seen + unread.seen, unread_votes),
-    }
+    excluded = {"contrasts": own.exclusions, "votes": Exclusions(own.votes.seen + unread.seen, unread_votes)}
     if own.ids.exclusions.dropped:
         excluded["ids of contrasts"] = own.ids.exclusions
     quality = inputs.quality()
