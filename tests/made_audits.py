@@ -11,18 +11,27 @@ import numpy as np
 import pytest
 
 from cda.auditing import analysis as analysis_room
+from cda.auditing import groups as groups_room
 from cda.auditing import rate as rate_room
 from cda.auditing import result as result_room
-from cda.auditing import votes as votes_room
 from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels
 from cda.data.quality_sets import quality_set
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, TieRule, Triple, user_prompt
-from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
+from cda.results.audit import (
+    AuditResult,
+    PaperBias,
+    PaperJudge,
+    PaperModel,
+    PaperOutcome,
+    PaperPeople,
+    PaperShare,
+    RewardSpread,
+)
 from cda.results.base import Estimate, Measure, Missing, PerScoring
 from cda.results.benchmarks import SetQuality
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, RewardSpread
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate
 from cda.results.facts import (
     AuditedBias,
     Example,
@@ -39,7 +48,6 @@ from cda.results.facts import (
     TrainCounts,
     TrainingStages,
 )
-from cda.results.rate import BiasRate
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
@@ -111,7 +119,7 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
 @cache
 def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> VotedBias | None:
     """Votes on such a group; agreement and noise ceiling take long."""
-    return votes_room.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
+    return groups_room.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
 
 
 def _triples() -> tuple[list[Triple], dict[str, float]]:
@@ -334,7 +342,7 @@ def make_audit(
                            quality="embedded" if quality else None, labelled_by=by, rewritten_by=by),
         "skew": result_room.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
         "votes": {name: one for name, one in beside.items() if one},
-        "votes_undecided": votes_room.votes_undecided(groups, ties),
+        "votes_undecided": groups_room.votes_undecided(groups, ties),
         "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
         "beyond_noise": _beyond_noise(groups, quality) if two else {},
         "effects": {name: effects for name, (effects, _) in details.items()},
@@ -359,7 +367,7 @@ def make_audit(
         "seed": 42,
     }  # fmt: skip
     if panel:
-        found["panel"] = votes_room.panels(groups, {"model": _as_panel(groups)}, ties)
+        found["panel"] = groups_room.panels(groups, {"model": _as_panel(groups)}, ties)
     made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
     json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
     return made

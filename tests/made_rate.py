@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cda.results.base import Estimate, Missing, PerScoring
-from cda.results.effects import Effect
-from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, RateOfScoring
+from cda.results.effects import BiasRate, ConditionalEffects, Effect, Flips, RateEffects, RateOfScoring
 
 NOTHING = Missing(reason="no triple is left")
 

@@ -17,8 +17,9 @@ from cda.data.pairs import PairLabels
 from cda.features import PATTERN_FEATURES
 from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
 from cda.results import effects as found
-from cda.results.base import Estimate, Missing, PerScoring
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, Kinds, LabelRates, SameMargin
+from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
+from cda.results.base import Estimate, Kinds, Missing, PerScoring
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, LabelRates, SameMargin
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
@@ -128,7 +129,7 @@ def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, st
 
 def rewards(
     groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings, seed: int
-) -> found.RewardSpread | Missing:
+) -> RewardSpread | Missing:
     """Distributions of rewards on common bins; missing if a scorer compares pairs and rewards no single text."""
     known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
     if len(known) < len(scorings):
@@ -152,10 +153,10 @@ def rewards(
         }
         values = _values({kind: texts for kind, texts in kinds.items() if texts}, known)
         own_edges = _edges([values])
-        of_triples[name] = found.TripleRewards(edges=own_edges, of=_distributions(values, own_edges, seed))
+        of_triples[name] = TripleRewards(edges=own_edges, of=_distributions(values, own_edges, seed))
     edges = _edges(list(sides.values()))
     contrasts = {name: _distributions(values, edges, seed) for name, values in sides.items()}
-    return found.RewardSpread(contrasts=found.ContrastRewards(edges=edges, of=contrasts), triples=of_triples)
+    return RewardSpread(contrasts=ContrastRewards(edges=edges, of=contrasts), triples=of_triples)
 
 
 def _values(kinds: Mapping[str, Sequence[Text]], scorings: Mapping[str, Rewards]) -> _Values:

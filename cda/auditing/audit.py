@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.auditing import analysis, rate, result, seeds, votes
+from cda.auditing import analysis, rate, result, seeds
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -20,6 +20,9 @@ from cda.auditing.groups import (
     main_of,
     make_groups,
     pair_comparisons,
+    panels,
+    votes,
+    votes_undecided,
 )
 from cda.auditing.paper import paper
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts
@@ -132,9 +135,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         biases=tuple(AuditedBias(name=bias.name, description=bias.description) for bias in loaded.biases),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        votes=votes.votes(groups, ties, seed),
-        votes_undecided=votes.votes_undecided(groups, ties),
-        panel=votes.panels(groups, scorings, ties),
+        votes=votes(groups, ties, seed),
+        votes_undecided=votes_undecided(groups, ties),
+        panel=panels(groups, scorings, ties),
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
         quality_sections=result.quality_by_section(texts.quality, scorings, seed),

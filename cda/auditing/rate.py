@@ -16,8 +16,7 @@ from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.results.base import NOT_TRAINED, Measure, Missing
-from cda.results.effects import NORMAL_TEST, EffectTest
-from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, RateOfScoring
+from cda.results.effects import NORMAL_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
 from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics

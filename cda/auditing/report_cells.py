@@ -13,8 +13,7 @@ from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
-from cda.results.effects import Effect, SameMargin
-from cda.results.rate import BiasRate, ConditionalEffects, RateEffects, average_of
+from cda.results.effects import BiasRate, ConditionalEffects, Effect, RateEffects, SameMargin, average_of
 from cda.results.skew import BiasSkew, OverSeeds, Plain
 from cda.stats.verdict import TOLERATED_LOSS
 

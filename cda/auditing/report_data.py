@@ -22,9 +22,17 @@ from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.effects import BiasDrift, Contingency, DirectEffects, Form, NotIdentified, SameMargin
+from cda.results.effects import (
+    BiasDrift,
+    BiasRate,
+    Contingency,
+    DirectEffects,
+    Form,
+    NotIdentified,
+    RateEffects,
+    SameMargin,
+)
 from cda.results.facts import LabelCounts, RewardModelFacts
-from cda.results.rate import BiasRate, RateEffects
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

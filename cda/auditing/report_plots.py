@@ -15,9 +15,8 @@ from cda.report import plots
 from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, PerScoring
-from cda.results.effects import Adjusted, BiasDrift, DirectEffects, Distribution, Effect, Kinds, PairsEffect
-from cda.results.rate import BiasRate, RateEffects
+from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
+from cda.results.effects import Adjusted, BiasDrift, BiasRate, DirectEffects, Effect, PairsEffect, RateEffects
 from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_verdict import others_sentence, quality_sentence
-from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
 from cda.report.page import Entry, ReportSection
+from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
 from cda.report.tables import Table
 from cda.results.audit import AuditResult, PaperPeople, PaperShare
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test

@@ -30,7 +30,7 @@ from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test
 from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
-from cda.results.rate import BiasRate
+from cda.results.effects import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
 from cda.scorers.compared import Rewards
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm

@@ -9,20 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import PLAIN, Group, Scorings, estimated, pair_comparisons, people_of, read_margins
+from cda.auditing.groups import (
+    PLAIN,
+    Group,
+    Scorings,
+    estimated,
+    pair_comparisons,
+    people_of,
+    read_margins,
+    votes_moved,
+)
 from cda.auditing.rate import skewed_triples, triple_comparisons, triple_skews
 from cda.auditing.report_cells import change_cells, compares, others, said, targets
 from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_phrases
 from cda.auditing.texts import AuditTexts
-from cda.auditing.votes import votes_moved
 from cda.finetuning.train import Training
 from cda.records import TieRule
 from cda.report.numbers import count, excludes_zero, inert, percent, points, reward, share, signed
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.effects import Effect
-from cda.results.rate import BiasRate
+from cda.results.effects import BiasRate, Effect
 from cda.results.skew import OverSeeds, Plain, Seeds
 from cda.scorers.compared import Comparison
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds

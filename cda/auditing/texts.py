@@ -19,7 +19,7 @@ from cda.recipe.schema import SynthesizeSection
 from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
 from cda.resources.llm_access import LlmAccess, Planned
 from cda.resources.sources import AuditInputs, rewriter
-from cda.results.rate import Flips
+from cda.results.effects import Flips
 from cda.rewriting.rewriter import Rewriter
 from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
 from cda.stats.streams import drawn

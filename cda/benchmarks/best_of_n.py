@@ -1,12 +1,15 @@
-"""`cda best-of`: score sampled responses before and after a training, follow attributes through the picks, write the result."""
+"""`cda best-of`: score sampled responses, follow attributes through the best of n in closed form, write the result."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
 from cda.benchmarks.best_of_n_report import (
@@ -16,7 +19,6 @@ from cda.benchmarks.best_of_n_report import (
     best_of_n_text,
     overview_plot,
 )
-from cda.benchmarks.picks import Attribute, best_of_n
 from cda.biases import Bias, load_bias
 from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
@@ -31,12 +33,14 @@ from cda.report.plots import save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.base import save
-from cda.results.benchmarks import AskedModel, BestOfResult
+from cda.results.base import Missing, save
+from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curves, Followed, Measured
 from cda.results.facts import Scorer
 from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint
 from cda.scorers.compared import Text, text_id
+from cda.stats.means import mean_over_prompts, no_change_test, share_over_prompts, without_traces
+from cda.stats.multiplicity import holm
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
@@ -211,3 +215,186 @@ def _rows(
         own = {attribute.name: float(attribute.values[at]) for attribute in attributes}
         grade = {} if quality is None else {"quality": None if np.isnan(quality.values[at]) else quality.values[at]}
         yield {**row, **by_scoring, "attributes": own, **grade}
+
+
+def kl_at_most(n: int) -> float:
+    """KL divergence of best-of-n from the policy that is sampled, in nats: log n − (n − 1)/n.
+
+    Exact if no two responses can have the same reward (Stiennon et al., 2020, appendix G.3; Hilton and Gao, 2022),
+    and an upper bound else (Beirami et al., 2024). It says how far the reward was optimised, on one scale with RL.
+    """
+    return math.log(n) - (n - 1) / n
+
+
+def pick_probabilities(rewards: ArrayLike, sizes: Sequence[int]) -> FloatArray:
+    """Probability that each of N responses is the one of highest reward among n, drawn without replacement.
+
+    The response of rank r from the top is picked with probability C(N − r, n − 1) / C(N, n); equal rewards share alike.
+    Rewards have shape (N,), sizes lie between 1 and N; the result has shape (len(sizes), N), and its rows sum to 1.
+    """
+    values = np.asarray(rewards, dtype=np.float64)
+    ascending = np.sort(values)
+    above = len(values) - np.searchsorted(ascending, values, side="right")
+    reached = len(values) - np.searchsorted(ascending, values, side="left")  # above, and its equals
+    none = np.array([_none_drawn(len(values), n) for n in sizes])
+    return np.asarray((none[:, above] - none[:, reached]) / (reached - above), dtype=np.float64)
+
+
+def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
+    """1, 2, 4, 8, … as far as half of the prompts, and at least two, have so many responses; `n_responses` is per prompt."""
+    needed = max(2, math.ceil(len(n_responses) / 2))
+    powers = [2**exponent for exponent in range(max(n_responses).bit_length())]
+    return tuple(n for n in powers if n == 1 or sum(own >= n for own in n_responses) >= needed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A property of responses that is tracked over the picks, with its definition in words.
+
+    `share`: a response exhibits the bias of this name (1) or not (0); `mean`: the feature or quality of this name, in its own
+    unit. Values have shape (n_responses,); NaN is unknown, and leaves its prompt out of this attribute.
+    """
+
+    name: str
+    kind: Followed
+    values: FloatArray
+    definition: str = ""
+
+    @property
+    def unit(self) -> str:
+        return "share" if self.kind == "share" else self.name
+
+
+def best_of_n(
+    rewards: Mapping[str, ArrayLike],
+    attributes: Sequence[Attribute],
+    prompt_ids: Sequence[str],
+    sizes: Sequence[int] | None = None,
+    quality: Attribute | None = None,
+) -> Curves:
+    """Attributes of the highest-reward response among n, as n grows, under one or two scorings (rewards of shape (n_responses,)).
+
+    Prompts are the unit: intervals and tests are over prompts, each of which counts once at every n that it reaches. Shares
+    have Wilson's interval with an effective n (`share_over_prompts`), all else Student's t over prompts; the test of the change
+    at the largest n is the paired t test, with Holm's correction over the attributes, to which the quality does not belong.
+    Sizes are `usual_sizes` if none are given, else 1 and those.
+
+    Raises:
+        DataError: Fewer than two prompts with two responses, or an n that fewer than two prompts reach.
+    """
+    scored = {label: np.asarray(values, dtype=np.float64) for label, values in rewards.items()}
+    codes, n_each = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)[1:]
+    prompts = np.split(np.argsort(codes, kind="stable"), np.cumsum(n_each)[:-1])
+    chosen = usual_sizes(n_each.tolist()) if sizes is None else tuple(sorted({1, *sizes}))
+    short = [str(n) for n in chosen if n < 1 or (n_each >= n).sum() < 2]
+    if short or len(chosen) < 2:
+        raise DataError(
+            f"best of n = {', '.join(short) or 'more than 1'}: two prompts at least need so many responses; of {len(n_each)} "
+            f"prompts, the largest has {n_each.max(initial=0)}, the median one {np.median(n_each) if len(n_each) else 0:g}"
+        )
+    weights = {
+        label: [pick_probabilities(values[rows], [n for n in chosen if n <= len(rows)]) for rows in prompts]
+        for label, values in scored.items()
+    }
+
+    def curve(attribute: Attribute) -> Curve:
+        picks = _expected_picks(attribute.values, weights, prompts, len(chosen))
+        return _curve(attribute, picks, n_each, chosen)
+
+    varied = [each for each in attributes if any(np.ptp(each.values[rows]) > 0 for rows in prompts)]  # NaN is no spread
+    curves = [curve(attribute) for attribute in varied]
+    if tested := [followed.p_value for followed in curves if followed.p_value is not None]:
+        curves = [followed.model_copy(update={"p_holm": p}) for followed, p in zip(curves, holm(tested), strict=True)]
+    reference: Curve | Missing = Missing(reason="no quality was given")
+    if quality is not None:
+        try:
+            reference = curve(quality)
+        except DataError as error:
+            reference = Missing(reason=str(error))
+    return Curves(
+        attributes=tuple(curves),
+        quality=reference,
+        unvaried=tuple(attribute.name for attribute in attributes if attribute not in varied),
+        sizes=chosen,
+        n_prompts=len(prompts),
+        n_responses=len(prompt_ids),
+        responses_per_prompt=(int(n_each.min()), float(np.median(n_each)), int(n_each.max())),
+    )
+
+
+def _none_drawn(n_responses: int, n: int) -> FloatArray:
+    """C(N − k, n) / C(N, n) for k = 0 … N: the chance that none of k responses is among n."""
+    k = np.arange(n_responses)
+    ratios = np.maximum(n_responses - k - n, 0) / (n_responses - k)
+    return np.concatenate([[1.0], np.cumprod(ratios)])
+
+
+def _expected_picks(
+    values: FloatArray, weights: Mapping[str, Sequence[FloatArray]], prompts: Sequence[NDArray[np.intp]], n_sizes: int
+) -> dict[str, FloatArray]:
+    """Expected value of the pick, shape (n_prompts, n_sizes) per scoring; NaN if n is not reached or a value unknown."""
+    picks = {label: np.full((len(prompts), n_sizes), np.nan) for label in weights}
+    for at, rows in enumerate(prompts):
+        if np.isnan(values[rows]).any():
+            continue  # a matrix product may take 0 · NaN for 0
+        for label, probabilities in weights.items():
+            picks[label][at, : len(probabilities[at])] = probabilities[at] @ values[rows]
+    return picks
+
+
+def _curve(
+    attribute: Attribute, picks: Mapping[str, FloatArray], n_each: NDArray[np.int64], sizes: Sequence[int]
+) -> Curve:
+    """An attribute's curve from its expectation by prompt, shape (n_prompts, n_sizes) per scoring."""
+    first, *others = picks.values()
+    difference = without_traces(others[0] - first, first) if others else None
+    known = ~np.isnan(first[:, 0])
+    level, unit = share_over_prompts, "share difference"
+    if attribute.kind == "mean":
+        level, unit = mean_over_prompts, attribute.unit
+    complete = np.flatnonzero(known & (n_each >= sizes[-1]))
+    if len(complete) < 2:
+        raise DataError(
+            f"{attribute.name}: known for {len(complete)} prompts with {sizes[-1]} responses: two at least are needed to say "
+            "how far prompts differ"
+        )
+
+    def levels(kept: NDArray[np.intp], position: int) -> dict[str, Measured]:
+        total = int(n_each[kept].sum())
+        return {label: level(values[kept, position], attribute.unit, total) for label, values in picks.items()}
+
+    def at_size(position: int, n: int) -> AtSize:
+        kept, change = np.flatnonzero(known & (n_each >= n)), None
+        if difference is not None and n > 1:
+            change = mean_over_prompts(difference[kept, position], unit, int(n_each[kept].sum()))
+        return AtSize(
+            n=n,
+            kl_nats=kl_at_most(n),
+            n_prompts=len(kept),
+            n_too_few=int((known & (n_each < n)).sum()),
+            scorings=levels(kept, position),
+            complete=levels(complete, position),
+            change=change,
+        )
+
+    doublings = np.log2(sizes) - np.log2(sizes).mean()
+    contrast = doublings / (doublings @ doublings)
+
+    def slope(values: FloatArray, traces_of: FloatArray) -> Measured:
+        added = without_traces(values[complete] @ contrast, traces_of[complete])
+        return mean_over_prompts(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
+
+    p_value, p_method = (None, None) if difference is None else no_change_test(difference[complete, -1])
+    return Curve(
+        name=attribute.name,
+        kind=attribute.kind,
+        unit=attribute.unit,
+        definition=attribute.definition,
+        at=tuple(at_size(position, n) for position, n in enumerate(sizes)),
+        slope={label: slope(values, values) for label, values in picks.items()},
+        slope_change=None if difference is None else slope(difference, first),
+        p_value=p_value,
+        p_holm=None,
+        p_method=p_method,
+        n_unknown=int((~known).sum()),
+    )

@@ -239,7 +239,7 @@ def samples(
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
     with user_errors():
-        from cda.pipeline.sample_plan import sample_plan
+        from cda.stats.sample_size import sample_plan
 
         words = half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error
         print(sample_plan(*words, effect, sd))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cda.discovery.sentences import attribute_of, correction, discovery_sentences, model_name, summed_failures
-from cda.report.costs import llm_table
 from cda.report.numbers import (
     MINUS,
     clipped,
@@ -22,6 +21,7 @@ from cda.report.numbers import (
     share,
     signed,
 )
+from cda.report.scoring import llm_table
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, Fate, MaterialCounts, StrengthCurve, TestedAttribute

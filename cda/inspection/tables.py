@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from cda.report.differences import Piece, word_differences
 from cda.report.numbers import MINUS, NOT_ESTIMATED, clipped, count, excludes_zero, inert, reward, share, signed, width
+from cda.report.page import Piece, word_differences
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift

@@ -8,13 +8,38 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved, Test
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, LabelRates, RewardSpread
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, LabelRates
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
-from cda.results.rate import BiasRate
 from cda.results.skew import BiasPanel, BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases, VotedBias
+
+
+class ContrastRewards(Result):
+    """Rewards of `base` and `perturbed` sides, all biases on the same bins."""
+
+    edges: tuple[float, ...]
+    """Edges of the bins; empty without any reward."""
+    of: dict[str, PerScoring[Kinds]]
+    """Bias to scoring to side."""
+
+
+class TripleRewards(Result):
+    """Rewards of the texts of one bias's triples, such as `with, rewrite`: of a rewrite whose original has the attribute."""
+
+    edges: tuple[float, ...]
+    """Edges of the bins; empty without any reward."""
+    of: PerScoring[Kinds]
+    """Scoring to text."""
+
+
+class RewardSpread(Result):
+    """Distributions of the rewards of single texts, on common bins."""
+
+    contrasts: ContrastRewards
+    triples: dict[str, TripleRewards]
+    """By bias."""
 
 
 class PaperShare(Result):

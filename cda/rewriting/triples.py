@@ -21,7 +21,7 @@ from cda.records import (
     count_reasons,
     user_prompt,
 )
-from cda.results.rate import Flips
+from cda.results.effects import Flips
 from cda.rewriting.fidelity import is_unchanged, not_flipped
 from cda.rewriting.rewriter import Gated, Labeller, Rewriter
 

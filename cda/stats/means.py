@@ -15,9 +15,8 @@ from scipy import optimize, special, stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.base import Distribution, Estimate
 from cda.results.benchmarks import Measured, NoSpread
-from cda.results.effects import Distribution
 from cda.results.evidence import TrimmedMean
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean, cluster_sums
 from cda.stats.proportions import Z_95, paired_change, wilson

@@ -25,8 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.effects import Effect
-from cda.results.rate import ConditionalEffects, NotEstimated, RateEffects
+from cda.results.effects import ConditionalEffects, Effect, NotEstimated, RateEffects
 from cda.stats.clustered import Resampling, Target, difference_effect, mean_effect, pooled_within_group_sd, slope_effect
 
 Estimand = Literal["ATT", "ATU", "ATE"]

@@ -10,12 +10,11 @@ from made_audits import make_audit
 from made_rate import made_rate
 from planted_dose import CONTRASTS, PAIRS, N, rewards
 
-from cda.auditing.groups import Group, main_group, make_groups
+from cda.auditing.groups import Group, main_group, make_groups, votes
 from cda.auditing.result import adjust_for_all_tests, beyond_noise_of, margin_rows, quality, skews, unchanged
 from cda.auditing.result import quality_by_section as by_section
 from cda.auditing.seeds import plain
 from cda.auditing.texts import Triples
-from cda.auditing.votes import votes
 from cda.biases import load_bias
 from cda.data.quality_sets import quality_set
 from cda.results.base import Estimate, Missing, Test

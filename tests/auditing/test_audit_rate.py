@@ -8,8 +8,7 @@ import pytest
 from cda.auditing.rate import rate, refusals
 from cda.records import Triple, user_prompt
 from cda.results.base import Estimate, Missing
-from cda.results.effects import Effect
-from cda.results.rate import BiasRate, Flips, RateEffects, average_of
+from cda.results.effects import BiasRate, Effect, Flips, RateEffects, average_of
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Rewards, text_id
 

@@ -12,8 +12,8 @@ from cda.auditing.analysis import rewards
 from cda.auditing.groups import Group, make_groups, people_of, sides_of
 from cda.biases import load_bias
 from cda.records import Contrast, TieRule, Triple, user_prompt
-from cda.results.base import Missing
-from cda.results.effects import Distribution, Kinds, RewardSpread
+from cda.results.audit import RewardSpread
+from cda.results.base import Distribution, Kinds, Missing
 from cda.scorers.compared import Preferences, Rewards, text_id
 
 N = 12

@@ -11,11 +11,10 @@ import pytest
 from made_rate import made_rate
 from planted_dose import CONTRASTS, PAIRS, N, rewards
 
-from cda.auditing.groups import main_group, main_of, make_groups
+from cda.auditing.groups import main_group, main_of, make_groups, votes
 from cda.auditing.result import quality, skews
 from cda.auditing.seeds import seeds
 from cda.auditing.texts import Triples
-from cda.auditing.votes import votes
 from cda.biases import load_bias
 from cda.finetuning.train import trainings
 from cda.records import Triple, user_prompt

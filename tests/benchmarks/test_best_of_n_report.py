@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from page_checks import checked, figures, section_ids, words
 
 from cda.benchmarks import best_of_n_report as report
-from cda.benchmarks.picks import Attribute, best_of_n
+from cda.benchmarks.best_of_n import Attribute, best_of_n
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save_plot
 from cda.results.base import Estimate, Missing

@@ -25,7 +25,7 @@ from cda.llm.outcome import Endpoint, of_content, of_status
 from cda.llm.reading import json_of
 from cda.models.load import check_adapter
 from cda.records import user_prompt
-from cda.report.differences import word_differences
+from cda.report.page import word_differences
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.rewriting.labels import parse_answers

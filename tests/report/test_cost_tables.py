@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
+from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
 from cda.results.facts import LLMUse, RunFacts, StageRun
 
 GPT = LLMUse(asked=1200, cached=30, unusable=2, input_tokens=410_000, output_tokens=18_000, uncounted=0, dollars=1.205)

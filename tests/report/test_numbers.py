@@ -6,10 +6,10 @@ import doctest
 
 import pytest
 
-import cda.report.differences
 import cda.report.numbers
+import cda.report.page
 from cda.report import numbers
-from cda.report.differences import word_differences
+from cda.report.page import word_differences
 from cda.results.base import Estimate
 
 
@@ -17,7 +17,7 @@ def _estimate(value: float, low: float, high: float) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=100, n_prompts=100, unit="share", method="")
 
 
-@pytest.mark.parametrize("module", [cda.report.numbers, cda.report.differences])
+@pytest.mark.parametrize("module", [cda.report.numbers, cda.report.page])
 def test_docstring_examples(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0 and result.failed == 0

@@ -11,7 +11,7 @@ from scripted_rewriter import ScriptedRewriter
 from cda.biases import Bias, load_bias
 from cda.llm.protocol import Request
 from cda.records import Prompt, RewriteRequest, Triple, user_prompt
-from cda.results.rate import Flips
+from cda.results.effects import Flips
 from cda.rewriting.rewriter import Gated
 from cda.rewriting.triples import (
     Original,

@@ -23,9 +23,8 @@ from cda.pipeline import report
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, load, save
-from cda.results.effects import NotIdentified
+from cda.results.effects import NotEstimated, NotIdentified, RateEffects
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, ScoringCounts
-from cda.results.rate import NotEstimated, RateEffects
 from cda.run import RunFolder, Stage
 from cda.stats.clustered import same_in_all
 
