@@ -45,11 +45,8 @@ def analysis(
     rule: TieRule,
     seed: int,
 ) -> dict[str, BiasAnalysis]:
-    """Preferences of the training data, of people and of the model for each target, and the observational effect.
-
-    `labels` are of the training pairs, or of the pairs given to an audit alone; `pairs` are the quality pairs, whose answers have
-    the attribute or not as they come.
-    """
+    """Preferences of data, people and model for each target, and the observational effect. `labels` are of the training pairs,
+    or of those given to an audit alone; `pairs` are the quality pairs, whose answers have the attribute or not as they come."""
     return {
         group.bias.name: BiasAnalysis(
             labels=label_rates(group.bias, labels.get(group.bias.name), seed),

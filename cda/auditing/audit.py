@@ -1,8 +1,5 @@
-"""Stage `audit`: score contrasts, triples and quality pairs, before and after training in the same way, and compare.
-
-Without a training the same is done for one model or judge. Everything that a report shows comes from the audit.json
-written here.
-"""
+"""Stage `audit`: score contrasts, triples and quality pairs before and after training alike, or once for one model or judge,
+and compare. Everything that a report shows comes from the audit.json written here."""
 
 from __future__ import annotations
 
@@ -185,7 +182,6 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
 
 
 def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
-    """True if the audit itself has answers rewritten."""
     return bool(n_rated) or any(bias.name not in EMBEDDED_BIASES for bias in biases)
 
 
@@ -243,10 +239,8 @@ def _score(
     loaded: LoadedRecipe, doses: Mapping[Training, float], run_folder: RunFolder, comparisons: Sequence[Comparison],
     shared: Path | None = None,
 ) -> tuple[Scorings, Scorer]:  # fmt: skip
-    """Every scoring of every comparison, and the facts of the scoring; without `doses`, of an audit alone.
-
-    `shared` is the file that gives the comparisons to the other processes of a launch.
-    """
+    """Every scoring of every comparison, and the facts of the scoring; without `doses`, of an audit alone. `shared` is the file
+    that gives the comparisons to the other processes of a launch."""
     if shared is not None:
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
             old.unlink(missing_ok=True)

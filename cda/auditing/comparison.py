@@ -43,11 +43,7 @@ _MEANING = (
 
 
 def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
-    """Change of skew of every bias by every training, all cells tested together.
-
-    Raises:
-        DataError: An audit of a model without a training is among them.
-    """
+    """Change of skew of every bias by every training, tested together; DataError: an audit of a model without training."""
     alone = [name for name, audit in audits.items() if not compares(audit)]
     if alone:
         raise DataError(f"{', '.join(alone)}: an audit of one model, without a training; there is nothing to compare")
@@ -176,11 +172,7 @@ def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list
 
 
 def render_comparison(audits: Mapping[str, AuditResult]) -> str:
-    """The comparison as a self-contained page, of audits by the folder of their run.
-
-    Raises:
-        DataError: An audit of a model without a training is among them.
-    """
+    """The comparison of audits, by their run's folder, as a page; DataError for an audit of a model without a training."""
     folders = dict(zip(short_names(list(audits), _LONGEST_NAME), audits, strict=True))
     audits = {name: audits[folder] for name, folder in folders.items()}
     skew, quality = comparison_tables(audits)
@@ -223,16 +215,9 @@ def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
 
 
 def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
-    """Compare finished runs on a page; return the tables and notes, and in the last line the path of the page.
-
-    A run that is given twice is used once. The page `out` is overwritten; without it, it is comparison.html next to the first
-    run's folder.
-
-    Raises:
-        RunError: Fewer than two runs; a folder holds no finished audit, or one of another version; all of them are listed. Or
-            the page cannot be written.
-        DataError: An audit of one model without a training.
-    """
+    """Compare finished runs, each once; return tables and notes, and in the last line the path of the page, `out` or
+    comparison.html next to the first run's folder. RunError lists all: fewer than two runs, a folder without a finished audit
+    or with one of another version; or the page cannot be written. DataError: an audit of one model without a training."""
     audits = _audits(folders)
     with of_this_version(Path(", ".join(audits))):
         parts = [plain_table(table) for table in comparison_tables(audits)]

@@ -85,11 +85,7 @@ class People:
 def make_groups(
     contrasts: Sequence[Contrast], biases: Mapping[str, Bias], targets: Sequence[str], scorings: Scorings
 ) -> list[Group]:
-    """One group for each bias, targets first.
-
-    Raises:
-        DataError: A target has no contrast, or no contrast with a readable verdict.
-    """
+    """One group for each bias, targets first; DataError if a target has no contrast, or none with a readable verdict."""
     groups = []
     for name in [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]:
         own = [contrast for contrast in contrasts if contrast.bias == name]
@@ -138,10 +134,7 @@ def main_group(group: Group) -> Group:
 
 
 def people_of(group: Group, rule: TieRule) -> People | None:
-    """People's majorities on a group; None if no contrast has a majority for one side.
-
-    A stated preference without single votes counts as one vote.
-    """
+    """People's majorities; a preference without single votes is one vote. None if no contrast has a majority for one side."""
     given = [contrast.votes or ((contrast.preferred,) if contrast.preferred else ()) for contrast in group.contrasts]
     if not any(given):
         return None
@@ -160,10 +153,7 @@ def people_of(group: Group, rule: TieRule) -> People | None:
 
 
 def sides_of(group: Group, people: People) -> list[Preference | None]:
-    """The side of people's majority on each contrast, `tie` for ties and splits; None without votes.
-
-    Unlike in `people.majority`, ties are there under every tie rule.
-    """
+    """The side of people's majority on each contrast, `tie` for ties and splits under every tie rule; None without votes."""
     sides: list[Preference | None] = []
     rows = zip(group.contrasts, people.words, people.majority.target, people.majority.used, strict=True)
     for contrast, word, target, used in rows:
@@ -287,10 +277,8 @@ def _powered(group: Group) -> PoweredVotes | Missing:
 
 
 def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:
-    """Skew, and miscalibration if people voted, of every judge of a panel, by bias; empty if no panel was asked.
-
-    `groups` hold contrasts with a verdict of one judge at least; `rule` is for people's ties.
-    """
+    """Skew, and miscalibration if people voted, of every judge of a panel, by bias; empty if no panel was asked. `groups` hold
+    contrasts with a verdict of one judge at least; `rule` is for people's ties."""
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:
         return {}

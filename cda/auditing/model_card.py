@@ -1,7 +1,5 @@
-"""The model card of an exported adapter or merged model: its trainings, their audits, their limits, and how to load it.
-
-Markdown with the front matter that model hubs read, from a template of `cda.report`; text from outside is escaped as in the report.
-"""
+"""The model card of an exported adapter or merged model: trainings, audits, limits, how to load it. Markdown with the front
+matter that model hubs read, from a template of `cda.report`; text from outside is escaped as in the report."""
 
 from __future__ import annotations
 
@@ -47,11 +45,8 @@ class ExportedTraining:
 
 
 def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
-    """README.md of an export of one training or several.
-
-    `base` is the base model: hub id, `embedded`, or a folder, which is named by its last part alone. `merged` is the precision of
-    a merged model; None for an adapter.
-    """
+    """README.md of an export. `base` is a hub id, `embedded`, or a folder, which is named by its last part alone; `merged` is
+    the precision of a merged model, None for an adapter."""
     audits = [part.audit for part in parts if part.audit is not None]
     biases = list(dict.fromkeys(bias.name for audit in audits for bias in audit.biases))
     models = [audit.model for audit in audits if isinstance(audit.model, RewardModelFacts)]

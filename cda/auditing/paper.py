@@ -36,12 +36,10 @@ _NO_SCORES = Missing(reason="no scores")
 
 
 def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome | None:
-    """The release's own outcome for every bias that it has pairs or triples of; None if the recipe names no release.
-
-    Human skew, and with it skew and miscalibration of the paper's reward models before and after its fine-tuning (by size
-    and their mean, on the pairs that all of them scored), of its LLM judges (their ties left out), and RewardBench as it was
-    released. An audit alone has the release's labels in its analysis, so they are left out here.
-    """
+    """The release's own outcome for every bias that it has pairs or triples of; None if the recipe names no release. Human
+    skew, and skew and miscalibration of the paper's reward models before and after (by size and their mean, on pairs that all
+    scored), of its judges (ties left out), and RewardBench as released. An audit alone has the release's labels in its
+    analysis, not here."""
     texts = inputs.released()
     if not texts:
         return None
@@ -175,11 +173,7 @@ def _scored(margins: Sequence[FloatArray], people: Majority) -> tuple[list[Float
 
 
 def release_lines(inputs: AuditInputs) -> list[str]:
-    """Lines of the plan; none if the recipe names neither the preset `paper` nor a release.
-
-    Raises:
-        DataError: The release cannot be used.
-    """
+    """Lines of the plan; none if neither the preset `paper` nor a release is named. DataError: the release is unusable."""
     audit = inputs.audit
     if audit.release is None and audit.preset != PRESET:
         return []

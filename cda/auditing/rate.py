@@ -29,11 +29,8 @@ _UNSCALED = "training may have changed the spread of the rewards"
 def rate(
     triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float, seed: int
 ) -> dict[str, BiasRate]:
-    """RATE effects of every bias with triples; every scoring on the same ones.
-
-    The rewrites of `triples` flipped the bias according to every available check, `flips` counts the flipped originals by bias.
-    No effect is given of a group of which less than the share `min_flipped` could be flipped.
-    """
+    """RATE effects of every bias with triples; every scoring on the same ones, whose rewrites flipped the bias by every check.
+    `flips` counts flipped originals; no effect of a group of which less than the share `min_flipped` could be flipped."""
     return {
         name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped, seed)
         for name, counts in flips.items()
@@ -64,11 +61,8 @@ def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparis
 
 
 def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
-    """Rows of an original with the attribute and of one without it, of the same bias and prompt: a judge's naive comparisons.
-
-    A judge compares only answers to one prompt. Within a prompt the first original with it meets the first without it, the
-    second the second, and so on, so that no answer counts twice; those left over, and originals that repeat, have no partner.
-    """
+    """Rows of an original with the attribute and of one without it, of the same bias and prompt, which a judge compares: within
+    a prompt the i-th with it meets the i-th without it; those left over, and originals that repeat, have no partner."""
     sides: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {}
     for row, triple in enumerate(triples):
         without_and_with = sides.setdefault((triple.bias, prompt_id(triple.prompt)), ({}, {}))
@@ -147,7 +141,6 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tup
 def _by_length(
     contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
 ) -> ConditionalEffects:
-    """The effect among shorter and longer originals (words)."""
     if "ATE" in refused:
         raise DataError(refused["ATE"])
     groups = statistics.quantile_groups([n_words(triple.original) for triple in triples], 2)
@@ -169,10 +162,8 @@ def _slope(
 
 
 def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str], seed: int) -> RateEffects:
-    """Change of every effect on the same triples, after minus before; in units that training may have stretched.
-
-    Every estimator is linear in the rewards, so that its change is the same estimator on the differences of rewards.
-    """
+    """Change of every effect on the same triples, after − before, in units that training may have stretched; as every estimator
+    is linear, it is the same estimator on the differences of rewards."""
 
     def moved(was: FloatArray | None, became: FloatArray | None) -> FloatArray | None:
         return None if was is None or became is None else became - was
@@ -192,11 +183,8 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
 
 
 def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model.
-
-    Of biases that `released`, the triples of the paper's release, are of, all of these are used without a check, as in the paper;
-    of others `triples`, whose rewrites flipped the bias according to every available check.
-    """
+    """Skew of every bias with triples: before, after and their paired change, or of the one model. Of `released` biases all
+    triples of the paper's release are used without a check, as in the paper; of others `triples`, which passed every check."""
     used = skewed_triples(triples, released)
     skews = {}
     for name in dict.fromkeys(triple.bias for triple in used):

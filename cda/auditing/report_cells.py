@@ -97,10 +97,8 @@ def blank_of_plain(audit: AuditResult) -> Row:
 
 
 def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = None) -> Row:
-    """Cells of a share: before, after, change and n of a paired change, or the one share and its n.
-
-    `limit` is a limit of the change besides 0: the change gets the digits that tell its interval from it.
-    """
+    """Before, after, change and n of a paired change, or the one share and its n. The change gets the digits that tell its
+    interval from 0 and from `limit`."""
     if isinstance(measure, Missing):
         raise TypeError(measure.reason)
     before, after, change = measure.before, measure.after, measure.change

@@ -155,13 +155,9 @@ def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
 
 
 def summary_table(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
-
-    Below the skew and the quality of the training that is the run's result stands the mean of several trainings.
-    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration and the two directions
-    move into a line each, then RATE goes.
-    A path is never cut, since half a path is of no use.
-    """
+    """Targets and quality before and after, other biases, verdict, scoring and paths; below the result's skew and quality, the
+    mean of several trainings. To fit, first human skew and gap go, then miscalibration and the two directions get a line each,
+    then RATE goes; a path is never cut."""
     if not compares(audit):
         return _model_summary(audit, report_path)
     below, over = [verdict.others_sentence(audit, MAX_COLUMNS)], seeds.several(audit)

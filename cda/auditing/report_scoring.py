@@ -145,10 +145,7 @@ def margins_sentence(example: Example) -> str:
 
 
 def standings(example: Example) -> dict[str, Standing]:
-    """Agreement of the model with people's majority under each scoring; empty without one, or if people saw a tie.
-
-    A margin of exactly 0 is no preference.
-    """
+    """Agreement with people's majority by scoring, a margin of 0 being none; empty without one, or if people saw a tie."""
     if example.preferred not in _SIDES:
         return {}
     sign = 1 if example.preferred == "perturbed" else -1

@@ -40,10 +40,7 @@ def main_table(audit: AuditResult) -> Table:
 
 
 def model_table(audit: AuditResult, brief: bool = False) -> Table:
-    """One model or judge: every bias in a row, next to people if they voted.
-
-    The brief one leaves the mean margin and RATE's ATE out if people's columns take their place.
-    """
+    """A row for every bias of one model or judge; people's columns replace mean margin and ATE in the brief form."""
     voted = bool(audit.votes)
     with_margin = not (brief and voted)
     rated = with_margin and bool(audit.rate)

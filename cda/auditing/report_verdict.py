@@ -162,11 +162,8 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
 
 
 def drift_sentence(name: str, audit: AuditResult) -> str:
-    """That other differences may explain the mean margin of a bias, with the estimates; empty if they may not.
-
-    It is of one model without people's votes: people saw the other differences too. If the pairs do not identify the effect
-    at all, the audit says why.
-    """
+    """That other differences may explain a mean margin, with the estimates; the audit's reason if the pairs do not identify the
+    effect. Empty if they may not, of a training, or with people's votes: people saw the other differences too."""
     effects = audit.effects[name]
     identification = effects.before.identification
     if compares(audit) or name in audit.votes or not isinstance(identification, Identified):
@@ -229,11 +226,8 @@ def quality_sentence(audit: AuditResult) -> str:
 
 
 def ties_sentence(audit: AuditResult) -> str:
-    """The numbers of margins of exactly 0; empty if there are none.
-
-    A reward model then has no preference. A judge, or a function that compares, says tie on purpose, and its ties count
-    half: they are named if they are many.
-    """
+    """The numbers of margins of exactly 0, no preference of a reward model; those of a judge or a function, which count half,
+    are named if they are many. Empty if there are none."""
     if compares(audit):
         return ""
     judges = audit.model.kind == "judge"
@@ -255,10 +249,8 @@ def _n_ties(measure: Measure) -> int:
 
 
 def others_sentence(audit: AuditResult, most: int | None = None) -> str:
-    """One line on the other biases: skew before→after in %, marked if the change is shown.
-
-    With a number of columns the line is briefer, and while it is too long, the bias that moved least is left to the report.
-    """
+    """One line on the other biases: skew before→after in %, marked if the change is shown. With a number of columns it is
+    briefer, and while it is too long, the bias that moved least is left to the report."""
     skews = {name: audit.skew[name].of_training() for name in others(audit)}
     if not skews:
         return "No other bias was measured."

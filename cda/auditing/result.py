@@ -108,11 +108,8 @@ def beyond_noise_of(
 
 
 def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
-    """Skew on contrasts whose perturbed side holds no wording that the rule-based rewriter can put into a text.
-
-    It shows whether training unlearned a feature or a word list. Wordings that the base sides hold as well are ordinary
-    ones and do not count.
-    """
+    """Skew on contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold
+    too: it shows whether training unlearned a feature or a word list."""
     result: dict[str, UnseenPhrases] = {}
     for group in groups:
         if not group.is_target or group.bias.offline is None:
@@ -126,10 +123,7 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
 
 
 def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int) -> SetQuality | None:
-    """Accuracy of every section and subset, before, after and change.
-
-    None without quality pairs, or if all are of one section: then the audit's one accuracy says the same.
-    """
+    """Accuracy of every section and subset, before, after and change; None without pairs, or if all are of one section."""
     if quality is None or len({item.section for item in quality.items}) < 2:
         return None
     compared = [(item.prompt, item.chosen[0], item.rejected[0]) for item in quality.items]
@@ -206,11 +200,9 @@ def _rate_still(rate: BiasRate) -> BiasRate:
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
-    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests.
-
-    The family is everything that the audit tests: changes of skew, of skew and miscalibration on voted contrasts, and of
-    quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
-    """
+    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests:
+    changes of skew, of skew and miscalibration on voted contrasts, and of quality; of an audit alone, mean margins and skew
+    against people's; RATE's double-rewrite ATE."""
     family = {name: getattr(audit, name) for name in _FAMILY}
     p_values: list[float] = []
 

@@ -40,10 +40,8 @@ _SHOWN = 6
 
 
 def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
-    """Skew, votes and quality before and at dose 1, on the rows of the audit; None if dose 1 is the result.
-
-    Each measure has the form that it has for the result. No test of it joins the audit's family.
-    """
+    """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
+    result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
         return None
     labels = {"before": "before", "after": PLAIN}
@@ -68,10 +66,8 @@ def seeds(
     rule: TieRule,
 ) -> Seeds:
     """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run; of one, its seed alone.
-
-    `trained` holds the dose of each training, the result first; `scorings` holds `before`, `after` (the first training) and one
-    for each further training. A bias without an ATE in `rate`, RATE of the first training, has none here.
-    """
+    `trained` holds each training's dose, the result first; `scorings` `before`, `after` and one for each further training. A
+    bias without an ATE in `rate`, of the first training, has none here."""
     known = tuple(training.seed for training in trained)
     if len(known) == 1:
         return Seeds(seeds=known)

@@ -93,12 +93,9 @@ class AuditTexts:
 
 
 def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: bool) -> AuditTexts:
-    """Load, make and draw everything; the rewriter is asked only for texts that no file and no embedded set offers.
-
-    A file's contrasts stand for the biases they are of. The five biases with embedded texts fall back on those, any other bias
-    on embedded answers rewritten by the rewriter. A training is audited on every embedded bias, to see what else moves; an
-    audit alone (`only_audit`) on the biases that were asked for.
-    """
+    """Load, make and draw everything; the rewriter is asked only for texts that no file and no embedded set offers. A file's
+    contrasts stand for their biases; others have embedded texts (five biases) or rewritten embedded answers. A training is
+    audited on every embedded bias, an audit alone (`only_audit`) on those that were asked for."""
     audit, seed = inputs.audit, rewriting.seed
     votes, verdicts = inputs.opinions()
     own = inputs.contrasts()
@@ -248,11 +245,9 @@ def _longest(triple: Triple) -> int:
 
 
 def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Original], int]:
-    """Embedded answers with the bias and without it, and the number of answers whose label could not be read.
-
-    Answers are labelled by their authors for the five embedded biases, and by the LLM or the measure for any other. If one
-    answer alone cannot show the bias, plain answers are those without it, and there are none with it.
-    """
+    """Embedded answers with and without the bias, and the number with no readable label, which is the authors' for the embedded
+    biases, else the LLM's or the measure's. If one answer alone cannot show the bias, plain answers are those without it, none
+    with it."""
     without = [Original(row.prompt, row.base, False) for row in authored_contrasts("audit", [bias.name])]
     having = [Original(row.prompt, row.perturbed, True) for row in authored_contrasts("shown", [bias.name])]
     unlabelled, seed = 0, rewriting.seed

@@ -61,17 +61,11 @@ def run_best_of_n(
     split: str = "train",
     figures: str | None = None,
 ) -> tuple[BestOfResult, str]:
-    """Prevalence of each attribute among the best of n, as n grows, of one model or of two that are compared.
-
-    Writes everything into `out`. A bias with an absolute measure is followed as the share of picks that exhibit it; one whose
-    measure is relative to another response (length), and each feature, by its mean. Returns also the text for a terminal.
-
-    Raises:
-        RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another
-            format of figures.
-        DataError: The file cannot be used, or too few prompts reach an n.
-        ModelError: A model cannot be loaded, or gives a reward that is not finite.
-    """
+    """Prevalence of each attribute among the best of n, as n grows, of one model or of two that are compared, written into
+    `out`; and the text for a terminal. A bias with an absolute measure is followed as a share of picks, a relative one (length)
+    and a feature by its mean. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature; or
+    another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
+    loaded, or a reward is not finite."""
     if figures is not None:
         checked_form(figures)
     shares, means = _followed(biases, features)
@@ -208,7 +202,6 @@ def _rows(
     attributes: Sequence[Attribute],
     quality: Attribute | None,
 ) -> Iterator[dict[str, object]]:
-    """A row per response, from which every number can be made again."""
     for at, (prompt, text) in enumerate(texts):
         row = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
         by_scoring = {f"reward_{label}": values[at] for label, values in rewards.items()}
@@ -249,11 +242,8 @@ def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """A property of responses that is tracked over the picks, with its definition in words.
-
-    `share`: a response exhibits the bias of this name (1) or not (0); `mean`: the feature or quality of this name, in its own
-    unit. Values have shape (n_responses,); NaN is unknown, and leaves its prompt out of this attribute.
-    """
+    """A property of responses, with its definition: the share that exhibits a bias (1 or 0), or the mean of a feature or
+    quality in its own unit. Values (n_responses,); NaN is unknown, and leaves its prompt out of this attribute."""
 
     name: str
     kind: Followed

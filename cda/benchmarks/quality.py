@@ -58,11 +58,8 @@ def measure_quality(
     dose: float | None = None,
     figures: str | None = None,
 ) -> tuple[QualityResult, str]:
-    """Check everything, score, measure and write; returns the result and the text for a terminal.
-
-    Every process of a launch may call this and computes the same; the main one writes. `files` are files, saved folders or
-    hub ids in any known format, or `embedded`. Raises a `CdaError` if something cannot be used.
-    """
+    """Check, score, measure and write; the result and the text for a terminal, alike in every process; the main one writes.
+    `files` are files, saved folders or hub ids in any known format, or `embedded`. CdaError: something cannot be used."""
     if figures is not None:
         checked_form(figures)
     recipe = loaded.recipe
@@ -128,12 +125,9 @@ def public_names(subjects: Sequence[Subject], served_model: str | None) -> dict[
 
 
 def public_name(target: str, served_model: str | None) -> str:
-    """Two parts, as RewardBench's folders have them, without a path of this machine.
-
-    A classifier has its organisation and name (`local` for a folder, which is named by its last part). Any other scorer has
-    its kind and what it is made of: `judge/…` the model that is asked, `log-ratio/…` and `steered/…` the policy,
-    `served/…` the address and the model there, `function/…` the module and function.
-    """
+    """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
+    folder) and name, another scorer its kind and make: `judge/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
+    address and model, `function/…` module and function."""
     kind, bare = kind_of(target), bare_name(target)
     if kind == "judge":
         name = bare
@@ -155,10 +149,8 @@ def public_name(target: str, served_model: str | None) -> str:
 def quality_scoring(
     subject: Subject, model: str, unit: str, facts: Scorer, score: ScoreSection, base_url: str | None
 ) -> QualityScoring:
-    """The scorer as it was asked: the target and its kind, and the settings that say which model it is.
-
-    Files and folders go by name, and their content by a fingerprint: a result names no machine's path.
-    """
+    """The scorer as it was asked: target, kind, and the settings that say which model it is. Files and folders go by name, and
+    their content by a fingerprint: a result names no machine's path."""
     kind, given, adapter = subject.section.kind, score.log_ratio, subject.adapter
     files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
     return QualityScoring(
@@ -188,7 +180,6 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 def _measured(
     sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
-    """Accuracy of every set, and a row for each item."""
     half_ties = next(iter(scored.values())).unit == "preference"
     results, rows = [], []
     for each in sets:
@@ -238,7 +229,6 @@ def _why(item: QualityItem, margins: FloatArray, compared: Compared) -> str | No
 
 
 def _reward(rewards: Rewards, item: QualityItem, text: str) -> float | None:
-    """Reward of a response; None if it was too long to have one."""
     reward = float(rewards.of(item.prompt, text))
     return reward if np.isfinite(reward) else None
 

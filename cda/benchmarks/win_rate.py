@@ -33,11 +33,9 @@ _SIDES = ("first", "second")
 
 
 def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
-    """Win, tie and loss shares of preferences for the first text, shape (n,); NaN if no verdict was readable.
-
-    Only the sign of a preference counts, in whatever unit. Intervals are 95%, clustered by prompt if prompts repeat. A judge's preference
-    for length is not corrected: audit the judge for that. At least one verdict is readable.
-    """
+    """Win, tie and loss shares by the sign of preferences for the first text, shape (n,), NaN without a readable verdict; one
+    at least is readable. Intervals are 95%, clustered by prompt if prompts repeat. A judge's preference for length is not
+    corrected."""
     values = np.asarray(preferences, dtype=np.float64)
     read = ~np.isnan(values)
     margins, ids = values[read], [name for name, kept in zip(prompt_ids, read, strict=True) if kept]
@@ -62,12 +60,9 @@ def run_win_rate(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
 ) -> tuple[WinRateResult, str]:
-    """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl into `out`.
-
-    With rewards, the output with the higher one wins. If a prompt has several outputs, the i-th is compared with the i-th.
-    Returns also the text for a terminal. Raises a `CdaError` if a file cannot be used, no outputs can be compared, or the
-    scorer cannot be asked.
-    """
+    """Compare the outputs of two files, the i-th to a prompt with the i-th; write win_rate.json and preferences.jsonl into
+    `out`. With rewards, the higher one wins. Also the text for a terminal. CdaError: a file cannot be used, no outputs can be
+    compared, or the scorer cannot be asked."""
     subject, settings = Subject("model", loaded.recipe.model), scorer_settings(loaded)
     check_subject(subject, settings)
     files = {side: load_outputs(path, columns, split) for side, path in zip(_SIDES, (first, second), strict=True)}
@@ -108,11 +103,8 @@ def run_win_rate(
 
 
 def _paired(one: Outputs, other: Outputs) -> tuple[list[Comparison], Exclusions, Exclusions]:
-    """The i-th output to a prompt with the i-th of the other file, by their places before anything is left out.
-
-    Returns comparisons in the order of the first file; pairs, and those that cannot be compared; outputs of both files, and
-    those with nothing at their place in the other file.
-    """
+    """The i-th output to a prompt with the other file's i-th, by places before exclusions: comparisons in the first file's
+    order; pairs, and those that cannot be compared; outputs of both files, and those without a counterpart."""
     comparisons: list[Comparison] = []
     unusable, alone = list[str](), list[str]()
     n_pairs = 0
@@ -141,7 +133,6 @@ def _paired(one: Outputs, other: Outputs) -> tuple[list[Comparison], Exclusions,
 
 
 def _undecided(comparison: Comparison, compared: Compared) -> str:
-    """Reason for a comparison without a margin."""
     if not isinstance(compared, Rewards):
         return "without a readable verdict"
     prompt, *texts = comparison

@@ -210,10 +210,8 @@ class Bias(_BiasPart):
         return self
 
     def measured(self, text: str, feature: str) -> float:
-        """One feature of one response, by this bias's own markers and pattern if the feature is computed from them.
-
-        DataError: the pattern takes too long over this text. KeyError and ValueError as of `features.measure`.
-        """
+        """One feature of one response, by this bias's own markers and pattern if it is computed from them. DataError: the
+        pattern takes too long over this text; KeyError and ValueError as of `features.measure`."""
         try:
             return measure(text, feature, self.markers, self.pattern)
         except SlowPatternError as error:
@@ -253,10 +251,8 @@ def builtin_names() -> list[str]:
 
 
 def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
-    """Load a bias by built-in name, or by the path of a YAML file (relative to base_folder or the current folder).
-
-    RecipeError: unknown name, missing file, or every mistake in the file.
-    """
+    """A bias by built-in name, or by the path of a YAML file, relative to base_folder or the current folder. RecipeError:
+    unknown name, missing file, or every mistake in the file."""
     path = find_yaml(reference, _FOLDER, base_folder, "bias", "Known: {names}, or the path of a bias file")
     bias = read_model(path, Bias)
     bias._file = str(path)

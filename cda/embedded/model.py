@@ -1,7 +1,5 @@
-"""The embedded reward model and judge: the MiniLM encoder from a PyPI package, plus an adapter and head shipped here.
-
-Merged once into an ordinary model folder in the user's cache, so that everything else treats it like any other model.
-"""
+"""The embedded reward model and judge: the MiniLM encoder of a PyPI package with our adapter and head, merged once into the
+user's cache."""
 
 from __future__ import annotations
 
@@ -30,10 +28,8 @@ _LAYOUT = 2  # of a merged folder; a new number where the same adapter is to be 
 
 
 def embedded_model_folder(name: str = EMBEDDED) -> Path:
-    """Folder of the merged embedded model, or of another of ADAPTERS, made on first use.
-
-    ModelError: the encoder package is not installed, or the cache cannot be written.
-    """
+    """Folder of the merged embedded model, or of another of ADAPTERS, made on first use. ModelError: the encoder package is not
+    installed, or the cache cannot be written."""
     encoder, adapter = encoder_folder(), ADAPTERS[name]
     made_from = fingerprint([file_fingerprint(encoder), file_fingerprint(adapter)])
     folder = cache_folder() / f"{name}-{_LAYOUT}-{made_from}"
@@ -75,10 +71,7 @@ def encoder_tokenizer(encoder: Path) -> Any:
 
 
 def fresh_classifier(encoder: Path) -> object:
-    """The encoder as a sequence classifier with one label and an untrained head of zeros.
-
-    Dropout is off: the adapter's own is the only one in training here.
-    """
+    """The encoder with one label and an untrained head of zeros, without dropout: the adapter's own is the only one here."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
     from transformers.utils import logging
@@ -118,10 +111,8 @@ _BATCH_TEXTS = 32
 
 
 def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.float64]:
-    """Mean of each text's last hidden states, not normalised. Shape (n, 384). Each distinct text is encoded once.
-
-    Texts longer than `max_tokens` are cut; the encoder was trained on 256 and holds 512. ModelError: its package is not installed.
-    """
+    """Mean of each text's last hidden states, not normalised, shape (n, 384); each distinct text is encoded once, cut at
+    `max_tokens` (the encoder was trained on 256, and holds 512). ModelError: its package is not installed."""
     import torch
     from tqdm import tqdm
     from transformers import AutoModel, AutoTokenizer

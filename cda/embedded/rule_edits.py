@@ -1,7 +1,5 @@
-"""Operations of the rule-based rewriter on a text: replace, swap, weave, lead, frame, restate, itemize, and undo it.
-
-Each operation takes text and returns text. Lists and headers keep their lines: prose operations work within a line.
-"""
+"""Operations of the rule-based rewriter, text to text: replace, swap, weave, lead, frame, restate, itemize, and undo it. Prose
+operations work within a line, so that lists and headers keep theirs."""
 
 from __future__ import annotations
 
@@ -264,11 +262,8 @@ def _drop_restatements(text: str, lead: str) -> str:
 
 
 def shorten(text: str, most_words: int) -> str | None:
-    """Drop whole sentences of prose until at most so many words are left; None if the last one is still too long.
-
-    The sentence that says least goes first: the one with the fewest content words, per word, that no other sentence left
-    holds. List lines and code stay.
-    """
+    """Drop whole sentences of prose, not list lines or code, to at most so many words; None if the last one is still too long.
+    First goes that with the fewest content words, per word, that no other sentence left holds."""
     is_prose = [prose for _, prose in _lines(text)]
     lines = [sentences(line) if prose else [line] for line, prose in _lines(text)]
 
@@ -296,10 +291,8 @@ def _content(sentence: str) -> set[str]:
 
 
 def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: float = 1.0) -> str | None:
-    """Prose to list lines, one a sentence; short sentences join the one before. None below two sentences, or with code.
-
-    With a smaller share the last sentences, two at least, become a list, and those before them stay prose.
-    """
+    """Prose to list lines, one a sentence; short sentences join the one before. None below two sentences, or with code. With a
+    smaller share the last sentences, two at least, become a list."""
     if "```" in text:
         return None
     items: list[str] = []

@@ -1,7 +1,5 @@
-"""Rule-based rewriting from a bias file's `offline` section: a recognisable stand-in for an LLM, and no more.
-
-Which operations of `rule_edits` run, in which order, with which words and at how many of the possible places.
-"""
+"""Rule-based rewriting from a bias file's `offline` section, a recognisable stand-in for an LLM, and no more: the operations of
+`rule_edits`, their order and words, and at how many of the possible places."""
 
 from __future__ import annotations
 
@@ -26,11 +24,8 @@ _FEWER_PLACES = 0.7
 
 @dataclass(frozen=True, slots=True)
 class RuleRewriter:
-    """A Rewriter that needs no LLM. The same request always gives the same text.
-
-    The seed selects among several wordings; `share` is that of the places where the rules apply, drawn for each request, one at
-    least. Rewriters of different seeds and shares rewrite differently, but share their wording and blind spots.
-    """
+    """A Rewriter that needs no LLM; the same request always gives the same text. The seed selects wordings, `share` the part of
+    the places, drawn for each request, one at least; others differ, but share wording and blind spots."""
 
     seed: int = 42
     share: float = 1.0
@@ -44,10 +39,8 @@ class RuleRewriter:
         return "rules" if self.share == 1 else f"rules, {100 * self.share:g}% of places"
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
-        """Rewrite every request by the bias file's offline rules.
-
-        RecipeError: the bias file has none. DataError: one of its patterns takes too long over a response.
-        """
+        """Rewrite by the bias file's offline rules. RecipeError: it has none. DataError: a pattern takes too long over a
+        text."""
         rules = rules_of(bias)
         try:
             return [self._rewritten(request, bias, rules) for request in requests]

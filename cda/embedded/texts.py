@@ -28,11 +28,8 @@ PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "res
 
 @dataclass(frozen=True, slots=True)
 class AuthoredPair:
-    """A sound (chosen) and a flawed answer to one question, and the biases that each was written to exhibit.
-
-    `item` is its authors' name for it, as in the readings; the kind of the flaw is wrong fact, wrong step, misses the point, or
-    incomplete.
-    """
+    """A sound (chosen) and a flawed answer, and the biases that each was written to exhibit; `item` is its name in the
+    readings, the flaw a wrong fact, wrong step, misses the point, or incomplete."""
 
     item: str
     pair: Pair
@@ -79,10 +76,8 @@ def audit_contrasts(biases: Sequence[str] = EMBEDDED_BIASES) -> list[Contrast]:
 
 @dataclass(frozen=True, slots=True)
 class AuthoredTriple:
-    """An answer, its first rewrite (the other side of a contrast), and the rewrite back; `flipped` as blind readers found it.
-
-    `item` is the name of the contrast, with `-back`, as in the readings.
-    """
+    """An answer, its first rewrite (the other side of a contrast) and the rewrite back, `flipped` as blind readers found it;
+    `item` is the contrast's name with `-back`, as in the readings."""
 
     item: str
     triple: Triple
@@ -159,11 +154,8 @@ def tables() -> dict[str, Rows]:
 
 
 def export(folder: Path, form: Format) -> dict[str, int]:
-    """Write every table and the data card; return the number of rows of each. RunError: the folder holds something, or cannot be written.
-
-    As `jsonl` a table is `<name>.jsonl`, and the card's header lets `datasets.load_dataset(folder, name)` find them; as
-    `datasets` it is a folder for `datasets.load_from_disk`.
-    """
+    """Write every table and the data card; return each one's number of rows. RunError: the folder holds something, or cannot be
+    written. `jsonl` is for `datasets.load_dataset(folder, name)`, by the card's header; `datasets` for `load_from_disk`."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder}: exists and is not empty; name a new folder")
     rows_of = tables()

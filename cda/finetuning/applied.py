@@ -1,8 +1,5 @@
-"""Stage `adapter`: the result of a run, as one ordinary PEFT adapter at the run's dose, and that dose for users of a run.
-
-The dose is the chosen one if there is one, else 1, which is plain CDA. Scores at a dose are those of the trained adapter
-scaled in memory; the adapter that is written gives the same.
-"""
+"""Stage `adapter`: the result of a run as one ordinary PEFT adapter at the run's dose: the chosen one, else 1, which is plain
+CDA. It gives the scores of the trained adapter scaled in memory."""
 
 from __future__ import annotations
 
@@ -84,10 +81,8 @@ def _of_dose(run_folder: RunFolder, file: str) -> Path | None:
 
 
 def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
-    """The adapter that a user named (by its folder, or a run's; else RunError), and the dose to apply; says which.
-
-    The dose is the one asked for, else a run's own, else 1.
-    """
+    """The adapter that a user named (its folder or a run's, else RunError), and the dose asked for, else the run's, else 1;
+    says which."""
     path = user_path(given)
     if (path / _CONFIG).is_file():
         return path, PLAIN if dose is None else dose
@@ -113,10 +108,8 @@ def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
 def asked_subjects(
     model: ModelSection, adapter: str | None = None, against: str | None = None, dose: float | None = None
 ) -> list[Subject]:
-    """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`; of a run's folder, at the run's dose.
-
-    RecipeError: options that do not go together. RunError: the folder is neither an adapter's nor a run's with a finished training.
-    """
+    """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`; of a run's folder, at its dose. RecipeError:
+    options that do not go together. RunError: no adapter's folder, nor a run's with a finished training."""
     problems = []
     if adapter and against:
         problems.append("--adapter and --against: give one of them")

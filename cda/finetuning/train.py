@@ -36,11 +36,9 @@ _SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "st
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training among those of a run, by the seed of its LoRA weights, data order and dropout.
-
-    The first is the run's result (`adapter/`), whatever the audit finds of the others: the best one on the audit's own contrasts
-    would look better there than it is. The label is that of its scoring in the audit, if it is not the result.
-    """
+    """One of a run's trainings, by the seed of LoRA weights, data order and dropout. The first is the result (`adapter/`),
+    since the best on the audit's contrasts would look better than it is. The label is that of its scoring, if it is not the
+    result."""
 
     seed: int
     is_first: bool = True

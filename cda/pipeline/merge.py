@@ -39,9 +39,8 @@ _PATHS = ("/", "~", "./")
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """Options of `cda merge`: its new folder, doses (one for each source, or none for the chosen or trained ones), the base if the
-    sources name none or another, the precision of a merged model, the adapter alone, and a repository of the hub.
-    """
+    """Options of `cda merge`: new folder, doses (one a source, or none for the chosen or trained ones), a base if sources name
+    none or another, the precision of a merged model, the adapter alone, a repository of the hub."""
 
     out: Path
     doses: tuple[float, ...] = ()
@@ -62,11 +61,8 @@ class _Source:
 
 
 def merge(sources: Sequence[str], options: MergeOptions) -> None:
-    """Check everything, then merge or compose, write the card, and push if asked to.
-
-    ModelError: an adapter, the base, the precision, a dose or the folder cannot be used; or the push failed. RunError: a source is
-    neither a run with a finished training nor an adapter.
-    """
+    """Check everything, merge or compose, write the card, push if asked to. ModelError: adapter, base, precision, dose or
+    folder cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
     precision = check_precision(options.precision)
     check_new_folder(options.out)
     read = _read_sources(sources, options.doses)
@@ -210,11 +206,8 @@ def merge_adapter(
     dose: float = 1.0,
     readme: str | None = None,
 ) -> None:
-    """Merge an adapter into a fresh float32 base and save model and tokenizer; the folder, new or empty, appears whole or not at all.
-
-    The precision is that of the saved weights, which are rounded once, after merging. ModelError: precision, adapter or folder
-    cannot be used, or the merged weights are not finite.
-    """
+    """Merge into a fresh float32 base, and save model and tokenizer; the folder, new or empty, appears whole or not at all.
+    Weights are rounded once, after merging. ModelError: precision, adapter or folder unusable, or weights not finite."""
     import torch
 
     check_precision(precision)
@@ -280,10 +273,8 @@ def check_push(repo_id: str) -> None:
 
 
 def push(folder: Path, repo_id: str) -> str:
-    """Upload a folder to a private repository `organisation/name` of the hub, which is made if missing; returns the commit's address.
-
-    ModelError: no token, no right to write, or no connection; the folder stays as it is.
-    """
+    """Upload a folder to a private repository `organisation/name` of the hub, made if missing; the commit's address.
+    ModelError: no token, no right to write, or no connection; the folder stays as it is."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -24,11 +24,8 @@ from cda.run import RunFolder
 
 
 def train_result(run_folder: RunFolder) -> TrainResult:
-    """The run's training: of several with other seeds, the first.
-
-    RunError: the training, or its adapter, is not finished, or was made by another version of cda. DataError: the audit was, or a
-    file cannot be read.
-    """
+    """The run's training, of several the first. RunError: it or its adapter is not finished, or of another version of cda.
+    DataError: the audit is of another version, or a file cannot be read."""
     output = run_folder.output_of("train")
     counts, dose = stage_counts(run_folder, "train", TrainCounts), applied_dose(run_folder)
     if counts is None or dose is None:
@@ -103,11 +100,8 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
 
 
 def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
-    """Draw the report of a finished run anew, from its folder alone.
-
-    RunError: it holds no finished audit, or `words` (settings) are given, which only a recipe takes. RecipeError: another format of
-    figures.
-    """
+    """Draw the report of a finished run anew, from its folder alone. RunError: no finished audit, or `words` (settings), which
+    only a recipe takes. RecipeError: another format of figures."""
     path = user_path(given)
     if figures is not None:
         checked_form(figures)

@@ -36,10 +36,8 @@ Produce = Callable[[Path], Result | dict[str, Any]]
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
-    """Run everything up to the stage `last`, or (`only`) this stage alone if earlier ones have finished.
-
-    `figures`: format in which the report's figures are written as files, if any. CdaError: anything a user can act on.
-    """
+    """Run everything up to the stage `last`, or (`only`) this stage alone if earlier ones have finished; `figures`: format in
+    which figures are written as files. CdaError: anything a user can act on."""
     folder = RunFolder(loaded.recipe.run_path)
     try:
         if is_main():
@@ -129,7 +127,6 @@ def _steps(kinds: Sequence[str], several: Sequence[Training]) -> list[tuple[str,
 def _stage_and_producer(
     kind: str, training: Training, loaded: LoadedRecipe, folder: RunFolder
 ) -> tuple[Stage, Produce]:
-    """A stage, as its inputs are now, and the function that makes it."""
     if kind == "label":
         return label.stage(loaded), partial(label.run, loaded)
     if kind == "synthesize":

@@ -247,9 +247,7 @@ _ZERO_3 = 3
 
 
 def check_launch(precision: str, train: Mapping[str, object]) -> None:
-    """Check the launcher's environment against the `train:` section: RunError if processes are missing, or 8-bit weights would
-    have to be sharded; all problems at once, a line each.
-    """
+    """Check the launcher against `train:`; RunError, a line each: processes are missing, or 8-bit weights would be sharded."""
     problems = []
     try:
         check_processes()
@@ -266,11 +264,8 @@ def check_launch(precision: str, train: Mapping[str, object]) -> None:
 
 
 def sharded_by(train: Mapping[str, object]) -> str | None:
-    """The library that would shard the base over the processes, and its setting; None if every process has all of it.
-
-    Asked for by `accelerate launch` (ACCELERATE_USE_FSDP; ACCELERATE_USE_DEEPSPEED with its stage, or its own config file)
-    or by the fields `fsdp` and `deepspeed` of the recipe's `train:` section.
-    """
+    """The library that would shard the base, and its setting, as `accelerate launch` (its environment variables or config file)
+    or the fields `fsdp` and `deepspeed` of `train:` ask for it; None if every process has all of it."""
     if train.get("fsdp"):
         return "FSDP (train.fsdp)"
     if _is_zero_3(train.get("deepspeed")):

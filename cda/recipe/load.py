@@ -1,7 +1,5 @@
-"""Recipe file + presets + `key=value` overrides -> one validated Recipe, with every mistake reported at once.
-
-Later wins: schema defaults < model preset < data preset < audit preset < recipe file < command line.
-"""
+"""Recipe file + presets + `key=value` overrides -> one validated Recipe, with every mistake reported at once. Later wins:
+schema defaults < model preset < data preset < audit preset < recipe file < command line."""
 
 from __future__ import annotations
 
@@ -122,12 +120,10 @@ def find_recipe(reference: str) -> Path:
 def load_recipe(
     reference: str, overrides: Sequence[str] = (), settings: Mapping[str, object] = NO_SETTINGS
 ) -> LoadedRecipe:
-    """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
-
-    Contrasts that a discovery left next to a bias file are taught too, unless `data.contrasts` says otherwise. Overrides
-    (`section.key=value` words) go before the file, and `settings`, a nested mapping of the same, before the words. RecipeError
-    carries every mistake found in the file, its presets, its bias files and the overrides.
-    """
+    """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden,
+    and also teaches the contrasts that a discovery left next to it, unless `data.contrasts` says otherwise. Overrides
+    (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
+    of these."""
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
     if is_bias_content(content):
@@ -168,10 +164,8 @@ def contrasts_beside(bias_file: Path) -> Path:
 def load_model_audit(
     target: str, settings: Mapping[str, object], overrides: Sequence[str] = (), where: str = "command line"
 ) -> LoadedRecipe:
-    """An audit of one model or judge (see `kind_of`), without a recipe file; RecipeError carries every mistake found.
-
-    `settings` are those of command-line options, in the form of a recipe; overrides go before them; `where` is named in messages.
-    """
+    """An audit of one model or judge (see `kind_of`), without a recipe file; overrides win over `settings`, those of
+    command-line options in the form of a recipe. RecipeError names `where`, and carries every mistake."""
     base: dict[str, object] = {
         "name": f"audit-{_as_folder(target)}",
         "biases": list(EMBEDDED_BIASES),

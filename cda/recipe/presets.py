@@ -111,10 +111,8 @@ def _find_preset(name: str, folder: str, recipe_path: Path) -> Path | None:
 
 
 def fitting(presets: Layer, layers: Sequence[Layer], path: Path, problems: list[str], notes: list[str]) -> Layer:
-    """Presets without settings that were made for another model than the one that is named.
-
-    Given next to each other, model and preset are both meant; the embedded model's learning rate fits no other all the same.
-    """
+    """Presets without settings that were made for another model than the named one. Given next to each other, model and preset
+    are both meant; the embedded model's learning rate fits no other all the same."""
     _note_numbers_of_data(presets, layers, notes)
     made_for = value_at(presets, "model", "name_or_path")
     (named_at, name), (preset_at, preset) = (_last_given(layers, "model", key) for key in ("name_or_path", "preset"))
@@ -157,10 +155,8 @@ def _last_given(layers: Sequence[Layer], *keys: str) -> tuple[int, Any]:
 
 
 def joint_alone(presets: Layer) -> Layer:
-    """Presets for a recipe of several biases: numbers for `joint` in place of those for a bias by itself.
-
-    So a bias's own number is one that the recipe or the command line gave, and goes before `joint`.
-    """
+    """Presets for a recipe of several biases: numbers for `joint` in place of those for a bias by itself, so that a bias's own
+    number is one that the recipe or the command line gave, and wins."""
     synthesize = presets.get("synthesize")
     if not isinstance(synthesize, Mapping):
         return presets

@@ -228,10 +228,8 @@ Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSize:
-    """Size of a search: `populations` are proposals, then survivors of every generation; `batches` the prompts of each.
-
-    `mutations` are variations of each survivor, `variations` those of each proposal that the first generation measures with it.
-    """
+    """Size of a search: `populations` are proposals, then survivors of every generation; `batches` its prompts; `mutations`
+    variations of each survivor, `variations` those of each proposal that the first generation measures with it."""
 
     populations: tuple[int, ...]
     batches: tuple[int, ...]

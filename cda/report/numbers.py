@@ -39,10 +39,8 @@ def percent(value: float) -> str:
 
 
 def points(estimate: Estimate, unit: str = " points", limit: float | None = None) -> str:
-    """A change of a share with its interval, in percentage points, signed.
-
-    An end that rounding would put on 0, or on a given limit, has the digits that say on which side of it it lies.
-    """
+    """A change of a share with its interval, in percentage points, signed; ends keep the digits that tell them from 0 or a
+    limit."""
     value = _points(estimate.value)
     sign = "+" if estimate.value > 0 and value != "0" else ""
     low, high = _end(estimate.low, limit), _end(estimate.high, limit)

@@ -78,11 +78,8 @@ def render_page(page: Page) -> str:
 def rendered(
     template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: object
 ) -> str:
-    """A template of this folder with its styles and script.
-
-    Its content security policy allows the one style and the one script by their hashes and nothing else: no network, no
-    inline handlers. Every string is escaped, and control or direction characters are spelled out.
-    """
+    """A template of this folder with its styles and script, the only ones that its content security policy allows (by hash); no
+    network, no inline handlers. Every string is escaped, control and direction characters spelled out."""
     style, code = "".join(map(resource, styles)), resource(script)
     policy = (
         f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(code)}'; "

@@ -55,11 +55,8 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure that is not drawn yet; `draw` uses the colours of this module only. Sizes are in inches.
-
-    `id` is its anchor and file name (lower case, digits, hyphens and underscores), `title` its caption on the page, and
-    `description` the numbers in words, for readers who cannot see the figure.
-    """
+    """A figure not yet drawn, in this module's colours; inches. `id` is anchor and file name (lower case, digits, hyphens,
+    underscores), `title` the caption on the page, `description` the numbers in words, for readers who cannot see it."""
 
     id: str
     title: str
@@ -70,11 +67,8 @@ class Plot:
 
 
 def inline_svg(plot: Plot) -> str:
-    """The figure as one <svg> element for a page under a strict content security policy.
-
-    No style attribute or element is left (the policy blocks them): their content moves to presentation attributes, and
-    colours are the page's custom properties. Text stays text.
-    """
+    """The figure as one <svg> for a page under a strict content security policy: styles become presentation attributes, colours
+    the page's custom properties; text stays text."""
     with _drawn(plot) as figure, warnings.catch_warnings():
         warnings.filterwarnings("ignore", _UNDRAWN, UserWarning)
         buffer = io.BytesIO()
@@ -100,10 +94,8 @@ def inline_svg(plot: Plot) -> str:
 
 
 def save_plot(plot: Plot, folder: Path, form: str) -> Path:
-    """The figure as a file at its size in print; the same bytes for the same content.
-
-    An SVG describes itself in words, for readers who cannot see it, and has a light background, for viewers with a dark one.
-    """
+    """The figure as a file at its size in print; the same bytes for the same content. An SVG describes itself in words, for
+    readers who cannot see it, and has a light background, for viewers with a dark one."""
     file = folder / f"{as_part(plot.id)}.{form}"
     said = {"Title": visible(plot.title), "Description": visible(plot.description), "Date": None, "Creator": None}
     dates = {"CreationDate": None, "Creator": None, "Producer": None}
@@ -179,11 +171,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The horizontal axis, named by its quantity and unit; shares are drawn as percentages.
-
-    `limits` are in the axis' own unit, None fits them to the estimates; `reference` is a dashed line, such as no effect; `bars`
-    from 0 are drawn behind the marks.
-    """
+    """The horizontal axis, by its quantity and unit; shares are percentages. `limits` are in the axis' own unit, None fits
+    them; `reference` is a dashed line, such as no effect; `bars` from 0 are drawn behind the marks."""
 
     name: str
     is_share: bool = False

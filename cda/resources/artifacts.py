@@ -111,11 +111,8 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
 
 def out_folder(given: str | Path, result: str, command: str) -> Path:
     """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
-
-    It may hold earlier files of the same command, known by the file `result`, which are then replaced. The processes of a launch
-    may come here one after another: what the first has begun to write keeps none of the others out, as long as `result` is the
-    first file that is written.
-    """
+    Earlier files of the same command, known by the file `result`, are replaced; `result` is written first, so that processes of
+    a launch may come here one after another."""
     try:
         out = user_path(given)
         out.mkdir(parents=True, exist_ok=True)
@@ -143,10 +140,8 @@ def checked_form(form: str) -> str:
 
 
 def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
-    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which describes each; a sentence for a terminal.
-
-    Files of an earlier report under other names stay; the list names those of this one.
-    """
+    """Every figure as `figures/<id>.<form>`, described in `captions.md`; a sentence for a terminal. Other, earlier files
+    stay."""
     checked_form(form)
     folder = own_folder(report_folder / FOLDER)
     files = [save_plot(plot, folder, form) for plot in plots]
@@ -198,11 +193,8 @@ def shown_target(target: str) -> str:
 
 
 def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:
-    """The end of a folder's name, after the model: further inputs, each after its word, and a fingerprint of everything.
-
-    Inputs are an adapter, files (a list is of files) and the like; None is left out, and the suffix is empty if nothing is left.
-    `settings`, in words of the command line, are for the fingerprint alone.
-    """
+    """The end of a folder's name, after the model: further inputs (None left out), each after its word, and a fingerprint of
+    them and `settings`, words of the command line; empty if nothing is left."""
     given = {
         word: value if isinstance(value, list) else str(value) for word, value in inputs.items() if value is not None
     }

@@ -48,10 +48,8 @@ class LlmAccess:
         return replace(self, settings=self.settings.model_copy(update={"model": model, **changed}))
 
     def client(self) -> LLM:
-        """The LLM, which asks only what the cache cannot answer, and stops at the budget; LLMError if the cache cannot be opened.
-
-        One object a run and model, and one purse for all models that share a cache: the budget holds over all stages together.
-        """
+        """The LLM, which asks only what the cache cannot answer; one object a run and model, and one purse for all models that
+        share a cache, as the budget holds over all stages. LLMError: the cache cannot be opened."""
         return self.opened.once(("llm", self.settings.model_dump_json(), self.cache), self._open)
 
     def _open(self) -> LLM:
@@ -102,10 +100,8 @@ def llm_client(llm: LlmSection) -> OpenAIClient:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """The settings that decide the LLM's answers, with the address if only the environment names it.
-
-    A stage made without `ask_failures_again` is made again if failures are asked again.
-    """
+    """The settings that decide the LLM's answers, with the address if only the environment names it. A stage made without
+    `ask_failures_again` is made again if failures are asked again."""
     again = {"ask_failures_again"} if llm.ask_failures_again else set()
     settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
@@ -137,12 +133,9 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 
 
 def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
-    """Print the cost of several steps, and ask once before money is spent. Cached answers are not deducted.
-
-    Nothing is asked if all prices are zero, if none is known of the user's own server (llm.base_url), if the run was started with
-    --yes, or for no calls. RunError: the user declined, or cannot be asked; or a batch would exceed the budget. SpendingError:
-    called from Python, which never asks, without an agreement or a budget that is large enough.
-    """
+    """Print the cost of several steps, cached answers not deducted, and ask once before money is spent; not if all prices are
+    zero, if none is known of the user's own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to
+    ask, or a batch beyond the budget. SpendingError: from Python, without an agreement or a budget that is large enough."""
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     for llm, planned in steps:
         say(f"  {sentence(planned, llm)}")

@@ -90,18 +90,9 @@ def classifier_scores(
     over_length: OverLength | None = None,
     launched: Path | None = None,
 ) -> Rewards:
-    """Reward of every distinct text, as `score.*` of the recipe says; earlier scores are taken from the cache.
-
-    Args:
-        reward_model: As loaded, its adapter at the dose.
-        texts: Prompt and response; repeats are allowed.
-        settings: Settings of the run.
-        label: Shown next to the progress bar; None for no bar.
-        adapter: Folder of the loaded adapter.
-        dose: Dose of the adapter.
-        over_length: Treatment of texts that are too long, in place of the recipe's.
-        launched: Folder in which the processes of a launch share scores; all must then call this with the same texts.
-    """
+    """Reward of every distinct text as `score.*` says (`over_length` replaces its own), from the cache if known; no bar without
+    `label`. `adapter` is loaded into `reward_model` at `dose`. `launched`: folder in which the processes of a launch share
+    scores; all must then call this with the same texts."""
     score = settings.score
     # Several machines share no SQLite file; the scores of a launch are kept by its own files.
     path = settings.cache if on_one_machine() else None
@@ -242,10 +233,8 @@ class LogRatio(NamedScorer):
         return LogRatioScorer(policy, reference, options.beta, options.per_token, batch_tokens, "  scoring")
 
     def _scope(self, scorer: LogRatioScorer) -> str:
-        """Name in the score cache of everything but the text and β that decides a log-ratio; files count by their content.
-
-        β is a factor of the reward, so that rewards are kept without it and serve every β.
-        """
+        """Name in the score cache of all but the text that decides a log-ratio; files count by content. β is a factor: rewards
+        are kept without it and serve every β."""
         models = [policy.causal for policy in (scorer.policy, scorer.reference) if policy is not None]
         settings = {
             "kind": self.section.kind,

@@ -27,10 +27,8 @@ Rewarded = tuple[Rewards, RewardModelFacts]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model to be scored with, perhaps with an adapter at a dose.
-
-    The label is shown next to the progress bar and in results: `model`; `before` and `after`; `first` and `second`.
-    """
+    """A model to be scored with, perhaps with an adapter at a dose; its label (`model`; `before` and `after`; `first` and
+    `second`) is shown next to the progress bar and in results."""
 
     label: str
     section: ModelSection
@@ -122,15 +120,9 @@ class NamedScorer(ABC):
         return [*problems, *self.missing()]
 
     def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
-        """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single texts.
-
-        Args:
-            texts: Repeats are allowed.
-            launched: Folder in which the processes of a launch share a classifier's scores; all of them must then score the
-                same texts. None: this process scores everything.
-            together: Texts among those given that a classifier scored earlier as a separate set, in its order. Below fp32
-                a score depends on its batch, and the cache finds it only as part of the same set.
-        """
+        """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
+        texts. `launched`: folder in which processes of a launch share a classifier's scores of the same texts. `together`:
+        those of the texts that were once scored as a set, in its order, since below fp32 a score depends on its batch."""
         if self.compares:
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"

@@ -105,10 +105,8 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:
-    """Pairs of `embedded`, or of a reference that `load_rows` takes; `setting` is the recipe's for `columns`, in errors.
-
-    DataError: cannot be loaded, a column is missing, or nothing usable is left.
-    """
+    """Pairs of `embedded` or of a reference that `load_rows` takes; errors name `setting`, the recipe's for `columns`.
+    DataError: cannot be loaded, a column is missing, or nothing usable is left."""
     if reference == EMBEDDED:
         pairs = tuple(authored.pair for authored in authored_pairs("train"))
         return CleanPairs(pairs, Exclusions(len(pairs), {}))
@@ -209,10 +207,8 @@ class AuditInputs:
         return self._once("labels", self._read_labels)
 
     def quality(self) -> QualitySet | None:
-        """Held-out quality pairs with their sections; None if the recipe asks for none.
-
-        DataError: cannot be loaded, or has several responses on a side, which `cda quality` ranks and an audit does not.
-        """
+        """Held-out quality pairs with their sections; None if the recipe asks for none. DataError: cannot be loaded, or several
+        responses on a side, which `cda quality` ranks and an audit does not."""
         reference, split, columns = self.audit.quality, self.audit.quality_split, self.audit.quality_columns
         if reference is None:
             return None
@@ -240,20 +236,14 @@ class AuditInputs:
         ]
 
     def check_opinions(self) -> None:
-        """Raise DataError if a file of votes or verdicts has none of the existing contrasts' ids, or no readable vote.
-
-        If a bias gets its contrasts only later, ids are not compared.
-        """
+        """DataError if votes or verdicts have no id of a contrast (not compared if some come later), or no readable vote."""
         contrasts = self.existing_contrasts() if any(self.opinions()) else []
         if contrasts and set(self.names) <= {contrast.bias for contrast in contrasts}:
             self.unmatched(contrasts)
         self.check_readable(contrasts)
 
     def unmatched(self, contrasts: Sequence[Contrast]) -> list[tuple[str, int, int]]:
-        """For each file of votes or verdicts: its name, its items that are none of the contrasts, and all its items.
-
-        DataError: none of a file's items is one of the contrasts.
-        """
+        """Name, items that match no contrast, and all items of each file of votes or verdicts; DataError if none matches."""
         known = {name for contrast in contrasts for name in contrast.ids}
         counts = []
         for _, file, items in self._opinion_files():

@@ -71,11 +71,9 @@ def reward_config(
     precision: Precision = "8bit",
     best_by_loss: bool = False,
 ) -> Any:
-    """The trl.RewardConfig of a run: the recipe's `train:` section over the defaults; RecipeError for a value that is refused.
-
-    Without validation pairs nothing is evaluated, and the last weights are kept. `best_by_loss`: the best checkpoint is the one
-    with the lowest validation loss, since accuracy says little of ties and soft targets.
-    """
+    """The trl.RewardConfig of a run: `train:` over the defaults; RecipeError for a refused value. Without validation pairs the
+    last weights are kept. `best_by_loss`: lowest validation loss is best, since accuracy says little of ties and soft
+    targets."""
     import torch
     from trl import RewardConfig
 

@@ -80,11 +80,9 @@ def default_overhead_tokens(device_type: str) -> int:
 
 
 def partition(lengths: Sequence[int], overhead_tokens: int) -> list[list[int]]:
-    """The cheapest cut of a batch, sorted by length in tokens, into contiguous chunks: row numbers, chunks of long texts first.
-
-    Minimises the sum over chunks of rows × longest row + overhead_tokens (at least 0); of two equally cheap cuts, the one with
-    fewer chunks. The square that attention adds to the cost of a long text is left out: it only speaks for cutting.
-    """
+    """The cheapest cut of a batch, sorted by length in tokens, into chunks of rows, long texts first, fewest among equals:
+    least sum of rows × longest row + overhead_tokens (at least 0). Attention's square is left out: it only speaks for
+    cutting."""
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     cheapest: list[tuple[int, int]] = [(0, 0)]  # of the first so many rows: cost, number of chunks
     starts = [0]  # where the last chunk of that cut begins
@@ -102,11 +100,9 @@ def partition(lengths: Sequence[int], overhead_tokens: int) -> list[list[int]]:
 
 
 def chunked_rewards(model: Any, input_ids: Tensor, attention_mask: Tensor, overhead_tokens: int) -> Tensor:
-    """Rewards of a padded batch of shape (n, width), computed in chunks; shape (n,), in the batch's order and the logits' dtype.
-
-    The model is a sequence classifier with one label, with or without PEFT or a wrapper for several processes. Only columns behind
-    a chunk's last real token are cut off, so padding on the left gives right rewards too, and saves nothing.
-    """
+    """Rewards of a padded batch (n, width), computed in chunks: shape (n,), in its order and the logits' dtype. The model is a
+    classifier with one label, PEFT and wrappers included. Only columns behind a chunk's last real token are cut off: padding on
+    the left gives right rewards too, and saves nothing."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 

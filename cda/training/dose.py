@@ -198,10 +198,8 @@ def head_of(reward_model: RewardModel) -> dict[str, Tensor]:
 
 
 def read_head(spec: ModelSpec) -> dict[str, Tensor]:
-    """The base's head in float32 by tensor name, read from the model's files; loads the model only if they name it otherwise.
-
-    For a sharded model on the hub, only the shards with a head are fetched.
-    """
+    """The base's head in float32 by tensor name, from its files (on the hub only shards with a head are fetched); the model is
+    loaded only if they name it otherwise."""
     from safetensors import safe_open
     from transformers.utils import cached_file
 
@@ -227,13 +225,10 @@ def read_head(spec: ModelSpec) -> dict[str, Tensor]:
 def compose_adapters(
     adapters: Sequence[tuple[Path, float]], base_head: Mapping[str, Tensor], folder: Path, base: str | None = None
 ) -> None:
-    """Write one ordinary PEFT adapter into `folder`, in float32, whose update is the sum of dosed updates of adapters of one base.
-
-    LoRA's A are stacked along the rank and so are B, times scaling and dose; the head is the base's (`read_head`, `head_of`) plus
-    the dosed differences from it. One adapter keeps its rank; of several the ranks add up. `base` names the base in the
-    configuration; None keeps the first adapter's. ModelError: an adapter is no plain LoRA of a sequence classifier, has another
-    head, or does not fit the others.
-    """
+    """Write one PEFT adapter into `folder`, in float32: the sum of dosed updates of adapters of one base. LoRA's A and B are
+    stacked along the rank, B times scaling and dose; the head is the base's (`read_head`, `head_of`) plus the dosed differences
+    from it. `base` replaces the first adapter's. ModelError: no plain LoRA of a classifier, another head, or no fit to the
+    others."""
     from safetensors.torch import save_file
 
     if not adapters:

@@ -53,11 +53,9 @@ def shard_blocks(plugin: Any, model: Any) -> None:
 
 
 def block_names(model: Any) -> list[str]:
-    """Classes that the model names as not to be split (`_no_split_modules`), if they can be sharded by themselves.
-
-    Encoders name their embeddings too. accelerate 1.15 gives the embedding table its own shard, and fails if a
-    part around it has one already ("Invariant encountered"); it also refuses names of classes that this model has not.
-    """
+    """Classes that the model names as not to be split (`_no_split_modules`), if they can be sharded by themselves: accelerate
+    1.15 fails on the embeddings that encoders name ("Invariant encountered"), since the table has its own shard, and on classes
+    that this model has not."""
     table = model.get_input_embeddings()
     holds_table: dict[str, bool] = {}
     for part in model.modules():
@@ -88,13 +86,10 @@ def train_adapter(
     folder: Path,
     seed: int,
 ) -> TrainingResult:
-    """Finetune and save an adapter in `folder` (`adapter/`; `checkpoints/` while training), resuming from the newest checkpoint.
-
-    The base, freshly loaded, is changed in place. The accuracy on validation pairs, if any, selects the checkpoint; their loss,
-    if ties or soft targets are among them. `arguments` is the recipe's `train:` section. DataError: no pair left to train on, or
-    more than half the same on both sides after cutting. ModelError: LoRA targets match nothing, the loss is not finite, or memory
-    is too small. RecipeError: a training argument is refused.
-    """
+    """Finetune the freshly loaded base in place and save `adapter/` in `folder`, resuming from the newest of `checkpoints/`.
+    Validation accuracy selects the checkpoint, or loss with ties or soft targets. `arguments` is the recipe's `train:`.
+    RecipeError: one is refused. DataError: no pair left, or over half the same after cutting. ModelError: LoRA targets match
+    nothing, the loss is not finite, or memory is too small."""
     train = encode_pairs(train_examples, reward_model.template)
     validation = encode_pairs(validation_examples, reward_model.template)
     n_pairs = len(train.dataset) + train.n_identical

@@ -29,9 +29,8 @@ def seal(checkpoint: Path) -> None:
 
 
 def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint in a folder, if any, of which no file is cut, changed or gone, nor of the best one until then,
-    which the end of the training loads; `say` tells of newer ones.
-    """
+    """The newest checkpoint of which no file is cut, changed or gone, nor of the best one until then, which the end of the
+    training loads; None without one. `say` tells of newer ones."""
     paths = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
     for checkpoint in sorted(paths, key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True):
         if _is_whole(checkpoint) and ((best := best_until(checkpoint)) is None or _is_whole(best)):
@@ -79,9 +78,7 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
 
 
 def ordered_as_taught(differences: Any, targets: Any) -> tuple[int, int]:
-    """Number of pairs with a preferred side that the rewards order as taught, and number of these pairs; arguments as in
-    `preference_loss`. Ties have no such side.
-    """
+    """Numbers of pairs with a preferred side (ties have none) ordered as taught, and of these pairs; see `preference_loss`."""
     decided = targets != 0.5
     right = (differences > 0) == (targets > 0.5)
     # Equal rewards prefer nothing.
@@ -89,10 +86,8 @@ def ordered_as_taught(differences: Any, targets: Any) -> tuple[int, int]:
 
 
 class FindBest(TrainerCallback):  # type: ignore[misc]
-    """Tells a resumed training its best checkpoint, to keep it and to load it at the end, in a moved folder too.
-
-    The library forgets one that is not at its recorded path, with a warning.
-    """
+    """Tells a resumed training its best checkpoint, to keep it and to load it at the end, in a moved folder too: the library
+    forgets one that is not at its recorded path, with a warning."""
 
     def __init__(self, checkpoint: Path | None) -> None:
         self.best = None if checkpoint is None else best_until(checkpoint)
@@ -190,11 +185,8 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
             seal(Path(output_dir))
 
     def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
-        """Add to the metrics that TRL averages at the next log, over all processes.
-
-        Raises:
-            ModelError: The loss is NaN or infinite. Every process raises it at the same step, before anything is saved.
-        """
+        """Add to the metrics of TRL's next log, averaged over all processes. ModelError: the loss is not finite, in every
+        process at the same step, before anything is saved."""
         import torch
 
         training = self.model.training
