@@ -142,9 +142,7 @@ def rewards(
     for name in dict.fromkeys(triple.bias for triple in triples):
         own = [triple for triple in triples if triple.bias == name]
         kinds = {
-            f"{which}, {text}": [
-                (triple.prompt, getattr(triple, text)) for triple in own if triple.has_attribute == has
-            ]
+            f"{which}, {text}": [(row.prompt, getattr(row, text)) for row in own if row.has_attribute == has]
             for which, has in (("with", True), ("without", False))
             for text in _TRIPLE_TEXTS
         }

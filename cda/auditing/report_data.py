@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import (
-    compares,
-    contrasts_flipped,
-    effects_in,
-    flipped_cell,
-    margin_cell,
-    margin_unit,
-    tested_cells,
-)
+from cda.auditing import report_cells as cells
 from cda.auditing.report_verdict import drift_sentence
 from cda.report import plots
 from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_each, p_equals, p_value, share, signed
@@ -47,17 +39,20 @@ _SAME = "both sides are the same after cutting"
 
 def effects_table(audit: AuditResult) -> Table:
     """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; test and verdict."""
-    two = compares(audit)
+    two = cells.compares(audit)
     rows: list[Row] = []
     for name, effects in audit.effects.items():
         for when, under in effects.items():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
-            tests = () if two else tested_cells(effects.test)
-            rows.append((f"{name}, {when}" if two else name, *alike, margin_cell(under.direct, None), *tests, verdict))
+            tests = () if two else cells.tested_cells(effects.test)
+            rows.append(
+                (f"{name}, {when}" if two else name, *alike, cells.margin_cell(under.direct, None), *tests, verdict)
+            )
     adjusted = (f"adjusted, {form}" for form in FORMS.values())
     tests = () if two else ("p, all pairs", "p (Holm)")
     header = ("bias", "among like pairs", "like pairs", *adjusted, "all pairs", *tests, "the effect is")
-    return Table(f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals", header, tuple(rows))
+    caption = f"Mean margin ({cells.margin_unit(audit)}) of direct contrasts, with 95% intervals"
+    return Table(caption, header, tuple(rows))
 
 
 def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
@@ -119,7 +114,7 @@ def rate_tables(audit: AuditResult) -> list[Table]:
     """For each bias with triples, every effect by every estimator."""
     tables = []
     for name, rate in audit.rate.items():
-        whens = [*rate.under(), *(["changes"] if rate.under() and compares(audit) else [])]
+        whens = [*rate.under(), *(["changes"] if rate.under() and cells.compares(audit) else [])]
         tables += [_rate_table(name, rate, when, audit) for when in whens]
     return tables
 
@@ -131,16 +126,16 @@ def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Tab
     rows = [
         (f"{effect.estimand.replace('CATE: ', 'words of the original ')}, {effect.estimator}", signed(effect.estimate),
          cell(effect.bca, signed, ""), cell(effect.standardised, signed, ""), p_value(effect.p_value), count(effect.estimate))
-        for part in parts for effect in effects_in(part)
+        for part in parts for effect in cells.effects_in(part)
     ]  # fmt: skip
     gaps = () if isinstance(overall, Missing) else overall.not_estimated
     gaps += () if under is None else under.slope.not_estimated
     rows += [(f"{gap.estimand}, {gap.estimator}", NOT_ESTIMATED, gap.reason, "", "", "") for gap in gaps]
     if isinstance(overall, Missing):
         rows.append(("all", NOT_ESTIMATED, overall.reason, "", "", ""))
-    stage = f", {when}" if compares(audit) else ""
+    stage = f", {when}" if cells.compares(audit) else ""
     what = ": changes of the RATE effects (after − before)" if when == "changes" else f"{stage}: RATE effects"
-    caption = f"{name}{what} on {rate.n} triples (rewrites: {rate.flips.by}; {flipped_cell(rate)})"
+    caption = f"{name}{what} on {rate.n} triples (rewrites: {rate.flips.by}; {cells.flipped_cell(rate)})"
     # The family of tests holds one effect a bias, of the last scoring.
     if when == audit.scorings[-1] and isinstance(rate.test, Test) and rate.test.p_holm is not None:
         caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for all {audit.n_tests} tests of this audit"
@@ -175,7 +170,7 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
 
 def rewritten_line(audit: AuditResult) -> str:
     """Number of rewrites that flipped each bias whose contrasts were rewritten for this audit; empty without any."""
-    parts = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := contrasts_flipped(skew))]
+    parts = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := cells.contrasts_flipped(skew))]
     return f"Contrasts rewritten for this audit: {'; '.join(parts)}." if parts else ""
 
 
@@ -198,7 +193,7 @@ def contingency_tables(audit: AuditResult) -> list[Table]:
     tables = []
     for name, analysis in audit.analysis.items():
         found = analysis.labels and analysis.labels.contingency
-        if isinstance(found, Contingency) and not compares(audit):
+        if isinstance(found, Contingency) and not cells.compares(audit):
             unread = f"{found.exclusions.dropped} with a label that cannot be read"
             caption = f"{name}: labels of {found.exclusions.seen} pairs; {unread}"
             tables.append(_two_by_two(caption, found.both, found.only_chosen, found.only_rejected, found.neither))
@@ -289,7 +284,7 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
         lost, naive_lost = f"{unread} on a comparison", rate.naive_unread or 0
         reason = "two of its texts are the same after cutting" if unread == _SAME else lost
         yield f"comparing triples of {name}", rate.n + rate.unread, {reason: rate.unread}
-        effects = () if isinstance(rate.measured, Missing) else effects_in(rate.measured.last.overall)
+        effects = () if isinstance(rate.measured, Missing) else cells.effects_in(rate.measured.last.overall)
         n = next((effect.estimate.n for effect in effects if effect.estimator == "naive"), 0)
         yield f"comparing originals of {name}, naive", n + naive_lost, {lost: naive_lost}
 
@@ -305,20 +300,20 @@ def rates_table(audit: AuditResult) -> Table | None:
             case Missing(reason=reason):
                 rows.append((name, reason, "", "", ""))
     header = ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "pairs with it on one side")
-    of = "the training data" if compares(audit) else "the labelled pairs"
+    of = "the training data" if cells.compares(audit) else "the labelled pairs"
     return table(f"The bias in {of}, with 95% intervals", header, rows)
 
 
 def correlation_table(audit: AuditResult) -> Table | None:
     """r between the attribute and being preferred: in the training data, by people, by the model."""
-    labelled = compares(audit) or any(analysis.labels for analysis in audit.analysis.values())
+    labelled = cells.compares(audit) or any(analysis.labels for analysis in audit.analysis.values())
     rows = []
     for name, analysis in audit.analysis.items():
         r = analysis.correlation
         trained = [analysis.labels.r_train if analysis.labels else None] if labelled else []
         found = [*trained, r.people, *(model for _, model in r.model.items())]
         rows.append((name, r.of, *(cell(value, lambda r: f"{decimals(r)} (n {count(r)})") for value in found)))
-    trained_column = ["training data" if compares(audit) else "labelled pairs"] if labelled else []
+    trained_column = ["training data" if cells.compares(audit) else "labelled pairs"] if labelled else []
     header = ("bias", "attribute", *trained_column, "people", *(_model(when) for when in audit.scorings))
     return table("Correlation of the attribute with being preferred (r), with 95% intervals", header, rows)
 

@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.benchmarks.best_of_n_report import (
-    best_of_n_markdown,
-    best_of_n_page,
-    best_of_n_plots,
-    best_of_n_text,
-    overview_plot,
-)
+from cda.benchmarks import best_of_n_report as report
 from cda.biases import Bias, load_bias
 from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
@@ -113,12 +107,12 @@ def run_best_of_n(
     if is_main():
         save(result, out / RESULT)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
-        write_text(out / PAGE, best_of_n_page(result))
-        write_text(out / REPORT, best_of_n_markdown(result))
-        save_plot(overview_plot(result), out, "svg")
+        write_text(out / PAGE, report.best_of_n_page(result))
+        write_text(out / REPORT, report.best_of_n_markdown(result))
+        save_plot(report.overview_plot(result), out, "svg")
         if figures is not None:
-            written += f"\n{write_figures(best_of_n_plots(result), out, figures)}"
-    return result, f"{best_of_n_text(result)}\n{written}"
+            written += f"\n{write_figures(report.best_of_n_plots(result), out, figures)}"
+    return result, f"{report.best_of_n_text(result)}\n{written}"
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

@@ -14,13 +14,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing.result import set_quality
-from cda.benchmarks.quality_report import (
-    quality_markdown,
-    quality_page,
-    quality_page_plots,
-    quality_summary,
-    rewardbench_files,
-)
+from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet
 from cda.errors import DataError
 from cda.files.jsonl import write_json, write_jsonl, write_text
@@ -95,8 +89,8 @@ def measure_quality(
     if is_main():
         _write(out, result, rows)
         if figures is not None:
-            written += f"\n{write_figures(quality_page_plots(result), out, figures)}"
-    return result, f"{quality_summary(result)}\n{written}"
+            written += f"\n{write_figures(report.quality_page_plots(result), out, figures)}"
+    return result, f"{report.quality_summary(result)}\n{written}"
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
@@ -266,9 +260,9 @@ def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]
     own_folder(new)
     save(result, new / RESULT)
     write_jsonl(new / SCORES, rows)
-    write_text(new / PAGE, quality_page(result))
-    write_text(new / TABLES, quality_markdown(result))
-    for name, content in rewardbench_files(result, rows).items():
+    write_text(new / PAGE, report.quality_page(result))
+    write_text(new / TABLES, report.quality_markdown(result))
+    for name, content in report.rewardbench_files(result, rows).items():
         file = new / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, list):

@@ -18,28 +18,7 @@ from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
-from cda.recipe.checks import (
-    cross_checks,
-    misspelt_model,
-    model_problems,
-    prompt_problems,
-    seed_problems,
-    unknown_train_keys,
-    written_keys,
-)
-from cda.recipe.presets import (
-    LONGEST_NAME,
-    Layer,
-    checked_layer,
-    fitting,
-    joint_alone,
-    merge_layers,
-    names_in,
-    parse_overrides,
-    preset_layers,
-    recipes_folder,
-    value_at,
-)
+from cda.recipe import checks, presets
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import judges_of, kind_of
 from cda.run import fingerprint
@@ -100,16 +79,16 @@ class LoadedRecipe:
 
 def is_recipe(reference: str) -> bool:
     """True for a reference to a recipe (a YAML file, or a shipped one), False for a model."""
-    return Path(reference).suffix in (".yaml", ".yml") or is_a_file(recipes_folder() / f"{reference}.yaml")
+    return Path(reference).suffix in (".yaml", ".yml") or is_a_file(presets.recipes_folder() / f"{reference}.yaml")
 
 
 def find_recipe(reference: str) -> Path:
     """The file of a recipe given by path or by the name of a shipped one; RecipeError if it is neither."""
     path = Path(reference)
-    for file in (path, recipes_folder() / f"{reference}.yaml"):
+    for file in (path, presets.recipes_folder() / f"{reference}.yaml"):
         if is_a_file(file):
             return file
-    names = names_in(recipes_folder())
+    names = presets.names_in(presets.recipes_folder())
     close = near_path(reference)
     hint = f" Did you mean '{close}'?" if close else did_you_mean(path.stem, names)
     raise RecipeError(
@@ -174,14 +153,15 @@ def load_model_audit(
     }
     if kind_of(target) == "judge":
         base["llm"] = {"model": judges_of(target)[0]}
-    return _resolved(Path(where), merge_layers(base, checked_layer(settings, where, [])), overrides, only_audit=True)
+    asked = presets.merge_layers(base, presets.checked_layer(settings, where, []))
+    return _resolved(Path(where), asked, overrides, only_audit=True)
 
 
 def _as_folder(target: str) -> str:
     """A model's name as part of a folder's; of a long one its end, and a fingerprint that tells it from others with this end."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", target).strip("-.") or "model"
     mark = f"-{fingerprint(target)[:6]}"
-    return name if len(name) <= LONGEST_NAME else name[len(mark) - LONGEST_NAME :] + mark
+    return name if len(name) <= presets.LONGEST_NAME else name[len(mark) - presets.LONGEST_NAME :] + mark
 
 
 def _resolved(
@@ -193,14 +173,14 @@ def _resolved(
 ) -> LoadedRecipe:
     problems: list[str] = []
     notes: list[str] = []
-    layers = [checked_layer(content, str(path), problems), parse_overrides(overrides, problems)]
-    layers.append(checked_layer(settings, str(path), problems))
-    own = merge_layers(*layers)
-    presets, unknown = preset_layers(own, path, problems)
-    presets = fitting(presets, layers, path, problems, notes)
-    names = own.get("biases", presets.get("biases"))
-    merged = {"name": path.stem} | merge_layers(
-        joint_alone(presets) if isinstance(names, list) and len(names) > 1 else presets, own
+    layers = [presets.checked_layer(content, str(path), problems), presets.parse_overrides(overrides, problems)]
+    layers.append(presets.checked_layer(settings, str(path), problems))
+    own = presets.merge_layers(*layers)
+    preset, unknown = presets.preset_layers(own, path, problems)
+    preset = presets.fitting(preset, layers, path, problems, notes)
+    names = own.get("biases", preset.get("biases"))
+    merged = {"name": path.stem} | presets.merge_layers(
+        presets.joint_alone(preset) if isinstance(names, list) and len(names) > 1 else preset, own
     )
     recipe: Recipe | None = None
     try:
@@ -210,16 +190,16 @@ def _resolved(
         without = tuple(f"{path}: {section}." for section in unknown)
         problems += [line for line in describe_errors(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)
-    problems += unknown_train_keys(merged.get("train"), path)
-    problems += seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
+    problems += checks.unknown_train_keys(merged.get("train"), path)
+    problems += checks.seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
     prompts = _load_prompts(merged, path, problems)
     if recipe is not None:
         name = recipe.model.name_or_path
-        problems += [f"{path}: {problem}" for problem in cross_checks(recipe, biases)]
-        problems += [f"{path}: {problem}" for problem in prompt_problems(recipe, prompts, biases)]
-        problems += [f"{path}: {problem}" for problem in model_problems(name, recipe.llm.model, only_audit)]
-        problems += misspelt_model(name)
-    for held, problem in written_keys(merged):
+        problems += [f"{path}: {problem}" for problem in checks.cross_checks(recipe, biases)]
+        problems += [f"{path}: {problem}" for problem in checks.prompt_problems(recipe, prompts, biases)]
+        problems += [f"{path}: {problem}" for problem in checks.model_problems(name, recipe.llm.model, only_audit)]
+        problems += checks.misspelt_model(name)
+    for held, problem in checks.written_keys(merged):
         # Another problem with the same setting would quote it.
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
     if problems or recipe is None:
@@ -237,11 +217,11 @@ def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:
     return biases
 
 
-def _load_prompts(merged: Layer, path: Path, problems: list[str]) -> Prompts:
+def _load_prompts(merged: presets.Layer, path: Path, problems: list[str]) -> Prompts:
     """The prompt files that a recipe names, the judge's with the recipe's own reasons and orders; ours for those with mistakes."""
 
     def loaded(kind: type[_Prompt], otherwise: _Prompt, *keys: str) -> _Prompt:
-        reference = value_at(merged, *keys)
+        reference = presets.value_at(merged, *keys)
         if not isinstance(reference, str):
             return otherwise
         try:
@@ -251,9 +231,8 @@ def _load_prompts(merged: Layer, path: Path, problems: list[str]) -> Prompts:
             return otherwise
 
     own = ours()
-    said = {
-        name: value for name in ("reasons", "orders") if (value := value_at(merged, "score", "judge", name)) is not None
-    }
+    asked = {name: presets.value_at(merged, "score", "judge", name) for name in ("reasons", "orders")}
+    said = {name: value for name, value in asked.items() if value is not None}
     return Prompts(
         loaded(LabelPrompt, own.label, "label", "prompt"),
         loaded(RewritePrompt, own.rewrite, "rewrite", "prompt"),
