@@ -27,7 +27,7 @@ from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.messages import prompt_of
 from cda.data.pairs import PairLabels, training_labels
-from cda.embedded.model import EMBEDDED
+from cda.embedded.model import EMBEDDED, encode_sentences
 from cda.embedded.texts import EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
@@ -141,7 +141,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         triple_skew=rate.triple_skews(triples, released, scorings),
         paper=paper(inputs, seed, only_audit=only_audit),
         effects=analysis.effects(groups, seed),
-        drift=analysis.drifts(groups, biases, _encoder() if recipe.audit.similarity else None, seed),
+        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None, seed),
         plain=seeds.plain(all_groups, texts, scored, ties, seed),
         rate=rates,
         rewards=analysis.rewards(groups, triples, scorings, seed),
@@ -292,9 +292,3 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
     labelled = list(read_labelled(run_folder.stage("label") / PAIRS))
     labels = {name: training_labels(labelled, name) for name in biases}
     return {name: of_bias for name, of_bias in labels.items() if of_bias is not None}
-
-
-def _encoder() -> analysis.Encode:
-    from cda.embedded.model import encode_sentences
-
-    return encode_sentences

@@ -38,21 +38,16 @@ MAIN = ("before", "after", "model")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Contrasts of one bias."""
+    """Contrasts of one bias that every scoring has a margin for (n_unread: those that one has none for), their prompts as
+    clusters, and scoring to margins, shape (n,), in `unit`. `is_target`: it is one of the recipe's biases."""
 
     bias: Bias
     is_target: bool
-    """It is one of the recipe's biases."""
     contrasts: tuple[Contrast, ...]
-    """Those that every scoring has a margin for."""
     prompt_ids: tuple[str, ...]
-    """Cluster of each."""
     margins: Mapping[str, FloatArray]
-    """Scoring to margins, shape (n,)."""
     unit: str
-    """Unit of the margins."""
     n_unread: int
-    """Contrasts left out because a scoring has no margin for them."""
 
     def __len__(self) -> int:
         return len(self.contrasts)

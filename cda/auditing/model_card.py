@@ -31,17 +31,15 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ExportedTraining:
-    """One training in an export."""
+    """One training in an export: its adapter's dose there, if known; how it was chosen, if the export has that dose; and the
+    format of prompt and response in training, if known and not given by an audit."""
 
     name: str
     dose: float | None
-    """Dose of its adapter in the export; None if unknown."""
     audit: AuditResult | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     chosen: DoseResult | None = None
-    """Choice of its dose (dose.json), if that is the dose of the export."""
     form: str | None = None
-    """Format of prompt and response in training, if known and not given by an audit."""
 
 
 def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:

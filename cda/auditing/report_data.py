@@ -45,9 +45,8 @@ def effects_table(audit: AuditResult) -> Table:
         for when, under in effects.items():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
             tests = () if two else cells.tested_cells(effects.test)
-            rows.append(
-                (f"{name}, {when}" if two else name, *alike, cells.margin_cell(under.direct, None), *tests, verdict)
-            )
+            label = f"{name}, {when}" if two else name
+            rows.append((label, *alike, cells.margin_cell(under.direct, None), *tests, verdict))
     adjusted = (f"adjusted, {form}" for form in FORMS.values())
     tests = () if two else ("p, all pairs", "p (Holm)")
     header = ("bias", "among like pairs", "like pairs", *adjusted, "all pairs", *tests, "the effect is")
@@ -101,9 +100,8 @@ def _drift_table(name: str, drift: BiasDrift) -> Table | None:
         ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
         rows.append((label, f"{found.base_mean:.2f}", f"{found.perturbed_mean:.2f}", signed(found.difference),
                      cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
-    rows += [
-        (f"labelled {other}", "", "", cell(label, in_points, None), "", "", "") for other, label in drift.labels.items()
-    ]
+    for other, came_along in drift.labels.items():
+        rows.append((f"labelled {other}", "", "", cell(came_along, in_points, None), "", "", ""))
     if isinstance(drift.similarity, Estimate):
         rows.append(("cosine of embeddings", "", "", signed(drift.similarity), "", "", ""))
     header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")

@@ -55,37 +55,29 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """RATE triples of the recipe's biases."""
+    """RATE triples of the recipe's biases: those kept, whose rewrites both flipped the bias as far as anything can tell; all of
+    the release, for biases that take theirs from it, as in the paper; and by bias the flips and the triples left out."""
 
     kept: list[Triple] = field(default_factory=list)
-    """Both rewrites flipped the bias, as far as anything can tell."""
     released: list[Triple] = field(default_factory=list)
-    """All triples of the release, for biases that take theirs from it: the paper leaves none out."""
     flips: dict[str, Flips] = field(default_factory=dict)
-    """Number of originals that could be flipped and flipped back, by bias, and the source of these labels."""
     failed: dict[str, Exclusions] = field(default_factory=dict)
-    """By bias, triples that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTexts:
-    """Everything that an audit scores, and earlier exclusions."""
+    """Everything that an audit scores, and earlier exclusions. `available_pairs` and `available` count quality pairs, and
+    contrasts by bias, before the sample was drawn; `excluded` unusable rows by the user's file; `failed` failed rewrites by bias;
+    `votes_unmatched` items of votes and verdicts that are none of the contrasts."""
 
     contrasts: tuple[Contrast, ...]
-    """Contrasts of every audited bias."""
     triples: Triples
     quality: QualitySet | None
-    """Held-out pairs with their sections, as drawn."""
     available_pairs: int
-    """Quality pairs before the sample was drawn."""
     available: Mapping[str, int]
-    """Contrasts of each bias before the sample was drawn."""
     excluded: dict[str, Exclusions]
-    """Unusable rows of the user's files, by file."""
     failed: Mapping[str, Exclusions]
-    """Failed rewrites of biases whose contrasts were made now."""
     votes_unmatched: int
-    """Items of the files of votes and verdicts that are none of the contrasts."""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:

@@ -20,13 +20,12 @@ TAUGHT = ("target", "margin", "weight")
 
 @dataclass(frozen=True, slots=True)
 class EncodedPairs:
-    """A dataset for the trainer: columns chosen_ids, rejected_ids, length (of the longer side, for grouping), and those of TAUGHT."""
+    """A dataset for the trainer: columns chosen_ids, rejected_ids, length (of the longer side, for grouping), and those of TAUGHT;
+    the numbers of pairs with a side cut, and of those left out because both sides are the same after cutting."""
 
     dataset: Any
     n_truncated: int
-    """Pairs with at least one side cut."""
     n_identical: int
-    """Pairs left out because both sides are the same after cutting."""
 
 
 def encode_pairs(examples: Sequence[TrainingExample], template: Template) -> EncodedPairs:
