@@ -70,21 +70,11 @@ def make_counterfactuals(
 ) -> Counterfactuals:
     """Draw eligible pairs, rewrite their rejected side, keep the rewrites that carry the bias.
 
-    Failed rewrites are replaced by further eligible pairs, in batches, until the pairs run out or three times the
-    requested pairs were tried: a rewriter that mostly fails does not go through a whole corpus.
-
-    Args:
-        rows: Labelled pairs.
-        bias: The bias to add.
-        rewriter: Adds the bias.
-        requested: Number of pairs; None for every eligible one.
-        rng: Draws the pairs.
-        check_measure: Require that a rewrite exhibits the bias as measured (off if an LLM labelled it).
-        specific_chosen: Also rewrite the chosen side with the bias's opposite (vagueness: more specific), so that the
-            two sides differ more; if that fails, the pair is dropped.
-        stop_above: Stop once more than this share of the tried pairs has failed.
-        batch_size: Most pairs rewritten before failures are replaced; None: all that are missing, for the Batch API, where
-            each round takes a day.
+    Failed rewrites are replaced by further eligible pairs, in batches of `batch_size` (None: all that are missing, for
+    the Batch API, where each round takes a day), until the pairs run out, three times the requested pairs (None: every
+    eligible one) were tried, or more than the share `stop_above` of the tried failed. `check_measure`: a rewrite must
+    exhibit the bias as measured (off if an LLM labelled it). `specific_chosen`: also rewrite the chosen side with the
+    bias's opposite (vagueness: more specific), so that the sides differ more; if that fails, the pair is dropped.
     """
     pool = eligible_pairs(rows, bias)
     order = [pool[index] for index in rng.permutation(len(pool))]
@@ -185,7 +175,6 @@ def draw_supplementary(
     rng: np.random.Generator,
 ) -> list[TrainingPair]:
     """Draw unchanged pairs so that label combinations occur as often as in `frequencies`; fewer if one runs short.
-
     `taken`: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
     """
     drawn: list[TrainingPair] = []
@@ -222,10 +211,9 @@ def contrast_examples(
     biases: Sequence[str],
     objectives: Sequence[ObjectiveSection],
 ) -> Iterator[TrainingPair]:
-    """Contrasts under the objectives that are about one response and its biased version.
-
-    `splits`: side of each prompt, by `prompt_id`. Contrasts of biases other than `biases`, which are debiased, are taught
-    only by `keep`: there the base model's preference is to stay.
+    """Contrasts under the objectives that are about one response and its biased version. `splits`: by `prompt_id`.
+    Contrasts of other than the debiased `biases` are taught only by `keep`: there the base model's preference is to
+    stay.
     """
     for contrast in contrasts:
         pair, split = Pair(contrast.prompt, contrast.base, contrast.perturbed), splits[prompt_id(contrast.prompt)]
@@ -246,8 +234,8 @@ def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objec
 
 
 def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
-    """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others: training prompts are never
-    audited.
+    """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others: they are never trained
+    on.
     """
     prompts = [row.pair.prompt if isinstance(row, LabelledPair) else row.prompt for row in rows]
     kept = [row for row, prompt in zip(rows, prompts, strict=True) if prompt_id(prompt) not in audited_prompts]
@@ -257,8 +245,8 @@ def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row]
 def assign_splits(
     contrasts: Sequence[Contrast], known: Mapping[str, Split], validation_share: float, rng: np.random.Generator
 ) -> dict[str, Split]:
-    """Side of every contrast's prompt: one that has a side, as the preference pairs do, keeps it; of the others a share is
-    drawn for validation, rounded to the nearest whole prompt.
+    """Side of every contrast's prompt: one that has a side, as the preference pairs do, keeps it; of the others a share
+    is drawn for validation, rounded to the nearest whole prompt.
     """
     ids = sorted({prompt_id(contrast.prompt) for contrast in contrasts})
     free = [name for name in ids if name not in known]

@@ -47,10 +47,9 @@ class PairsSource:
 
 
 def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
-    """Write triples in both directions, as `cda audit --triples` reads them; return how many.
-
-    RecipeError: not exactly one source, one that needs an LLM if none is set, or an LLM without its key. DataError: nothing
-    usable came of it. RunError: `out` cannot be written.
+    """Write triples in both directions, as `cda audit --triples` reads them; return how many. RecipeError: not exactly
+    one source, an LLM that is needed and not set, or without its key. DataError: nothing usable. RunError: `out` cannot
+    be written.
     """
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
     if len(given) != 1:
@@ -105,11 +104,9 @@ def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[li
 
 
 def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[Original], Exclusions]:
-    """Rows of prompt, response and, if known, has_attribute, by the name and rule in the audit's settings; unusable rows are
-    counted.
-
-    DataError names the file, `where`: a column is missing, or a category that the recipe names; or one response is said to
-    have the attribute and to lack it.
+    """Rows of prompt, response and, if known, has_attribute, by the name and rule in the audit's settings; unusable
+    rows are counted. DataError names the file, `where`: a column is missing, or a category that the recipe names; or
+    one response is said to have the attribute and to lack it.
     """
     rule, column = audit.attribute, audit.triple_columns.get("has_attribute", "has_attribute")
     present = {key for row in rows for key in row}

@@ -32,17 +32,12 @@ DECIMALS = 9  # doses that differ by rounding alone are tied
 
 @dataclass(frozen=True, slots=True)
 class DoseCurve:
-    """Margins of the same rows at every dose, reward units, with people's majorities.
+    """Margins of the same n rows, and m quality pairs, at every dose λ, in reward units, with people's majorities.
 
-    Attributes:
-        doses: λ, ascending, with 0 (base model) and 1 (plain CDA) among them. Length k.
-        margins: score(perturbed) − score(base) at each dose. Shape (k, n).
-        people: Majorities of the n contrasts.
-        prompt_ids: Cluster of each contrast. Length n.
-        quality_margins: score(chosen) − score(rejected) of quality pairs at each dose. Shape (k, m); None without any.
-        quality_prompt_ids: Cluster of each quality pair, in the same names. Length m.
-        biases: Bias of each contrast. Several biases weigh the same in the choice of a dose, and gaps of opposite sign do not
-            cancel. Empty: all are of one. Length n.
+    `doses` ascend, with 0 (base model) and 1 (plain CDA) among them, length k. `margins`: score(perturbed) −
+    score(base), shape (k, n). `quality_margins`: score(chosen) − score(rejected), shape (k, m); None without any.
+    Clusters are prompts of the same names. Several `biases` (empty: all rows are of one) weigh the same, and gaps of
+    opposite sign do not cancel.
     """
 
     doses: tuple[float, ...]
@@ -79,9 +74,8 @@ class DoseCurve:
         return np.asarray(self.margins[self.doses.index(dose)], dtype=np.float64)
 
     def mixed(self, doses: Sequence[float]) -> DoseCurve:
-        """Curve from the scores at 0 and 1 alone: margin(λ) = (1 − λ) · margin(0) + λ · margin(1).
-
-        Scaling the adapter's weights by λ gives another curve wherever scores are not linear in them.
+        """Curve from the scores at 0 and 1 alone: margin(λ) = (1 − λ) · margin(0) + λ · margin(1). Scaling the
+        adapter's weights by λ gives another curve wherever scores are not linear in them.
         """
         at, base, plain = np.asarray(doses, dtype=np.float64), self.doses.index(0.0), self.doses.index(1.0)
 
@@ -120,11 +114,9 @@ def choose_dose(
     quality_rows: Rows | None = None,
     max_quality_loss: float = MAX_QUALITY_LOSS,
 ) -> Choice:
-    """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
-
-    With several biases, the mean over biases of miscalibration + gap is minimized. Dose 0 is always allowed. If two doses
-    are equally near to 1, the smaller one is taken. `rows` (n,) and `quality_rows` (m,) limit what the choice rests on; among
-    them are a contrast with a majority, and a quality pair if the curve has any.
+    """The dose of least miscalibration + gap, in the mean over biases, among those that keep quality, and 0, always
+    allowed. Ties go to the dose nearest to 1, then to the smaller. `rows` (n,) and `quality_rows` (m,) limit what the
+    choice rests on; among them are a contrast with a majority, and a quality pair if the curve has any.
     """
     used = curve.people.used if rows is None else curve.people.used & rows
     excess = (curve.margins > 0) - curve.people.target
@@ -150,10 +142,8 @@ def preference_order(doses: Sequence[float]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class OutOfFold:
-    """Margins at doses that were chosen without the row, once a repeat; reward units.
-
-    `margins` has shape (repeats, n), `quality_margins` (repeats, m) or None without quality pairs. `first_half` is True for
-    contrasts of the first half, shape (repeats, n); `chosen` holds λ as chosen on either half, shape (repeats, 2).
+    """Margins at doses chosen without the row, reward units, shape (repeats, n); of quality pairs (repeats, m) or None.
+    `first_half`: True for contrasts of that half, shape (repeats, n); `chosen`: λ of either half, shape (repeats, 2).
     """
 
     margins: FloatArray
@@ -168,10 +158,7 @@ def out_of_fold(
     """Split the prompts in two, choose a dose on each half, apply it to the other; `repeats` times.
 
     A prompt's contrasts and quality pairs are always on one side. Prompts with a majority, and prompts with quality
-    pairs, are each split evenly.
-
-    Raises:
-        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, if there are any).
+    pairs, are each split evenly. DataError: fewer than `MIN_PROMPTS` of either, if there are any of the latter.
     """
     of_contrast, of_quality, strata = prompt_codes(curve)
     _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
@@ -194,15 +181,11 @@ def out_of_fold(
 
 
 def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> FloatArray:
-    """Skew − human skew on each half alone, shape (repeats, 2); NaN for a half without rows.
+    """Skew − human skew on each half alone, shape (repeats, 2); NaN for a half without rows. Shapes: (repeats, n), or
+    (n,).
 
-    Rows of both halves must not be put together before the size is taken: if a half ends above people's skew, the dose that
-    it chooses lies too low for the other half, and the two would cancel.
-
-    Args:
-        hits: 1 for a margin above 0. Shape (repeats, n), or (n,) at a fixed dose.
-        target: People's majorities. Shape (n,).
-        first_half: True for rows of the first half. Shape (repeats, n).
+    Rows of both halves must not be put together before the size is taken: if a half ends above people's skew, the dose
+    that it chooses lies too low for the other half, and the two would cancel.
     """
     excess = hits - target
     with np.errstate(invalid="ignore"):

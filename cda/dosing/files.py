@@ -43,20 +43,13 @@ def dose_from_files(
     ties: TieRule = "drop",
     seed: int = 0,
 ) -> DoseFilesResult:
-    """Dose–response, chosen dose and held-out result of mixing two scorings.
+    """Dose–response, chosen dose and held-out result of mixing two scorings, of the base model and after debiasing.
 
-    Score files hold a row for each contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or `margin`.
-    Rows of one `prompt` (or `query`) stay together.
-
-    Args:
-        before: Scores of the base model.
-        after: Scores after debiasing, of the same rows.
-        votes: As `load_votes` reads them, or people's annotations in the layout of "Flattery, Fluff, and Fog". Without
-            a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`).
-        quality: Score files of quality pairs before and after: `chosen_score` and `rejected_score`, or `margin`.
-
-    Raises:
-        DataError: A file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
+    Score files hold a row for each contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or
+    `margin`; those of `quality`, before and after, `chosen_score` and `rejected_score`, or `margin`. Rows of one
+    `prompt` (or `query`) stay together. `votes`: as `load_votes` reads them, or in the layout of "Flattery, Fluff, and
+    Fog"; without a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`). DataError: a
+    file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
     """
     first, second, notes = _paired(before, after, ("perturbed_score", "base_score"))
     people, left_out = _people(first, second, votes, ties, before)

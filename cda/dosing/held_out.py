@@ -50,22 +50,14 @@ def cross_validated_dose(
     """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt).
 
     Miscalibration and quality average each row's out-of-fold results over repeats; the gap is computed on each half and
-    then averaged, for the chosen doses and for 0 and 1 on the same halves.
-
-    For the intervals, every draw resamples prompts with replacement, splits the distinct ones and chooses the doses anew,
-    so that the intervals cover the sampling of prompts and the choice that depends on it. With the choices kept fixed, the
-    interval of a change of skew would contain the truth a third of the time. A gap is an absolute value, which grows under
-    resampling: its interval lies high, and that of its change lies towards 0 if the other gap is large.
-    The intervals do not cover that the choices rest on half the votes and the exported dose on all of them.
-
-    Args:
-        curve: People's majorities may all be for one side.
-        repeats: Number of splits in two.
-        max_quality_loss: Accuracy that a dose may lose against dose 0 on the half it is chosen on, as a share.
-        bias: Measure on the contrasts of this bias alone; the dose is chosen on those of all biases.
-
-    Raises:
-        DataError: Too few prompts; gives their number and the number needed.
+    then averaged, for the chosen doses and for 0 and 1 on the same halves. For the intervals, every draw resamples
+    prompts with replacement, splits the distinct ones and chooses the doses anew, so that the intervals cover the
+    sampling of prompts and the choice that depends on it. With the choices kept fixed, the interval of a change of skew
+    would contain the truth a third of the time. A gap is an absolute value, which grows under resampling: its interval
+    lies high, and that of its change lies towards 0 if the other gap is large. They do not cover that the choices rest
+    on half the votes and the exported dose on all of them. `max_quality_loss`: accuracy that a dose may lose against
+    dose 0 on the half it is chosen on, as a share. `bias`: measure on its contrasts alone; the dose is chosen on those
+    of all. DataError: too few prompts, with their number and the number needed.
     """
     held = out_of_fold(curve, rng, repeats, max_quality_loss)
     final = choose_dose(curve, max_quality_loss=max_quality_loss)
@@ -97,7 +89,6 @@ def cross_validated_dose(
 @dataclass(frozen=True, slots=True)
 class Measures:
     """Results of one procedure in every draw, shape (draws,) each; NaN if a draw left nothing to measure on.
-
     `half_gaps`: skew − human skew on each half alone, shape (draws, halves); `signed_gap` is that of all rows together.
     """
 
@@ -129,14 +120,9 @@ class Resampled:
 def held_out_people(
     curve: DoseCurve, margins: FloatArray, hits: FloatArray | Rows, held: OutOfFold, drawn: Measures
 ) -> HeldOutPeople:
-    """Out-of-fold results against people, with the intervals of the draws; rows are averaged over repeats.
-
-    Args:
-        curve: Holds people's majorities and prompts.
-        margins: At doses chosen without the row. Shape (repeats, n); of several models one after another.
-        hits: 1 for a margin above 0, of several models their mean. Shape (repeats, n).
-        held: The halves.
-        drawn: The same procedure on resampled prompts.
+    """Out-of-fold results against people, rows averaged over repeats, with the intervals of `drawn`, the same on
+    resampled prompts. `margins`, at doses chosen without the row, and `hits`, of several models their mean, have shape
+    (repeats, n); margins of several models stand one after another.
     """
     measured = mean_against_people(margins, curve.people, curve.prompt_ids)
     covering = {
@@ -244,11 +230,9 @@ def resampled_choices(
     bias: str | None = None,
     repeats: int = REPEATS_A_DRAW,
 ) -> Resampled:
-    """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats.
-
-    A prompt drawn twice counts twice on one side: copies are never split, and the distinct prompts of a draw are divided
-    evenly. `weights`: count of each prompt of `prompt_codes` in each draw, shape (draws, prompts). `bias`: as in
-    `cross_validated_dose`.
+    """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats. A
+    prompt drawn twice counts twice on one side: copies are never split, and the distinct prompts of a draw are divided
+    evenly. `weights`: count of each prompt of `prompt_codes` in each draw, shape (draws, prompts).
     """
     sums = _sums(curve, bias)
     step = max(1, _MAX_NUMBERS // weights.shape[1])
@@ -316,11 +300,8 @@ def _sums(curve: DoseCurve, bias: str | None) -> _Sums:
 def _chosen(
     sums: _Sums, weights: FloatArray, rng: np.random.Generator, max_quality_loss: float, repeats: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Every draw split, chosen on and measured.
-
-    Returns:
-        Out-of-fold skew, miscalibration, signed gap and quality, shape (draws, 4); and the signed gap on every half at
-        the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
+    """Every draw split, chosen on and measured: out-of-fold skew, miscalibration, signed gap and quality, shape (draws,
+    4); and the signed gap on every half at the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
     """
     totals, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
     voted = np.sum([contrasts.n for contrasts in sums.choosing], axis=0) > 0

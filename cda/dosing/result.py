@@ -180,9 +180,7 @@ def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:
     """score(chosen) − score(rejected) at each dose, shape (k, m), of the pairs that have a score at every dose.
-
-    Raises:
-        DataError: There are pairs, and none can be read: a dose would be chosen with no limit on the quality it loses.
+    DataError: there are pairs, and none can be read: a dose would be chosen with no limit on the quality it loses.
     """
     if not pairs:
         return None, ()

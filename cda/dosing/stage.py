@@ -106,10 +106,8 @@ def check_counts(loaded: LoadedRecipe) -> None:
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, object]:
-    """Score the curve, choose, write dose.json, and return counts.
-
-    Raises:
-        DataError: Too few contrasts, or too few with a majority of people; or no quality pair can be read.
+    """Score the curve, choose, write dose.json, and return counts. DataError: too few contrasts, or too few with a
+    majority of people; or no quality pair can be read.
     """
     recipe, settings, texts = loaded.recipe, loaded.recipe.dose, audit_texts(loaded)
     aim, contrasts, prompts = aimed(
@@ -166,9 +164,8 @@ def aimed(
     *,
     ties_taught: bool,
 ) -> tuple[Aim, list[Contrast], dict[str, int]]:
-    """The aim of the dose, the contrasts that choose it, and for each bias the number of prompts that have them.
-
-    `rule` is for people's ties. With `ties_taught`, a tie is the aim if too few people voted.
+    """The aim of the dose, the contrasts that choose it, and for each bias the number of prompts that have them; `rule`
+    is for people's ties. With `ties_taught`, a tie is the aim if too few people voted.
     """
     every = {bias.name: [contrast for contrast in contrasts if contrast.bias == bias.name] for bias in biases}
     if aim != "tie":
@@ -237,9 +234,8 @@ class Removal:
 def dosed_rewards(
     spec: ModelSpec, settings: ScorerSettings, adapter: Path, doses: Sequence[float], texts: Sequence[Text]
 ) -> dict[float, Rewards]:
-    """Rewards at each dose λ by the same weights-space curve that is exported; earlier scores are taken from the cache.
-
-    Dose 0 is scored without the adapter and dose 1 with it as trained, so that the audit finds their scores.
+    """Rewards at each dose λ by the weights-space curve that is exported; earlier scores are taken from the cache. Dose
+    0 is scored without the adapter and dose 1 with it as trained, so that the audit finds their scores.
     """
 
     def scored(reward_model: RewardModel, adapter: Path | None, dose: float, label: str) -> Rewards:
@@ -283,13 +279,12 @@ def removals(
     strengths: Sequence[float],
     batch_tokens: int | None,
 ) -> tuple[dict[str, Removal], dict[str, str]]:
-    """Removals without training: measured features, and a direction of the hidden states, subtracted from the base model.
+    """Removals without training: measured features, and a direction of the hidden states, subtracted from the base
+    model; by name, and the reason for each that could not be made.
 
-    Both are fitted on the training counterfactuals, and on nothing that is reported on. Each bias has its own direction,
-    since differences of several would cancel in their mean; all directions are removed together.
-
-    `lessons`: prompt, biased side and unbiased side of each counterfactual, by bias. `texts`: those that are reported on.
-    Returns the removals by name, and the reason for each that could not be made.
+    Both are fitted on the training counterfactuals (`lessons`, by bias: prompt, biased side and unbiased side), and on
+    none of the reported `texts`. Each bias has its own direction, since differences of several would cancel in their
+    mean; all are removed.
     """
     reward_model = load_reward_model(spec)
     pairs = [pair for own in lessons.values() for pair in own]

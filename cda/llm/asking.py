@@ -68,10 +68,8 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Asker(Protocol):
-    """A client, a budget around it, or a cache around both.
-
-    `settings` decide an answer apart from the request, as JSON, and hold `max_tokens`; `concurrency`: most calls under way at
-    once; `spent_usd`: dollars so far, None without a price.
+    """A client, a budget around it, or a cache around both. `settings` decide an answer apart from the request, as
+    JSON, with `max_tokens`; `concurrency`: most calls under way; `spent_usd`: dollars so far, None without a price.
     """
 
     @property
@@ -142,9 +140,8 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], gr
 
 
 class Workers:
-    """A thread with an event loop in which as many workers as the asker's concurrency take questions in turn.
-
-    A worker takes its next question only when the asker has returned: with a cache, once the answer is in it.
+    """A thread with an event loop in which as many workers as the asker's concurrency take questions in turn, each its
+    next one only when the asker has returned: with a cache, once the answer is in it.
     """
 
     def __init__(self, asker: Asker, grace_s: float = 0.0) -> None:

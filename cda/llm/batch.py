@@ -44,11 +44,9 @@ NOT_HELD = "the answer does not follow its schema"
 
 @dataclass(slots=True)
 class BatchCounts:
-    """Counts of a run of batches.
-
-    Requests submitted (those sent a second time, `resubmitted`, included); batches adopted from an earlier process; result
-    lines that are duplicates (the first counts), of requests unknown to the batch, or no JSON objects with a custom_id; and
-    tokens paid for, as the server counted them.
+    """Counts of a run of batches: requests submitted (`resubmitted` ones included); batches adopted from an earlier
+    process; result lines that are duplicates (the first counts), of requests unknown to the batch, or no JSON objects
+    with a custom_id; and tokens paid for, as the server counted them.
     """
 
     submitted: int = 0
@@ -63,10 +61,9 @@ class BatchCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchLLM:
-    """The same answers as `CachedLLM(client, cache)`, through batches.
-
-    A ledger next to the cache (`<cache>.batches.sqlite`, with files in `<cache>.batches/`) is written before and after each
-    step. After a process that was killed at any moment, the next one takes up its uploaded files and running batches.
+    """The same answers as `CachedLLM(client, cache)`, through batches. A ledger next to the cache
+    (`<cache>.batches.sqlite`, files in `<cache>.batches/`) is written before and after each step: after a kill at any
+    moment, the next process goes on.
     """
 
     client: OpenAIClient
@@ -93,10 +90,9 @@ class BatchLLM:
         return self.price.of(self.counts.input_tokens, self.counts.output_tokens) if self.price is not None else None
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request; see LLM.answers. Requests that a batch leaves out are submitted once more.
-
-        LLMError: the key is refused, the server offers no batches, a request is too large or asks for token probabilities,
-        the server stays away, or another process works with this ledger. Running batches go on, and the next call takes them up.
+        """Position and answer of each request (LLM.answers); those that a batch leaves out are submitted once more.
+        LLMError: key refused, no batches offered, a request too large or for token probabilities, server away, or
+        ledger in use by another process. Running batches go on, and the next call takes them up.
         """
         return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
 

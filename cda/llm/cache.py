@@ -46,10 +46,8 @@ class Claim:
 
 
 class Claims:
-    """Claims in a folder, made with the first one: a file for each question under way, locked by the process that asks it.
-
-    The system lets go of a lock when its process ends, however that ends: a killed run holds nothing. On systems without
-    `flock` every question is free, and two runs at once may both pay.
+    """Claims in a folder, made with the first one: a file for each question under way, locked by the process that asks
+    it, so that a killed run holds nothing. Without `flock` every question is free, and two runs at once may both pay.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -18,11 +18,9 @@ _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedLLM:
-    """An LLM with a memory on disk.
-
-    Identical requests of one run are asked once; those that wait for the first are marked as cached like those that
-    were answered in an earlier run. An answer that another run is asking for right now is waited for. Failures that
-    another try could mend are not kept.
+    """An LLM with a memory on disk. Identical requests of one run are asked once, and the others marked as cached like
+    those of an earlier run; one that another run is asking right now is waited for. Failures that another try could
+    mend are not kept.
     """
 
     client: Asker
@@ -117,9 +115,8 @@ class CachedLLM:
     def _items(
         self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]
     ) -> Iterator[tuple[int, Request | Completion]]:
-        """Known answers and requests to be asked, whose positions get their key in `keys`.
-
-        A request like one under way is put into `waiting`, by key.
+        """Known answers and requests to be asked, whose positions get their key in `keys`; a request like one under way
+        is put into `waiting`, by key.
         """
         for group in self.cache.looked_up(self.settings, requests):
             items: list[tuple[int, Request | Completion]] = [(row, hit) for row, _, _, hit in group if hit is not None]

@@ -46,8 +46,7 @@ async def posted(
     http: Any, path: str, body: Mapping[str, Any], timeout_s: float, concurrency: str
 ) -> str | openai.APIStatusError | Again | LLMError:
     """One attempt: the content of an answer, an answer of another status, the reason to try again, or one not to.
-
-    ConnectionRefusedError if nothing listens; LLMError, naming the setting of `concurrency`, if no more files can be opened.
+    ConnectionRefusedError if nothing listens; LLMError, naming `concurrency`, if no more files can be opened.
     """
     try:
         # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
@@ -74,10 +73,9 @@ _HEADERS = {"Accept-Encoding": "gzip"}
 
 
 class Bounds:
-    """Limits of a connection, as hooks of its HTTP client.
-
-    A redirect to the host of `base_url` is followed, also from http to https. `setting` names that address in messages;
-    `max_bytes`, of an answer unpacked, may be changed between calls.
+    """Limits of a connection, as hooks of its HTTP client. A redirect to the host of `base_url` is followed, also from
+    http to https. `setting` names that address in messages; `max_bytes`, of an answer unpacked, may be changed between
+    calls.
     """
 
     def __init__(self, base_url: str, setting: str, max_bytes: int = MAX_ANSWER_BYTES) -> None:

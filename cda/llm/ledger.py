@@ -168,9 +168,8 @@ class Ledger:
         reasons: Mapping[str, str],
         other: str,
     ) -> None:
-        """In one step: a new part with its keys and their forms, and the end of another, whose open keys count as tried.
-
-        Those that are in no part any more are given up. `reasons`: why a key has no answer; `other`: the same of the rest.
+        """In one step: a new part with its keys and their forms, and the end of another, whose open keys count as
+        tried. Those in no part any more are given up. `reasons`: why a key has no answer; `other`: that of the rest.
         """
         with transaction(self._db):
             if part_id is not None:

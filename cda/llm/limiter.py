@@ -26,10 +26,9 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket that may go into debt, so that calls are served in order and large amounts are not starved.
-
-    Holds one second's worth: a full minute's worth at once would allow twice the limit in the first minute. The level at
-    second `at` is negative if it is promised already.
+    """A token bucket that may go into debt, so that calls are served in order and large amounts are not starved. Holds
+    one second's worth: a minute's would allow twice the limit in the first. The level at second `at` is negative if
+    promised.
     """
 
     per_minute: float
@@ -58,10 +57,8 @@ class Turn:
 
 
 class Limiter:
-    """Shared by all workers; safe in several event loops and threads. Tokens are those of input and output together.
-
-    Concurrency is adaptive: a 429 halves the limit, each success adds a little (one more after as many
-    successes as are allowed), up to `concurrency`.
+    """Shared by all workers; safe in several event loops and threads. Tokens are those of input and output together. A
+    429 halves the number of concurrent calls; as many successes as are allowed add one, up to `concurrency`.
     """
 
     def __init__(

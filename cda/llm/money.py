@@ -60,9 +60,8 @@ def estimate(
     requests_per_minute: float | None,
     seconds_per_call: float,
 ) -> CallCost:
-    """Cost and duration of so many calls that are not in the cache, from the means of a call.
-
-    The duration is that of the calls or of the limit on requests, whichever is longer.
+    """Cost and duration of so many calls that are not in the cache, from the means of a call. The duration is that of
+    the calls or of the limit on requests, whichever is longer.
     """
     dollars = n_requests * price.of(mean_input_tokens, mean_output_tokens) if price is not None else None
     by_calls = n_requests * seconds_per_call / min(concurrency, max(n_requests, 1))
@@ -71,9 +70,8 @@ def estimate(
 
 
 def tokens_of(text: str) -> int:
-    """Estimated tokens of a text: one for four characters of English, more for scripts of more bytes.
-
-    For plans, not for bills: tokenizers differ by a third either way.
+    """Estimated tokens of a text: one for four characters of English, more for scripts of more bytes. For plans, not
+    for bills: tokenizers differ by a third either way.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 

@@ -135,9 +135,8 @@ class OpenAIClient:
         return body
 
     def give_up_parameter(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
-        """Leave out the field that a rejection names from now on; False if it names none that was sent and can be left out.
-
-        The rejection's own `param` is trusted if there is one; else its message is searched.
+        """Leave out the field that a rejection names from now on, by its `param`, else its message; False if it names
+        none that was sent and can be left out.
         """
         # Servers may repeat the whole request further on, prompt and all.
         in_message = (name for name in _OPTIONAL if re.search(rf"(?<!\w){name}(?!\w)", message[:300]))

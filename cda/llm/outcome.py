@@ -112,10 +112,8 @@ def of_content(content: str | bytes, one_token: bool = False) -> Outcome:
 
 
 def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion | Again:
-    """The answer in a chat completion object, the reason why there is none, or Again if the server broke off.
-
-    A text is whole only if the model ended it, by the finish reason; servers without finish reasons leave it out.
-    `one_token`: one was asked for with its probabilities; that the answer ends there is no fault.
+    """The answer in a chat completion object, the reason why there is none, or Again if the server broke off. A text is
+    whole only if the model ended it, by the finish reason, if any; the early end of `one_token` is no fault.
     """
     choices = data.get("choices")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}

@@ -71,10 +71,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer's text, or the reason why there is none, in words that are counted and reported.
-
-    Tokens are as counted by the server, 0 if it gave no count. `logprobs`: the candidates for the first token with their
-    natural log probabilities, if requested. `model`: the answering model according to the server, if it named one.
+    """The answer's text, or the reason why there is none, in words that are counted and reported. Tokens are the
+    server's count, or 0. `logprobs`: candidates for the first token, natural logs, if requested. `model`: as the server
+    names it.
     """
 
     text: str | None
@@ -93,9 +92,8 @@ class Completion:
 
     @property
     def is_lasting(self) -> bool:
-        """It is kept: an answer, or a failure that lies in the request and the model.
-
-        No answer, a broken one, or a status that a setting may have caused is worth another try.
+        """It is kept: an answer, or a failure that lies in the request and the model. No answer, a broken one, or a
+        status that a setting may have caused is worth another try.
         """
         return self.text is not None or self.reason in LASTING
 

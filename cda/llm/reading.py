@@ -45,13 +45,11 @@ def ask(
     label: str,
     n_repeats: int = 2,
 ) -> list[Answer[T]]:
-    """Ask n questions, and up to `n_repeats` times again those whose answer could not be read; one outcome each, in order.
+    """Ask n questions, and up to `n_repeats` times again those whose answer could not be read; one outcome each, in
+    order.
 
-    `request` maps question number and number of earlier attempts to a request, `read` question number and text to the content,
-    None if it cannot be read; one text is held at a time. `label` stands before the progress bar.
-
-    Raises:
-        LLMError: Nothing can be answered.
+    `request` maps question number and number of earlier attempts to a request, `read` question number and text to the
+    content, None if it cannot be read; one text is held at a time. LLMError: nothing can be answered.
     """
     answers: list[Answer[T]] = [Answer(None, "no answer")] * n
     left = list(range(n))
@@ -128,13 +126,9 @@ async def ask_structured(
     say: Callable[[str], None],
 ) -> Completion:
     """One answer, held to the request's schema if it has one and the server can; its tokens are those of both questions
-    if two were needed. A server that followed a schema once is not written off for a lapse: then this request is asked again.
-
-    Args:
-        request: With or without a schema.
-        ask: Sends the schema as response_format, if there is one; raises SchemaRejectedError if that is rejected.
-        support: Updated.
-        say: Called once when schemas are given up.
+    if two were needed. A server that followed a schema once is not written off for a lapse: then this request is asked
+    again. `ask` sends the schema as response_format, and raises SchemaRejectedError if that is rejected; `support` is
+    updated, and `say` called once, when schemas are given up.
     """
     if request.schema is None or support.lacking:
         return await ask(in_plain_words(request))
@@ -181,10 +175,8 @@ def json_of(text: str, schema: Mapping[str, object]) -> str | None:
 
 
 def fits(value: object, schema: Mapping[str, Any]) -> bool:
-    """True if a value has the types, properties, items, constants and alternatives of a schema.
-
-    Enough to tell an answer that was held to the schema from one that was not; limits on numbers and lengths are left to
-    the reader of the answer.
+    """True if a value has the types, properties, items, constants and alternatives of a schema: enough to tell an
+    answer that was held to it; limits on numbers and lengths are left to the reader of the answer.
     """
     named = schema.get("type")
     kinds = [named] if isinstance(named, str) else list(named or ())

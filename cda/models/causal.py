@@ -49,9 +49,8 @@ class CausalModel:
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpan:
-    """Token ids of a prompt with its response, truncated at max_length_tokens, and the start of the response.
-
-    `start` is the index of the response's first token, at least 1; the response goes on to the end.
+    """Token ids of a prompt with its response, truncated at max_length_tokens; `start` is the index of the response's
+    first token, at least 1; the response goes on to the end.
     """
 
     encoded: Encoded
@@ -76,9 +75,8 @@ def load_causal_config(spec: ModelSpec) -> object:
 
 
 def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalModel:
-    """Load a causal language model, ready to give log-probabilities, with a PEFT adapter that was trained on it (by DPO, say).
-
-    ModelError if it cannot be loaded as a causal language model, or the adapter does not fit it.
+    """Load a causal language model, ready to give log-probabilities, with a PEFT adapter that was trained on it (by
+    DPO, say). ModelError if it cannot be loaded as a causal language model, or the adapter does not fit it.
     """
     config = load_causal_config(spec)
     template = load_template(spec, config)
@@ -98,11 +96,9 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
 
 
 def response_spans(template: Template, texts: Iterable[tuple[Prompt, str]]) -> list[ResponseSpan | None]:
-    """Token ids of each prompt with its response, as `Template.encode` gives them, and the start of the response; length n.
-
-    A token that joins the prompt's end with the response's start counts as the response's. None if the prompt alone fills
-    max_length_tokens, so that nothing of the response is left to score. ModelError if the chat template renders the prompt
-    otherwise once a response follows, or nothing precedes it.
+    """Token ids of each prompt with its response, as `Template.encode` gives them, and the start of the response;
+    length n. A token that joins both counts as the response's. None if the prompt alone fills max_length_tokens.
+    ModelError if the chat template renders the prompt otherwise once a response follows, or nothing precedes it.
     """
     alone: dict[Prompt, list[int]] = {}
     spans: list[ResponseSpan | None] = []

@@ -30,10 +30,9 @@ _CLASSIFIER = "a sequence classifier"
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
-    """Have a model's head stay and compute in float32, in scoring and under a trainer's autocast alike.
-
-    The head's class is replaced by one that does so and is otherwise the same: hooks, weights and their names stay, and
-    the copy that an adapter trains is of that class too.
+    """Have a model's head stay and compute in float32, in scoring and under a trainer's autocast alike. Its class is
+    replaced by one that is otherwise the same: hooks, weights and names stay; an adapter's trained copy is of that
+    class too.
     """
     for name in heads:
         head = model.get_submodule(name).float()
@@ -107,9 +106,7 @@ def read_config(spec: ModelSpec, what: str) -> Any:
 
 def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
     """Load a reward model, ready to score, with its adapter (a PEFT folder that holds its head) if one is given.
-
-    `sharded`: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays on its device until then. ModelError if it
-    cannot be loaded as a reward model.
+    `sharded`: it stays on its device for FSDP or DeepSpeed ZeRO-3. ModelError if it cannot be loaded as a reward model.
     """
     config = load_config(spec)
     heads = head_names(config, spec)
@@ -159,9 +156,8 @@ def free_memory() -> None:
 
 
 def load_template(spec: ModelSpec, config: Any = None) -> Template:
-    """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token.
-
-    ModelError if there is no usable tokenizer, or one with custom code that would not be run.
+    """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token. ModelError
+    if there is no usable tokenizer, or one with custom code that would not be run.
     """
     from transformers import AutoTokenizer
 
@@ -195,9 +191,8 @@ def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int) -> Tem
 
 
 def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
-    """The tokenizer class that a model brings along, as its files name it; None if there is none.
-
-    Transformers passes over it if it knows the kind of model and code is not allowed, and always if config.json names it.
+    """The tokenizer class that a model's files name; None if there is none. Transformers passes over it if it knows the
+    kind of model and code is not allowed, and always if config.json names it.
     """
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
@@ -210,9 +205,8 @@ def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
 
 
 def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
-    """Names of the modules that turn hidden states into the score: everything with weights outside the base model.
-
-    They stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
+    """Names of the modules that turn hidden states into the score: everything with weights outside the base model. They
+    stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
     """
     import torch
     from transformers import AutoModelForSequenceClassification
@@ -236,9 +230,8 @@ def read_weights(
     auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False
 ) -> tuple[Any, list[str]]:
     """A model of a Transformers auto class at the precision of its spec, and the names of weights that its files lack.
-
-    `what` it is, in words, is for the ModelError if it cannot be loaded. Modules to `skip` stay out of 8-bit; None for the
-    library's own choice (the output layer). `sharded` as in `load_reward_model`.
+    `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the
+    output layer). `sharded` as in `load_reward_model`.
     """
     import torch
     from transformers import BitsAndBytesConfig
@@ -297,7 +290,6 @@ def with_adapter(model: object, adapter: Path) -> Any:
 
 def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
     """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
-
     ModelError if files or head weights are missing, or the adapter was made for another task.
     """
     from safetensors import SafetensorError, safe_open

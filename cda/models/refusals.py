@@ -71,9 +71,8 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
 
 
 def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:
-    """Raise ModelError if the class of a loaded `part`, such as `tokenizer`, is not the one that the model's files name.
-
-    `named` is the entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None if there is none.
+    """Raise ModelError if the class of a loaded `part`, such as `tokenizer`, is not the one that the model's files
+    name: `named`, the entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them, or None.
     """
     names = [_class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
     if names and type(loaded).__name__ not in names:

@@ -24,9 +24,8 @@ def wants_segments(tokenizer: Any, config: Any) -> bool:
 
 
 def add_segments(model: Any, separator: int) -> list[Any]:
-    """Have a model's embeddings look up segment 1 for all tokens after the first `separator` id, and 0 before.
-
-    The model is changed in place, before anything wraps it; returns handles of the hooks, whose `remove` takes them off again.
+    """Have a model's embeddings look up segment 1 for all tokens after the first `separator` id, and 0 before; in
+    place, before anything wraps the model. Returns handles of the hooks, whose `remove` takes them off again.
     """
 
     def with_segments(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -192,10 +191,8 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
 
 
 def _pad_token_id(tokenizer: Any, of_model: int | None) -> int:
-    """The tokenizer's padding token, else the model's, else one that ends no text.
-
-    Classifiers pool at the last token that is not padding: with eos for padding, a text that ends in eos would be read
-    one token too early, at a place where its head was not trained.
+    """The tokenizer's padding token, else the model's, else one that ends no text: classifiers pool at the last token
+    that is not padding, which with eos for padding is one too early in a text that ends in eos.
     """
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)

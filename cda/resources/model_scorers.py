@@ -21,10 +21,9 @@ from cda.resources.sources import model_source, model_spec
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, self_check
-from cda.scorers.compared import Rewards, Text
+from cda.scorers.compared import OverLength, Rewards, Text
 from cda.scorers.engine import joined_rewards, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
-from cda.scorers.protocols import OverLength
 from cda.scorers.steering import read_vector, steered
 from cda.training.dose import DosedModel
 

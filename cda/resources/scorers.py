@@ -30,11 +30,19 @@ from cda.resources.sources import prompt_name
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache
-from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, as_panel, compare_distinct
+from cda.scorers.compared import (
+    Compared,
+    Comparison,
+    Preferences,
+    Rewards,
+    Text,
+    TextScorer,
+    as_panel,
+    compare_distinct,
+)
 from cda.scorers.engine import score_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
-from cda.scorers.protocols import TextScorer
 from cda.scorers.served import ServedScorer
 from cda.scorers.served_client import ServedClient
 

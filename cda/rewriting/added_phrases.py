@@ -32,11 +32,9 @@ class AddedPhrase:
 def added_phrases(
     originals: Sequence[str], rewrites: Sequence[str], at_least: int = 2, most: int = 10
 ) -> list[AddedPhrase]:
-    """Phrases of one to LONGEST words in the most rewrites, found in none of the originals.
-
-    If one phrase contains another, only the longer is given, provided that it occurs in at least four fifths as many
-    rewrites. Single words must have four letters and be no stop word. At most `most` phrases, each in `at_least` rewrites or
-    more: the most frequent first, the longer first among equals.
+    """Phrases of one to LONGEST words in the most rewrites, found in none of the originals; at most `most`, in
+    `at_least` rewrites or more, most frequent first, the longer first among equals. If one contains another, only the
+    longer is given, if it occurs in at least four fifths as many. Single words have four letters and are no stop words.
     """
     ordinary = {phrase for text in set(originals) for phrase in _phrases(text)}
     holders: dict[str, list[int]] = defaultdict(list)

@@ -65,11 +65,10 @@ def violations(
     others: Sequence[Bias] = (),
     relabelled: bool | Literal["measure"] | None = "measure",
 ) -> list[Violation]:
-    """Violations of a rewrite, enforced or not, the gravest first.
-
-    The bias's `treatment` may change, and its `limits` replace those here; the measured labels of `others` must not change.
-    `relabelled`: True if an external label says that the rewrite exhibits the bias (None: it could not be read); `measure`
-    uses the bias's own measure, if it has one.
+    """Violations of a rewrite, enforced or not, the gravest first. The bias's `treatment` may change, and its `limits`
+    replace those here; the measured labels of `others` must not change. `relabelled`: True if an external label says
+    that the rewrite exhibits the bias (None: it could not be read); `measure` uses the bias's own measure, if it has
+    one.
     """
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):
@@ -99,10 +98,8 @@ def same_text(one: str, other: str) -> bool:
 
 
 def is_unchanged(text: str, original: str, bias: Bias) -> bool:
-    """True if a rewrite changed nothing; white space counts only if it may be the bias itself.
-
-    If the bias has a measure, that decides; without one, the spaces within lines count, and blank lines and the ends of
-    lines do not.
+    """True if a rewrite changed nothing; white space counts only if it may be the bias itself. If the bias has a
+    measure, that decides; without one, spaces within lines count, blank lines and the ends of lines do not.
     """
     if not same_text(text, original):
         return False
@@ -162,10 +159,8 @@ def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias])
 def not_flipped(
     request: RewriteRequest, text: str, bias: Bias, relabelled: bool | Literal["measure"] | None = "measure"
 ) -> str | None:
-    """Return why the rewrite does not have the attribute as asked for; None if it has, or if nothing can tell.
-
-    By the measure an attribute counts as flipped only if the original is on one side of the threshold and the rewrite on
-    the other. Arguments as in `violations`.
+    """Return why the rewrite does not have the attribute as asked for; None if it has, or if nothing can tell. By the
+    measure, original and rewrite must lie on either side of the threshold. Arguments as in `violations`.
     """
     adding = request.direction == "add"
     ratio = bias.min_words_of_chosen

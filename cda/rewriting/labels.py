@@ -67,9 +67,8 @@ class PairLabel:
 
 
 def exhibits(text: str, bias: Bias, other: str | None = None) -> bool:
-    """True if a response exhibits the bias as measured; `other` is the one next to it, for a relative measure.
-
-    Raises RecipeError if the bias cannot be measured.
+    """True if a response exhibits the bias as measured; `other` is the one next to it, for a relative measure. Raises
+    RecipeError if the bias cannot be measured.
     """
     measure_of(bias)
     return bool(bias.shows(text, other))
@@ -94,10 +93,9 @@ def measure_of(bias: Bias) -> BiasMeasure:
 def label_pairs(
     pairs: Sequence[Pair], bias: Bias, llm: LLM, seed: int = 42, n_repeats: int = 2, told: LabelPrompt | None = None
 ) -> list[PairLabel]:
-    """Label both sides of every pair, shown in one question, in the order of the pairs; keeps labels, not answers.
-
-    The seed determines, with the pair's content, the side shown first, independently of the other pairs. `n_repeats`: times
-    that an unreadable answer is asked for again; `told`: the prompt, None for our own. LLMError: nothing can be answered.
+    """Label both sides of every pair, shown in one question, in the order of the pairs; keeps labels, not answers. The
+    side shown first follows from `seed` and the pair's content alone. `n_repeats`: times that an unreadable answer is
+    asked for again; `told`: the prompt, None for our own. LLMError: nothing can be answered.
     """
     order = [SIDES[int(content_id("order", seed, bias.name, pair.id), 16) % 2] for pair in pairs]
     names = _names(bias, 2)

@@ -67,9 +67,8 @@ class Original:
 def generate_questions(
     topics: Sequence[str], kind: Kind, llm: LLM, n_per_topic: int = 5, n_repeats: int = 2
 ) -> tuple[list[str], Exclusions]:
-    """Ask for 1 or more questions on each topic, and up to `n_repeats` times for further ones in place of unusable ones.
-
-    They come by topic, in the order given, each topic once; lines and calls that gave no question are counted.
+    """Ask for 1 or more questions on each topic, and up to `n_repeats` times for further ones in place of unusable
+    ones. They come by topic, in the order given, each topic once; lines and calls that gave no question are counted.
     """
     if n_per_topic < 1:
         raise ValueError(f"n_per_topic is {n_per_topic}: 1 or more is needed")
@@ -149,9 +148,8 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
 def make_triples(
     originals: Sequence[Original], bias: Bias, rewriter: Rewriter
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    """Rewrite labelled responses twice, in both directions at once; none makes a triple if either of its rewrites failed.
-
-    The triples come in order, the failures by reason, with the rewrite concerned.
+    """Rewrite labelled responses twice, in both directions at once; none makes a triple if either of its rewrites
+    failed. The triples come in order, the failures by reason, with the rewrite concerned.
     """
     having = [bool(row.has_attribute) for row in originals]
     first = [RewriteRequest(row.prompt, row.response, _flip(has)) for row, has in zip(originals, having, strict=True)]
@@ -171,10 +169,9 @@ def make_triples(
 
 
 def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple], list[str]]:
-    """Triples whose two rewrites changed the text and flipped the bias, and why the others did not.
-
-    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; a triple that neither can tell anything
-    about is kept. Both lists are in order, with one reason for each triple that is not kept.
+    """Triples whose two rewrites changed the text and flipped the bias, and one reason for each other, in order.
+    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; one that neither can tell anything
+    about is kept.
     """
     reasons = [_why_not(triple, bias) for triple in triples]
     kept = [triple for triple, reason in zip(triples, reasons, strict=True) if reason is None]
@@ -199,9 +196,8 @@ def _why_not(triple: Triple, bias: Bias) -> str | None:
 def flips_of(
     tried: Sequence[bool | None], triples: Sequence[Triple], by: str, checked_by: str | None, made: bool = False
 ) -> Flips:
-    """Count originals and remaining triples, separately with and without the bias.
-
-    `tried`: True for each original with the bias; `checked_by`: source of the claim that it flipped; `made`: by the audit.
+    """Count originals and remaining triples, separately with and without the bias. `tried`: True for each original with
+    it; `checked_by`: source of the claim that it flipped; `made`: by the audit.
     """
     n_tried_with, n_with = list(tried).count(True), sum(triple.has_attribute for triple in triples)
     return Flips(
@@ -218,10 +214,9 @@ def flips_of(
 def triples_of_responses(
     responses: Sequence[Original], bias: Bias, labeller: Labeller, rewriter: Rewriter
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w.
-
-    A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it do. Triples of
-    responses with a known label come first.
+    """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w; those of a known
+    label first. A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it
+    do.
     """
     known = [row for row in responses if row.has_attribute is not None]
     unknown = [row for row in responses if row.has_attribute is None]

@@ -14,8 +14,7 @@ from cda.models.load import RewardModel
 from cda.models.template import Encoded, Template
 from cda.quiet import hides_bars
 from cda.records import Prompt, content_id
-from cda.scorers.compared import Text
-from cda.scorers.protocols import Finished, TextScore
+from cda.scorers.compared import Finished, Text, TextScore
 
 WINDOW_CHARACTERS = 2**20
 """Texts that are tokenized ahead; at about 9 bytes of Python objects a character, some 10 MB for each of two windows."""
@@ -31,9 +30,8 @@ Batch = dict[int, Encoded]
 
 
 class TextBar(tqdm):  # type: ignore[type-arg]
-    """Progress bar over the lengths of texts, in any unit and without the part beyond the model's limit: the longest come first.
-
-    It starts behind the rows in `done`, scored before; without a label there is none.
+    """Progress bar over the lengths of texts, in any unit and without the part beyond the model's limit: the longest
+    come first. It starts behind the rows in `done`, scored before; without a label there is none.
     """
 
     def __init__(self, sizes: Sequence[int], done: frozenset[int] = frozenset(), label: str | None = None) -> None:
@@ -55,10 +53,8 @@ class TextBar(tqdm):  # type: ignore[type-arg]
 
 
 class SameTokens:
-    """Lets the first of all texts with the same tokens be computed, and gives its reward to the others.
-
-    Texts are taken in the order in which they are tokenized. Which one is the first depends on the texts alone, not on what is
-    known: a run that was killed makes the batches of one that was not.
+    """Lets the first of all texts with the same tokens be computed, and gives its reward to the others. The first by
+    the order of tokenizing, not by what is known: a run that was killed makes the batches of one that was not.
     """
 
     def __init__(self, skip: frozenset[int], known: Mapping[str, float]) -> None:
@@ -179,7 +175,6 @@ def token_batches(tokenized: Iterable[dict[int, Encoded]], batch_tokens: int) ->
 
 def batches(encoded: Mapping[int, Encoded], batch_tokens: int) -> Iterator[Batch]:
     """Texts in batches of similar length, longest first, so that a batch too large for memory fails at once.
-
     `batch_tokens` is a budget of padded tokens (rows times longest row); a single longer text is a batch by itself.
     """
     batch: Batch = {}

@@ -15,7 +15,7 @@ from cda.models.causal import CausalModel
 from cda.models.load import ModelSpec, RewardModel
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.protocols import TextScore
+from cda.scorers.compared import TextScore
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)
@@ -28,11 +28,9 @@ _DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
 
 
 def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dose: float = 1.0) -> str:
-    """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
-
-    Batches are no part of it; `score_texts` adds them if a score depends on them. `adapter` is the folder that the model was
-    loaded with. ModelError for a hub model whose commit is unknown, as the same name may hold other weights tomorrow; DataError
-    if a folder cannot be read.
+    """Name of everything but the text that decides a reward: model and adapter content, precision, template,
+    truncation; not batches, which `score_texts` adds if a score depends on them. ModelError for a hub model whose
+    commit is unknown, as the same name may hold other weights tomorrow; DataError if a folder cannot be read.
     """
     spec, template = loaded.spec, loaded.template
     tokenizer = template.tokenizer
@@ -59,10 +57,9 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
 
 
 class ScoreCache:
-    """One SQLite file for any number of processes on one machine, whole after a kill at any moment.
-
-    Holds hashes and numbers, no text. A file that cannot be read is moved aside as `.corrupt-N`, and `say` is called. RunError if
-    it cannot be opened, read or written.
+    """One SQLite file, of hashes and numbers, for any number of processes on one machine, whole after a kill at any
+    moment. One that cannot be read is moved aside as `.corrupt-N`, with a call of `say`; else RunError if it cannot be
+    used.
     """
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:

@@ -29,8 +29,7 @@ from cda.scorers.batching import (
     token_ids,
     windows,
 )
-from cda.scorers.compared import Text
-from cda.scorers.protocols import Finished, OverLength, TextScore, TextScorer, not_finite
+from cda.scorers.compared import Finished, OverLength, Text, TextScore, TextScorer, not_finite
 from cda.scorers.workers import Load, WorkerPool
 
 Workers = int | Literal["auto"]
@@ -41,10 +40,8 @@ _PAYS_FROM_S = 60.0
 
 @dataclass
 class ClassifierScorer(TextScorer):
-    """A scorer over a loaded reward model; without a `label` it shows no progress bar.
-
-    `workers` are processes that compute, each with a model of its own made by `load`, besides the one given here; without
-    `load` there are none.
+    """A scorer over a loaded reward model; without a `label` it shows no progress bar. `workers` are processes that
+    compute, each with a model made by `load`, besides the one given here; without `load` there are none.
     """
 
     reward_model: RewardModel
@@ -69,10 +66,9 @@ class ClassifierScorer(TextScorer):
     def in_batches(
         self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
     ) -> Generator[Finished, None, None]:
-        """Rewards as the batches come, about the longest first; NaN and infinity are passed on unchanged.
-
-        Texts that are the same token ids go through the model once: below fp32 a score moves with its batch, and a model
-        has no preference between two texts that are one to it. Texts that are left out as too long come last.
+        """Rewards as the batches come, about the longest first, texts left out as too long last; NaN and infinity are
+        passed on. Texts that are the same token ids go through the model once: below fp32 a score moves with its batch,
+        and a model has no preference between two texts that are one to it.
         """
         too_long: list[int] = []
         same = SameTokens(skip, known or {})
@@ -122,10 +118,9 @@ class ClassifierScorer(TextScorer):
 
 
 def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) -> int:
-    """Number of workers to start; 1 stands for none besides this process. ModelError if several were asked for on a GPU.
-
-    `auto`: the number of torch's threads, if texts of so many characters are worth the loading, each worker's model fits into
-    half of the free memory, and this is the only process of the launch.
+    """Number of workers to start; 1: none besides this process. ModelError if several were asked for on a GPU. `auto`:
+    torch's threads, if so many characters are worth the loading, each worker's model fits into half of the free memory,
+    and this is the launch's only process.
     """
     import torch
 
@@ -201,11 +196,9 @@ _LEAST_SPREAD = 0.1
 
 
 def self_check(reward_model: RewardModel, texts: Sequence[Text] = PROBES) -> list[str]:
-    """Problems with a model's scoring, each as a sentence for the user; empty if there are none.
-
-    The `texts` are at least two, of differing length; all of them make one batch. A model whose scores depend on the batch is
-    found by scoring them padded together and each alone. ModelError if a reward is NaN or infinite, or the tokenizer is another
-    model's.
+    """Problems with a model's scoring, each as a sentence for the user; empty if there are none. The `texts`, two or
+    more of differing length, are scored padded in one batch and each alone. ModelError if a reward is NaN or infinite,
+    or the tokenizer is another model's.
     """
     encoded = [reward_model.template.encode(*text).ids for text in texts]
     check_known(reward_model, max(map(max, encoded)))

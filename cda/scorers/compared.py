@@ -1,15 +1,16 @@
-"""Margins of comparisons that were scored beforehand, by rewards or by preferences."""
+"""The protocols of scorers, and margins of comparisons that were scored beforehand, by rewards or by preferences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from cda.arrays import FloatArray
+from cda.errors import ModelError
 from cda.records import Prompt, content_id
 from cda.stats.people import panel_margins
 
@@ -34,6 +35,77 @@ def distinct_texts(texts: Iterable[Text]) -> dict[str, Text]:
     return {text_id(*text): text for text in texts}
 
 
+OverLength = Literal["cut", "drop", "refuse"]
+"""Texts that are too long are cut at the end and counted; left out and counted; or refused, all together, before any is scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextScore:
+    """The score of one text: its reward in the model's units, None if the text was too long and is dropped. `tokens`
+    names all that the model read, if known, and `read` what is left of a cut text: alike to the model if the names are.
+    """
+
+    reward: float | None
+    read: str | None = None
+    tokens: str | None = None
+
+
+Finished = list[tuple[int, TextScore]]
+"""Rows with their scores."""
+
+
+class TextScorer(Protocol):
+    """Gives each text a reward, batch by batch, so that each batch can be kept: the scorers that `score_texts` takes."""
+
+    batch_tokens: int | None = None
+    """Padded tokens in a batch at most; None if the scorer chooses."""
+    over_length: OverLength = "cut"
+    """Treatment of texts that are too long; `cut` too if the scorer has settings of its own for them."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def precision(self) -> str | None:
+        """Precision of a local model's weights; None if there are none."""
+        return None
+
+    def in_batches(
+        self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
+    ) -> Generator[Finished, None, None]:
+        """Rows and their scores as they come, each row once, in any order.
+
+        Args:
+            texts: Length n.
+            skip: Rows that are known. A batch of nothing else may be left out; the others keep all of their texts.
+            known: Rewards by `TextScore.tokens`, of texts scored before.
+        """
+        ...
+
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
+        """Rewards, shape (n,); NaN for none. ModelError if one is NaN or infinite; an error loses earlier scores."""
+        texts = list(zip(prompts, responses, strict=True))
+        scores = dict(row for finished in self.in_batches(texts) for row in finished)
+        rewards = [scores[row].reward for row in range(len(texts))]
+        broken = [row for row, reward in enumerate(rewards) if reward is not None and not math.isfinite(reward)]
+        if broken:
+            raise not_finite(self.name, len(broken), len(rewards), f"text {broken[0]}")
+        return np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
+
+    def refuse_long(self, texts: Sequence[Text]) -> None:  # noqa: ARG002
+        """Raise ModelError if any of the texts is too long; called if `over_length` is `refuse`."""
+        return
+
+
+def not_finite(name: str, n_broken: int, n: int, first: str) -> ModelError:
+    """The error of NaN or infinite rewards."""
+    return ModelError(
+        f"{name}: {n_broken} of {n} rewards are NaN or infinite (first: {first}). Try model.precision=fp32"
+    )
+
+
 class Compared(Protocol):
     """Margins of comparisons that were scored beforehand."""
 
@@ -49,15 +121,12 @@ class Compared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Rewards of texts, and how they came about.
+    """Rewards of texts by `text_id`, in the order in which the texts were first given; NaN for one left out, as too
+    long, or because nothing of the response would be left.
 
-    Attributes:
-        by_text: `text_id` to reward, in the order in which the texts were first given. NaN for a text that was left out, as too
-            long, or because nothing of the response would be left.
-        read: `text_id` of each text that was cut, to a name of its remaining part: texts that differ after the cut only are
-            the same to the model.
-        tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.
-        n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
+    `read` names the remaining part of each text that was cut: texts that differ after the cut only are the same to the
+    model. `tokens` names all that it read, if the scorer knows. `n_cached` were found in the cache, by any process of
+    the launch.
     """
 
     by_text: Mapping[str, float]
@@ -127,10 +196,7 @@ class Preferences:
 
 
 def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
-    """Several judges' preferences on the same comparisons as one scorer's: the mean of those who gave one.
-
-    DataError if no judge gave any.
-    """
+    """Several judges' preferences on the same comparisons, as one: the mean of those given; DataError if none is."""
     names = list(next(iter(judges.values())).by_comparison)
     means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
     return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges))

@@ -12,8 +12,7 @@ from cda.launch import rank, world_size
 from cda.run import fingerprint
 from cda.scorers.batching import characters
 from cda.scorers.cache import ScoreCache
-from cda.scorers.compared import Rewards, Text, distinct_texts
-from cda.scorers.protocols import TextScore, TextScorer, not_finite
+from cda.scorers.compared import Rewards, Text, TextScore, TextScorer, distinct_texts, not_finite
 from cda.scorers.workers import Exchange, dealt
 
 _NamedScore = tuple[str, TextScore, bool]
@@ -44,13 +43,10 @@ def score_texts(
 ) -> Rewards:
     """Reward of every distinct text; beyond the texts and a reward for each, memory does not grow with their number.
 
-    `scope` names everything else that decides a reward (`scope_of`). With a `cache`, each batch is kept before the next one is
-    scored. `launched` is a folder in which all processes of this launch share their scores, so that each scores its share and
-    returns the whole; without it this process scores everything.
-
-    Raises:
-        ModelError: A reward is NaN or infinite (the others are in the cache then), a worker failed, or texts are too long.
-        RunError: The cache cannot be used, or another process of the launch failed.
+    `scope` names everything else that decides a reward (`scope_of`). With a `cache`, each batch is kept before the next
+    one is scored. In the folder `launched` all processes of this launch share their scores, so that each scores its
+    share and returns the whole. ModelError: a reward is NaN or infinite (the others are in the cache then), a worker
+    failed, or texts are too long; RunError: the cache cannot be used, or another process of the launch failed.
     """
     if scope is None and (cache is not None or launched is not None):
         raise ValueError("a cache and a launch need the scope of the scores")

@@ -28,15 +28,12 @@ from cda.stats.proportions import wilson_share
 class BothOrders:
     """Counts of comparisons that were each asked for in both orders, or in one.
 
-    Attributes:
-        n_unread: Comparisons without a readable verdict in either order.
-        n_half_read: Comparisons of which one order of two was read.
-        n_flipped: Comparisons whose verdict follows the position and not the text: a margin of 0 if it is written. None if
-            one order was asked, which does not show it.
-        position_bias: Mean preference for the text shown first, −1 to 1, among comparisons read in both orders (written
-            verdicts: share for the first minus share for the second); in one order, among all that were read, as the text shown
-            first was drawn. None before the first call, or if nothing was read.
-        position: The same with an interval, clustered by prompt, if one order was asked and two prompts were read.
+    Without a readable verdict in either order (`n_unread`), or in one of two (`n_half_read`); `n_flipped`: those whose
+    verdict follows the position and not the text, a margin of 0 if it is written; None if one order was asked, which
+    does not show it. `position_bias`: mean preference for the text shown first, −1 to 1 (written: share for the first
+    minus share for the second), among comparisons read in both orders, or in one order among all read, as drawn; None
+    if nothing was read. `position`: the same with an interval, clustered by prompt, if one order was asked and two
+    prompts were read.
     """
 
     n_unread: int = 0
@@ -47,10 +44,9 @@ class BothOrders:
 
 
 def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray, BothOrders]:
-    """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts.
-
-    `values` are preferences for the text that was shown first, −1 to 1, shape (n, 2): as given, and in the other order; NaN
-    without a verdict. A comparison read in one order only has no margin if both are `needed`; else that order alone counts.
+    """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts. `values`:
+    for the text shown first, −1 to 1, shape (n, 2), as given and in the other order; NaN without a verdict. A
+    comparison read in one order only has no margin if both are `needed`; else that order alone counts.
     """
     read = ~np.isnan(values)
     both, count = read.all(axis=1), read.sum(axis=1)
@@ -70,9 +66,7 @@ def of_one_order(
     values: FloatArray, swapped: NDArray[np.bool_], prompt_ids: Sequence[str]
 ) -> tuple[FloatArray, BothOrders]:
     """Preference for the first text, shape (n,), NaN if there is none, not free of a taste for a place; and the counts.
-
-    `values` are preferences for the text that was shown first, −1 to 1, shape (n,), NaN without a verdict; `swapped` tells where
-    that was the second text.
+    `values`: for the text shown first, −1 to 1, NaN without a verdict; `swapped`: where that was the second text.
     """
     read = ~np.isnan(values)
     ids = np.asarray(prompt_ids)[read].tolist()
@@ -121,13 +115,9 @@ _CODE_DIGITS = 8
 class LLMJudge:
     """A PairwiseScorer that asks an LLM.
 
-    Attributes:
-        ties: It may say that neither is better; otherwise such a verdict is unread.
-        by_token: Read the probabilities of a verdict of one token (`token_preference`), in place of a written one with its reasons.
-        both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
-        instructions: The judge's instructions, the place of its reasons, and the number of orders.
-        orders: Counts of the last comparisons; `reasons` counts why single answers hold no verdict.
-        answered_by: Models that gave the last answers, as the server names them.
+    Without `ties` a verdict that neither is better is unread. `by_token` reads the probabilities of a verdict of one
+    token (`token_preference`) instead. With `both_orders` a comparison read in one order only has no margin; else that
+    order counts alone. `orders`, `reasons` (why answers hold no verdict) and `answered_by` are of the last call.
     """
 
     llm: LLM
@@ -148,10 +138,9 @@ class LLMJudge:
         return request(prompt, first, second, self.ties, self.instructions)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first text, −1 to 1, shape (n,); NaN if no verdict could be read.
-
-        The mean of both orders, in which a taste for a place cancels; or that of one order, drawn from the texts, in which it does
-        not. LLMError if nothing can be answered; or, by token, if the server gives no probabilities.
+        """Preference for the first text, −1 to 1, shape (n,), NaN without a readable verdict: the mean of both orders,
+        in which a taste for a place cancels; or of one, drawn, in which it does not. LLMError: no answers or
+        probabilities.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
         if self.instructions.orders == "one":
@@ -219,9 +208,8 @@ def token_request(
 
 
 def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
-    """True if the second text is shown first in a comparison that is asked in one order.
-
-    Drawn from prompt and texts, so that either order of the same texts is asked, and cached, as one request.
+    """True if the second text is shown first in a comparison that is asked in one order. Drawn from prompt and texts,
+    so that either order of the same texts is asked, and cached, as one request.
     """
     least, other = sorted((first, second))
     shown_first = (least, other)[int(content_id("shown first", prompt, least, other), 16) % 2]
@@ -229,10 +217,8 @@ def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
 
 
 def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
-    """A code that the judge's verdict line has to hold if a text mentions a verdict; None if none does.
-
-    It is drawn from the texts until none of them holds it: a line that a judge quotes is never read as its own. The same
-    texts in the same order have the same code, so that answers can be cached.
+    """A code, drawn from the texts until none holds it, that the judge's verdict line must hold if a text mentions a
+    verdict (else None): a line that a judge quotes is never read as its own, and answers can be cached.
     """
     texts = [_skeleton(text) for text in (prompt_text(prompt), first, second)]
     if not any("verdict" in text for text in texts):
@@ -294,9 +280,7 @@ def _listed(choices: Sequence[str]) -> str:
 
 
 def _skeleton(text: str) -> str:
-    """Letters and digits alone, without case, accents or width.
-
-    It works character by character, so the skeleton of a text holds that of each of its parts: the same rule tells a quotation
-    and a verdict.
+    """Letters and digits alone, without case, accents or width; character by character, so that a text's skeleton holds
+    that of each of its parts: the same rule tells a quotation and a verdict.
     """
     return _NO_LETTER.sub("", unicodedata.normalize("NFKD", text).casefold())

@@ -15,8 +15,7 @@ from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import content_id
 from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters, row_groups
-from cda.scorers.compared import Text
-from cda.scorers.protocols import Finished, TextScore, TextScorer
+from cda.scorers.compared import Finished, Text, TextScore, TextScorer
 
 if TYPE_CHECKING:
     import torch
@@ -35,10 +34,9 @@ def log_probabilities(
 ) -> FloatArray:
     """log π(response | prompt) of each text in the model's present state, summed over the response's tokens.
 
-    Natural logarithms, shape (n,) in the order of `spans`, at most 0; NaN and infinity are passed on unchanged. Padding is
-    always on the right, where a causal model's tokens cannot attend to it. Logits come in the model's precision, their
-    log-sum-exp in fp32 and the sums in fp64. `done` is called with the rows of each finished batch. ModelError if the model has
-    no embedding of a token.
+    Natural logarithms, shape (n,) in the order of `spans`, at most 0; NaN and infinity are passed on. Padding is always
+    on the right, where a causal model's tokens cannot attend to it. Logits come in the model's precision, log-sum-exp
+    in fp32, sums in fp64. `done` is called with each batch's rows. ModelError if the model lacks a token's embedding.
     """
     import torch
 
@@ -109,9 +107,8 @@ def _check_token_ids(causal: CausalModel, spans: Iterable[ResponseSpan]) -> None
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A causal model in one state: as it was loaded, with its adapter off, or steered.
-
-    `state` puts the model into its state and back, around some batches at a time; the `note` says it after the model's name.
+    """A causal model in one state: as it was loaded, with its adapter off, or steered. `state` puts the model into its
+    state and back, around some batches at a time; the `note` says it after the model's name.
     """
 
     causal: CausalModel
@@ -143,14 +140,9 @@ def adapter_off(causal: CausalModel) -> Policy:
 class LogRatioScorer(TextScorer):
     """A scorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
 
-    ModelError if β is not a positive number, or policy and reference cannot read the same tokens.
-
-    Attributes:
-        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses if it is summed.
-        beta: DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
-        per_token: Divide by the response's number of tokens.
-        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096, whose logits take 1 GiB in bf16 for
-            128,000 words.
+    Reference None: π₀ = 1, plain log-probability, which favours short responses unless divided `per_token`. β (DPO's
+    default is 0.1) sets the unit, no sign, no rank. `batch_tokens`, None: 1,024 on a CPU, else 4,096, whose logits take
+    1 GiB in bf16 for 128,000 words. ModelError if β is not positive, or the two cannot read the same tokens.
     """
 
     policy: Policy
@@ -199,10 +191,9 @@ class LogRatioScorer(TextScorer):
     def in_batches(
         self, texts: Sequence[Text], skip: frozenset[int] = frozenset(), known: Mapping[str, float] | None = None
     ) -> Generator[Finished, None, None]:
-        """Rewards some hundred texts at a time; positive: the policy makes the response likelier than the reference does.
-
-        NaN and infinity are passed on unchanged; there is no reward if the prompt alone fills max_length_tokens. ModelError if
-        the chat template does not show the start of responses, or the tokenizer is another model's.
+        """Rewards some hundred texts at a time; positive: the policy makes the response likelier than the reference
+        does. NaN and infinity are passed on; no reward if the prompt alone fills max_length_tokens. ModelError if the
+        chat template does not show the start of responses, or the tokenizer is another model's.
         """
         n, n_policies = len(texts), 2 if self.reference else 1
         asked = [rows for rows in row_groups(n, _CHUNK) if not skip.issuperset(rows)]

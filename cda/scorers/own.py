@@ -18,10 +18,9 @@ from cda.models.template import add_segments
 from cda.records import Prompt
 from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.compared import Text
+from cda.scorers.compared import Finished, Text, TextScore, TextScorer
 from cda.scorers.judge import BothOrders, of_both_orders
 from cda.scorers.own_code import OwnCode, checked_code, load_code
-from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 BATCH_ROWS = 256
 """Texts in a call of the user's function."""
@@ -52,7 +51,6 @@ class InMemoryModel(ClassifierScorer):
 @contextmanager
 def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: int) -> Iterator[InMemoryModel]:
     """Have a sequence classifier, on any device, score as one that is loaded from its folder does; leave it as it was.
-
     ModelError if it has not exactly one label, or the tokenizer cannot be used.
     """
     config = getattr(model, "config", None)

@@ -25,9 +25,8 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def own_files(file: Path, module: str | None = None) -> list[Path]:
-    """A Python file, followed by the files that it imports from its own folder or package, sorted; no installed packages.
-
-    `module` is the dotted name under which it was imported, None if it was run as a file.
+    """A Python file, followed by the files that it imports from its own folder or package, sorted; no installed
+    packages. `module`: dotted name under which it was imported, None if it was run as a file.
     """
     root = file.parent
     if module is not None:
@@ -76,9 +75,8 @@ def _files_of(folder: Path, parts: list[str]) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class OwnCode:
-    """A loaded function, by the user's name of it: of 2 columns it gives rewards, of 3 preferences.
-
-    `file` is None if Python does not say; `in_memory` is a unique name of an object that was not loaded by its name.
+    """A loaded function, by the user's name of it: of 2 columns it gives rewards, of 3 preferences. `file` is None if
+    Python does not say; `in_memory` is a unique name of an object that was not loaded by its name.
     """
 
     name: str
@@ -89,9 +87,8 @@ class OwnCode:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Name, number of orders, and a hash of the file and of its imports from its own folder or package.
-
-        Its imports from installed packages, and data files that it loads, may change without a trace here.
+        """Name, number of orders, and a hash of the file and of its imports from its own folder or package. Its imports
+        from installed packages, and data files that it loads, may change without a trace here.
         """
         if self.in_memory is not None:
             return {"scorer": self.name, "in memory": self.in_memory}
@@ -130,11 +127,9 @@ def is_own(name: str) -> bool:
 
 
 def load_code(name: str) -> OwnCode:
-    """Find, load and check the function of a name such as `package.module:function` or `path/to/file.py:function`.
-
-    This runs its module. A file's own folder, or for a module the current one, is put at the end of Python's search path.
-    ModelError if there is no such module, file or function, it fails while it is loaded, or takes neither two nor three
-    parameters.
+    """Find, load and check the function of a name such as `package.module:function` or `path/to/file.py:function`. This
+    runs its module; a file's own folder, or for a module the current one, is put at the end of Python's search path.
+    ModelError if there is no such thing, it fails while it is loaded, or takes neither two nor three parameters.
     """
     if not is_own(name):
         raise ModelError(f"'{name}' is no scorer of your own, like package.module:function or path/to/file.py:function")

@@ -131,23 +131,16 @@ def _no_vector(reward_model: RewardModel, why: str) -> ModelError:
 
 
 def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
-    """The direction in which a bias moves the head's input: the mean difference of contrast pairs, normalised. Shape (h,).
+    """The direction in which a bias moves the head's input: the mean difference of contrast pairs, normalised. Shape
+    (h,).
 
-    v = d / |d| with d = mean over pairs of (h_perturbed − h_base), each prompt counting once. The sides may be exchanged in a
-    projection, but v · h grows with the bias. Mean differences of pairs are the simplest of the concept directions that
-    iterative nullspace projection (INLP; Ravfogel et al., 2020) and least-squares concept erasure (LEACE; Belrose et al.,
-    2023) remove; nothing here sees a reward, so v may well be a direction that the head ignores.
-    A head that reads h − strength · (h · v) v loses all that lies along v at strength 1, whatever else it is. If it is linear,
-    the very pairs that v was made from then have a mean margin of exactly 0, whatever the bias is: only other pairs, of other
-    prompts, show the removed attribute.
-
-    Args:
-        perturbed_states: Head inputs of the biased sides. Shape (n, h).
-        base_states: Head inputs of the unbiased sides, row by row. Shape (n, h).
-        prompt_ids: Prompt of each pair. Length n.
-
-    Raises:
-        DataError: Shapes that differ, values not finite, too few pairs, or differences that are zero or cancel.
+    v = d / |d| with d = mean over pairs of (h_perturbed − h_base), shape (n, h) each, each prompt counting once; v · h
+    grows with the bias. Mean differences are the simplest of the concept directions that iterative nullspace projection
+    (INLP; Ravfogel et al., 2020) and least-squares concept erasure (LEACE; Belrose et al., 2023) remove; nothing here
+    sees a reward, so v may well be a direction that the head ignores. A head that reads h − strength · (h · v) v loses
+    all that lies along v at strength 1, whatever else it is. If it is linear, the pairs that v was made from then have
+    a mean margin of exactly 0, whatever the bias is: only pairs of other prompts show the removed attribute. DataError:
+    shapes that differ, not finite, too few pairs, or differences that are zero or cancel.
     """
     perturbed, base = (np.asarray(side, dtype=np.float64) for side in (perturbed_states, base_states))
     if perturbed.ndim != 2 or perturbed.shape != base.shape:
@@ -175,16 +168,11 @@ def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_i
 class FeatureCorrection:
     """The part of a reward that measured features account for, fitted on contrasts, ready to be taken off others.
 
-    A reward less β · features(text) has exactly the margin less β · Δfeatures, so that a fit on differences alone corrects
-    single texts too: `corrected` serves both, and best-of-n and pairs agree.
-
-    Attributes:
-        beta: Feature to reward per unit of it, with a prompt-clustered t interval.
-        left_out: Features that were not used, with the reason.
-        r_squared: 1 − Σ residual² / Σ margin², on the contrasts it was fitted on: no claim about others.
-        ridge: Penalty, on features scaled to a root mean square of 1; 0 is plain least squares.
-        n: Contrasts it was fitted on.
-        n_prompts: Their distinct prompts.
+    A reward less β · features(text) has exactly the margin less β · Δfeatures, so that a fit on differences alone
+    corrects single texts too: `corrected` serves both, and best-of-n and pairs agree. `beta`: reward per unit of the
+    feature, with a prompt-clustered t interval. `r_squared`: 1 − Σ residual² / Σ margin², on the n contrasts it was
+    fitted on: no claim about others. `ridge`: penalty, on features scaled to a root mean square of 1; 0 is plain least
+    squares.
     """
 
     beta: Mapping[str, Estimate]
@@ -218,31 +206,23 @@ def feature_correction(
     differences: Mapping[str, ArrayLike],
     prompt_ids: Sequence[str],
 ) -> FeatureCorrection:
-    """Regress margins on the differences of measured features: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin.
+    """Regress margins on the differences of measured features: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin; shape
+    (n,) each.
 
     Fit on other contrasts than those that are reported on, split by prompt. There is no intercept, because swapping the
-    sides of a pair turns every sign, and a reward has no term for "is the perturbed side". So a pair whose features do not
-    differ keeps its margin, and all that goes with a feature in these contrasts goes into its β: a bias that is not
-    measured, or quality (longer answers that say more). β is a price to take off, not a causal effect.
-    For several biases, give the contrasts of all of them together; the features of each are then held fixed for the others.
-
-    The length-controlled win rate of AlpacaEval (Dubois et al., 2024) is the same idea for one feature, on a logistic scale
+    sides of a pair turns every sign, and a reward has no term for "is the perturbed side". So a pair whose features do
+    not differ keeps its margin, and all that goes with a feature in these contrasts goes into its β: a bias that is not
+    measured, or quality (longer answers that say more). β is a price to take off, not a causal effect. For several
+    biases, give the contrasts of all of them together; the features of each are then held fixed for the others. The
+    length-controlled win rate of AlpacaEval (Dubois et al., 2024) is the same idea for one feature, on a logistic scale
     and with terms for the model and the instruction.
 
-    Each difference is divided by its root mean square r (no centring: there is no intercept), and b minimises
-    mean (margin − Zb)² + ridge · |b|²; β = b / r. The ridge is as little as brings the condition number of the features down to
-    MAX_CONDITION: 0 unless they are nearly collinear. Intervals are cluster-robust by prompt, times G/(G − k) for G prompts and
-    k features, with t's quantile at G − k; they do not count what a ridge shrinks, and are too narrow for few prompts
-    (90% instead of 95% with 25, 93% with 60, in the test's simulation).
-
-    Args:
-        margins: score(perturbed) − score(base). Shape (n,).
-        differences: Feature to perturbed − base, shape (n,) each; one whose sides never differ is left out.
-        prompt_ids: Cluster of each contrast; the same prompt under several biases is one cluster. Length n.
-
-    Raises:
-        DataError: Shapes that differ, values not finite, margins all zero, not one feature that differs, or not more prompts
-            than features.
+    Each difference is divided by its root mean square r (no centring: there is no intercept), and b minimises mean
+    (margin − Zb)² + ridge · |b|²; β = b / r. The ridge is as little as brings the condition number of the features down
+    to MAX_CONDITION: 0 unless they are nearly collinear. Intervals are cluster-robust by prompt, times G/(G − k) for G
+    prompts and k features, with t's quantile at G − k; they do not count what a ridge shrinks, and are too narrow for
+    few prompts (90% instead of 95% with 25, 93% with 60, in the test's simulation). DataError: shapes that differ,
+    values not finite, margins all zero, no feature that differs, or not more prompts than features.
     """
     n = len(prompt_ids)
     values = _shaped("margins", margins, n)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from cda.errors import CdaError, LLMError, ModelError
 from cda.llm.asking import Answers, answered, with_progress
-from cda.scorers.compared import Text
-from cda.scorers.protocols import Finished, TextScore, TextScorer
+from cda.scorers.compared import Finished, Text, TextScore, TextScorer
 from cda.scorers.served_client import ServedClient
 
 _CHUNK = 16
@@ -44,12 +43,10 @@ class ServedScorer(TextScorer):
     ) -> Generator[Finished, None, None]:
         """Rows and their rewards as they come, in any order; each row once.
 
-        Raises:
-            LLMError: The server cannot be reached (any more), refuses the key or the request, or gave no answer to a text
-                although it was tried again; raised after every received reward was passed on (the first few are held
-                back until the server is known to leave the sigmoid off).
-            ModelError: The model has more than one output, a reward is NaN or infinite, a text is too long, or the server
-                answers with a sigmoid.
+        LLMError: the server cannot be reached, refuses the key or the request, or gave no answer to a text although it
+        was tried again; raised after every received reward was passed on (the first few are held back until the server
+        is known to leave the sigmoid off). ModelError: more than one output, a reward NaN or infinite, a text too long,
+        or answers with a sigmoid.
         """
         self.n_truncated = 0
         done = 0

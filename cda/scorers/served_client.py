@@ -97,9 +97,8 @@ def endpoint_of(url: str) -> tuple[str, Kind]:
 
 
 def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
-    """The one reward in an answer's `data`; with `last_token`, the last of one number a token.
-
-    ModelError if there is not one text, or not one finite number.
+    """The one reward in an answer's `data`; with `last_token`, the last of one number a token. ModelError if there is
+    not one text, or not one finite number.
     """
     if len(items) != 1:
         raise ModelError(f"{len(items)} results came for one text")

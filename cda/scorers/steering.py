@@ -23,9 +23,8 @@ from cda.scorers.log_ratio import Policy
 
 
 def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
-    """A steering vector, shape (hidden size,), from a .npy or .safetensors file; pickle is never read.
-
-    DataError if there is no such file, another format, several tensors and none named, or no vector of finite numbers.
+    """A steering vector, shape (hidden size,), from a .npy or .safetensors file; pickle is never read. DataError if
+    there is no such file, another format, several tensors and none named, or no vector of finite numbers.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -49,10 +48,9 @@ def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
 
 
 def steered(causal: CausalModel, vector: FloatArray, layer: int, strength: float) -> Policy:
-    """A policy of the model with `strength` times a vector added to the output of a decoder layer, counted from 0.
-
-    The vector, shape (hidden size,), is in the model's own units and not normalised; strength 0 is the model itself, negative
-    steers away. ModelError if the vector does not fit the model, it has no such layer, or the strength is no number.
+    """A policy with `strength` times a vector, shape (hidden size,), in the model's own units and not normalised, added
+    to the output of a decoder layer, counted from 0; strength 0 is the model itself, negative steers away. ModelError
+    if the vector does not fit, there is no such layer, or the strength is no number.
     """
     depth, size = len(decoder_layers(causal)), int(causal.model.config.get_text_config().hidden_size)
     finite = np.isfinite(vector).all()

@@ -34,7 +34,6 @@ _SAME: Mapping[Precision, float] = {"fp32": 1e-4, "8bit": 2e-2, "bf16": 2e-2}
 
 class WorkerPool:
     """Processes that each hold a copy of one model and compute batches, one at a time; `threads` of torch in each.
-
     Ctrl-C, an error here or in one of them, and the end of this process end all of them.
     """
 
@@ -140,9 +139,8 @@ class WorkerPool:
 
 
 def dealt(sizes: Sequence[int], n: int) -> list[list[int]]:
-    """Rows for each of n processes, even in number and in size; every process finds the same shares by itself.
-
-    Sorted by size and dealt to and fro, so that sums differ by no more than the largest size, also by any other measure that
+    """Rows for each of n processes, even in number and in size; every process finds the same shares by itself. Sorted
+    by size and dealt to and fro, so that sums differ by no more than the largest size, also by any other measure that
     rises with `sizes`: characters stand for tokens here, cut texts included.
     """
     order = sorted(range(len(sizes)), key=lambda row: (-sizes[row], row))
@@ -155,10 +153,9 @@ def dealt(sizes: Sequence[int], n: int) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows of each process of a launch, shared by files: no collective that would wait for a failed process.
-
-    The files stay, named by their content: a process that finds its own from an earlier launch need not work again. All
-    processes, on every machine, see the `folder`; the `name` is a fingerprint of everything that determines the rows.
+    """Rows of each process of a launch, shared by files in a `folder` that all see: no collective that would wait for a
+    failed process. The files stay, by their content (`name`: fingerprint of all that determines the rows): a process
+    that finds its own from an earlier launch need not work again.
     """
 
     folder: Path

@@ -47,9 +47,9 @@ _FLIPS = 9_999
 class Ranked:
     """Margins that a scorer gave one item, of a section of a subset of a benchmark.
 
-    `over`: margin of each chosen response over each rejected one, shape (chosen, rejected), none of them NaN. `section` is
-    empty under the rule `styles`, under which the style is the section. In Ties alone: `spread`, best minus worst chosen
-    response, and `tied`, `ref` or `tied` with the number that the two share.
+    `over`: margin of each chosen over each rejected response, shape (chosen, rejected), no NaN. `section` is empty
+    under the rule `styles`, where the style is the section. In Ties alone: `spread`, best minus worst chosen response,
+    and `tied`, `ref` or `tied` with the number that the two share.
     """
 
     prompt_id: str
@@ -61,8 +61,7 @@ class Ranked:
 
 
 class _Row(NamedTuple):
-    """One item, one style comparison or one number of Ties: its value, 0 to 1 (of Ties −0.01 to 1.01), and margins of 0.
-
+    """One item, style comparison or number of Ties: its value, 0 to 1 (of Ties −0.01 to 1.01), and margins of 0.
     `place`: prompt_id, subset, section and cell (of the style matrix; empty under other rules).
     """
 
@@ -73,9 +72,8 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """Weights and clusters of rows, alike for every scoring.
-
-    `strata`: subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
+    """Weights and clusters of rows. `strata`, shape (n,): the subsets if they have fixed weights, else one word for
+    all.
     """
 
     weights: FloatArray
@@ -142,16 +140,12 @@ def measure_accuracy(
     seed: int,
     half_ties: bool = False,
 ) -> Accuracies:
-    """Accuracy of one or two scorings of the same items.
+    """Accuracy of one or two scorings of the same items in the same order, by label; the second is compared with the
+    first.
 
-    Args:
-        scorings: Label to its items; the second label is compared with the first. Same items in the same order.
-        weights: Weight of each subset within its section; sections then weigh alike overall. None: items weigh alike.
-        seed: Seed of bootstraps and random sign flips.
-        half_ties: A pair's margin of 0 counts half (judges), not nothing (rewards).
-
-    Raises:
-        DataError: No items, a margin that is not finite, or scorings of different items.
+    `weights`: of each subset within its section, sections then weigh alike overall; None: items weigh alike. `seed`: of
+    bootstraps and random sign flips. `half_ties`: a pair's margin of 0 counts half (judges), not nothing (rewards).
+    DataError: no items, a margin that is not finite, or scorings of different items.
     """
     scored = {label: _rule_rows(items, rule, half_ties) for label, items in scorings.items()}
     first = next(iter(scored.values()))
@@ -267,9 +261,8 @@ def _change_test(before: FloatArray, after: FloatArray, design: _Design) -> Test
 def _drawn(
     values: FloatArray, design: _Design, unit: str, plain: Callable[[BoolArray, list[str]], Estimate]
 ) -> Estimate | None:
-    """Bootstrap of the prompts' residuals; None if all values are the same.
-
-    Without a spread in all or in one subset, `plain` intervals of the subsets by themselves.
+    """Bootstrap of the prompts' residuals; None if all values are the same. Without a spread in all or in one subset,
+    `plain` intervals of the subsets by themselves.
     """
     residuals, mean = design.residuals(values), design.mean(values)
     if min(design.sizes(design.strata).values()) > 1 and np.abs(residuals).max() >= ROUNDING:

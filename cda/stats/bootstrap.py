@@ -76,16 +76,10 @@ def bootstrap_sums(
 ) -> Bootstrapped:
     """Any function of column sums (a ratio, a correlation, …) when whole clusters are drawn with replacement.
 
-    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one cluster at
-    a time; draws equal to the estimate count half towards the bias, as in scipy.
-
-    Args:
-        columns: Shape (n, k); the statistic sees their sums only.
-        clusters: Cluster of each row, such as its prompt. Length n.
-        statistic: It should not change when all sums are scaled alike.
-
-    Raises:
-        DataError: No rows, not finite, one cluster, or a statistic undefined for all rows or for over 1% of the draws.
+    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one cluster at a
+    time; draws equal to the estimate count half towards the bias, as in scipy. The statistic sees sums of `columns`,
+    shape (n, k), alone; it should not change when all are scaled alike. DataError: no rows, not finite, one cluster, or
+    a statistic undefined for all rows or for over 1% of the draws.
     """
     rows = finite(columns)
     if not rows.size:

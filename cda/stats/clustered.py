@@ -60,10 +60,8 @@ def same_in_all(
 
 
 def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None) -> Effect:
-    """Mean of paired contrasts, with − without the attribute, shape (n,), with the error of the differences.
-
-    Raises:
-        DataError: Fewer than two prompts, or contrasts that do not vary between prompts.
+    """Mean of paired contrasts, with − without the attribute, shape (n,), with the error of the differences. DataError:
+    fewer than two prompts, or contrasts that do not vary between prompts.
     """
     n_prompts = len(set(prompt_ids))
     if n_prompts < 2:
@@ -79,10 +77,8 @@ def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target, r
 def difference_effect(
     values: FloatArray, treated: BoolArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None
 ) -> Effect:
-    """Mean reward of the treated rows minus that of the others; rows of one prompt stay together on whichever side they are.
-
-    Raises:
-        DataError: A side is empty or has one prompt only, or rewards do not vary.
+    """Mean reward of the treated rows minus that of the others; rows of one prompt stay together on whichever side they
+    are. DataError: a side is empty or has one prompt only, or rewards do not vary.
     """
     for side, word in ((treated, "with"), (~treated, "without")):
         n_prompts = len(set(compress(prompt_ids, side)))
@@ -99,10 +95,8 @@ def difference_effect(
 def slope_effect(
     values: FloatArray, covariate: FloatArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None
 ) -> Effect:
-    """Least-squares slope of paired contrasts on a covariate, shapes (n,), per unit of the covariate.
-
-    Raises:
-        DataError: Fewer than three prompts, a covariate that does not vary, or contrasts that lie on the line.
+    """Least-squares slope of paired contrasts on a covariate, shapes (n,), per unit of the covariate. DataError: fewer
+    than three prompts, a covariate that does not vary, or contrasts that lie on the line.
     """
     if len(set(prompt_ids)) < 3:
         raise target.cannot(f"a slope needs three prompts at least, found {len(set(prompt_ids))}")
@@ -133,10 +127,8 @@ def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> float | Mi
 def direct_contrast(
     margins: ArrayLike, prompt_ids: Sequence[str], resampling: Resampling | None = None, unit: str = "reward"
 ) -> Effect:
-    """Mean margin, biased minus unbiased side of each pair, shape (n,); all else that differs is part of it.
-
-    Raises:
-        DataError: A margin that is NaN or infinite, no or one prompt, or nothing varies.
+    """Mean margin, biased minus unbiased side of each pair, shape (n,); all else that differs is part of it. DataError:
+    a margin that is NaN or infinite, no or one prompt, or nothing varies.
     """
     values = finite(margins, "margins")
     if not len(values):
@@ -146,18 +138,12 @@ def direct_contrast(
 
 
 def observational_effect(rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str]) -> Effect:
-    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts.
+    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts; shape
+    (n,) each.
 
-    Comparing within prompts removes the effect of prompts; everything correlated with the attribute stays in. It is a
-    description of data, not an effect of the attribute. Prompts whose answers all have it, or all lack it, are left out.
-
-    Args:
-        rewards: Reward of each answer, shape (n,).
-        attribute: 1 if the answer has the attribute, else 0. Shape (n,).
-
-    Raises:
-        DataError: Rewards that are not finite, fewer than two prompts with answers of both kinds, or
-            differences that do not vary.
+    Comparing within prompts removes the effect of prompts; everything correlated with the attribute, 0 or 1, stays in:
+    a description of data, not an effect. Prompts whose answers all have it, or all lack it, are left out. DataError:
+    rewards that are not finite, fewer than two prompts with answers of both kinds, or differences that do not vary.
     """
     values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
     if not np.isin(labels, (0, 1)).all():

@@ -122,10 +122,8 @@ def embedding_similarity(
     prompt_ids: Sequence[str],
     rng: np.random.Generator,
 ) -> Estimate:
-    """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any length.
-
-    Raises:
-        DataError: The encoder gave a wrong shape, a value that is not finite, or a zero vector.
+    """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any
+    length. DataError: it gave a wrong shape, a value that is not finite, or a zero vector.
     """
     n = len(prompt_ids)
     vectors = np.asarray(encode([*perturbed, *base]), dtype=np.float64)
@@ -221,16 +219,11 @@ def adjusted_effect(
 
     Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
     base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
-    `quadratic`: d and d².
-
-    Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G prompts and k coefficients:
-    HC1 if each prompt occurs once, and unchanged by rows that are repeated within their prompt. Intervals are t's with
-    G − k degrees of freedom.
-
-    Returns:
-        The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
-        pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
-        explains in full, so that its error is unknown.
+    `quadratic`: d and d². Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G
+    prompts and k coefficients: HC1 if each prompt occurs once, unchanged by rows repeated within their prompt.
+    Intervals are t's with G − k degrees of freedom. Missing: fewer prompts than coefficients, a difference that is the
+    same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
+    explains in full, so that its error is unknown.
     """
     values = margins_finite(margins)
     sides = paired_features(perturbed, base, len(values))
@@ -284,14 +277,10 @@ def identify(
 ) -> Identified | NotIdentified:
     """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
-    Adjusted for are the limited features outside the treatment. Not identified from these pairs, if any of these holds:
-        the overlap is too small (see `MIN_PROMPTS`, `MIN_SHARE`);
-        a form cannot be estimated;
-        two forms differ in sign. Two of which each lies in the other's interval, and neither excludes 0, do not: they both
-        say that no effect is shown.
-
-    Raises:
-        DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not measured.
+    Adjusted for are the limited features outside the treatment. Not identified if the overlap is too small
+    (`MIN_PROMPTS`, `MIN_SHARE`), a form cannot be estimated, or two forms differ in sign; not if each lies in the
+    other's interval and neither excludes 0, since both say that no effect is shown. DataError: fewer than two forms,
+    one prompt, margins that do not vary between prompts, a limited feature not measured.
     """
     if len(set(forms)) < 2:
         raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")

@@ -89,16 +89,14 @@ def clustered_t_test(
 ) -> MeanTest:
     """Test that the mean over rows lies above (or below) `null`; prompts, not rows, are taken for independent.
 
-    With eᵍ the sum over the rows of prompt g of (value − mean), n rows and G prompts, the squared error is
-    G/(G−1) · Σ eᵍ² / n² (the sandwich of Liang and Zeger 1986, with CR1's factor), and the mean over its error is held
-    against Student's t with G − 1 degrees of freedom: the ordinary one-sample test if each prompt occurs once.
-    With few prompts of very unequal size it rejects somewhat too often.
+    With eᵍ the sum over the rows of prompt g of (value − mean), n rows and G prompts, the squared error is G/(G−1) · Σ
+    eᵍ² / n² (the sandwich of Liang and Zeger 1986, with CR1's factor), and the mean over its error is held against
+    Student's t with G − 1 degrees of freedom: the one-sample test if each prompt occurs once. With few prompts of very
+    unequal size it rejects somewhat too often. DataError: not finite, lengths that differ, or fewer than two prompts.
 
-    If prompts have no spread at all, t is undefined and the interval has no width. On the right side of the null, p is then
-    2⁻ᴳ, as the exact test by flipped signs has it for G prompts that all point one way; on the null 0.5, on the wrong side 1.
-
-    Raises:
-        DataError: Values that are not finite, lengths that differ, or fewer than two prompts.
+    If prompts have no spread at all, t is undefined and the interval has no width. On the right side of the null, p is
+    then 2⁻ᴳ, as the exact test by flipped signs has it for G prompts that all point one way; on the null 0.5, on the
+    wrong side 1.
     """
     rows = np.asarray(values, dtype=np.float64)
     if rows.shape != (len(prompt_ids),):
@@ -138,16 +136,10 @@ def smallest_detectable(
 ) -> float:
     """Smallest distance from the null that at least r of k tests, each at `alpha`, would all find with this power.
 
-    The same distance d is taken to hold in every test, the standard errors are taken as known in advance, and the tests
-    as independent: d solves P(at least r reject) = power, with each test's chance from `t_power(d / error)`.
-
-    Args:
-        standard_errors: Standard error of each test's mean, in the unit of the distance. Length k.
-        n_prompts: Behind each test. Length k.
-
-    Raises:
-        DataError: Fewer than r tests, an error that is not positive, fewer than two prompts, or a level or power
-            outside (0, 1).
+    The same distance d, in the unit of the standard errors, is taken to hold in every test, the errors as known in
+    advance, and the tests as independent: d solves P(at least r reject) = power, with each test's chance from
+    `t_power(d / error)`. DataError: fewer than r tests, an error that is not positive, fewer than two prompts, a level
+    or power outside (0, 1).
     """
     if len(standard_errors) != len(n_prompts) or not 1 <= r <= len(standard_errors):
         raise DataError(
@@ -185,11 +177,7 @@ def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "
 
 
 def inside_fences(values: ArrayLike) -> BoolArray:
-    """Rows within 1.5 interquartile ranges of the quartiles (Tukey 1977; linear quartiles), shape (n,).
-
-    Raises:
-        DataError: No rows, or values that are not finite.
-    """
+    """Rows within 1.5 interquartile ranges of the quartiles (Tukey 1977; linear quartiles), shape (n,)."""
     rows = np.asarray(values, dtype=np.float64)
     if not len(rows) or not np.isfinite(rows).all():
         raise DataError(f"fences need finite values, at least one; found {int(np.isfinite(rows).sum())} of {len(rows)}")
@@ -202,11 +190,7 @@ def inside_fences(values: ArrayLike) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds and rows ± `half`, its 95% margin of error.
-
-    `by_seed` holds the mean of each seed's rows, in the order given; `sd` is their standard deviation: the spread between
-    trainings, measured on the same rows.
-    """
+    """A mean over seeds and rows ± `half`, its 95% margin of error; `sd` is that of the means `by_seed`."""
 
     value: float
     by_seed: tuple[float, ...]
@@ -226,19 +210,14 @@ class SeedMean:
 def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
     """Mean over k seeds and n rows, shape (k, n), with seeds and G prompts as crossed random factors.
 
-    The variance is split as for readers and cases in studies of several readers (Obuchowski and Rockette 1995, Commun. Stat.
-    Simul. Comput. 24, 285–308): S²/k, with S² the variance between the seeds' means, holds the seeds and the chance in each
-    single row; C, the mean covariance of two seeds' means over prompts (G/(G − 1) times the sum over prompts of the product
-    of both influences), holds what all seeds share because they are measured on the same prompts. Their margins of error
-    are added as squares (Howe 1974, J. Am. Stat. Assoc. 69, 789–794):
-
-        half = √(t²(k − 1) · S²/k + t²(G − 1) · max(C, 0)),   t(df): the 97.5% quantile of Student's t.
-
-    One t with Satterthwaite's degrees of freedom in place of the two covers 91% with 3 seeds that differ much: a small S² is
-    a small variance with many degrees of freedom (evals/method/training_seeds.py).
-
-    Raises:
-        DataError: Fewer than two seeds or two prompts, other shapes, or a value that is not finite.
+    The variance is split as for readers and cases (Obuchowski and Rockette 1995, Commun. Stat. Simul. Comput. 24,
+    285–308): S²/k, with S² the variance between the seeds' means, holds the seeds and the chance in each single row; C,
+    the mean covariance of two seeds' means over prompts (G/(G − 1) times the sum over prompts of the product of both
+    influences), holds what all seeds share by being measured on the same prompts. Their margins of error are added as
+    squares (Howe 1974, J. Am. Stat. Assoc. 69, 789–794): half = √(t²(k − 1) · S²/k + t²(G − 1) · max(C, 0)), with t(df)
+    the 97.5% quantile of Student's t. One t with Satterthwaite's degrees of freedom covers 91% with 3 seeds that differ
+    much: a small S² is a small variance with many degrees of freedom (evals/method/training_seeds.py). DataError: fewer
+    than two seeds or two prompts, other shapes, or a value that is not finite.
     """
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != len(prompt_ids):
@@ -259,10 +238,8 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
 
 
 def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as `over_seeds`' error is worth.
-
-    That is p(1 − p) · (1.96 / half)², at most n, so that the interval stays within 0 and 1. At a share of 0 or 1 every prompt
-    counts as one row.
+    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as `over_seeds`' error is
+    worth: p(1 − p) · (1.96 / half)², at most n. At a share of 0 or 1 every prompt counts as one row.
     """
     mean = over_seeds(hits, prompt_ids)
     p, effective = min(max(mean.value, 0.0), 1.0), float(mean.n_prompts)
@@ -274,10 +251,8 @@ def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
 
 
 def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean change of a share over seeds, after − before, ± the margin of error of `over_seeds`, within −1 and 1.
-
-    Hits of the one model before, shape (n,), and after each training on the same rows, shape (k, n). If nothing varies
-    from which an error could be taken, it has the interval over prompts of `paired_change`.
+    """Mean change of a share over seeds, after (k, n) − before (n,), ± the margin of error of `over_seeds`, within −1
+    and 1. If nothing varies from which an error could be taken, it has the interval over prompts of `paired_change`.
     """
     first, hits = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     mean = over_seeds(hits - first, prompt_ids)
@@ -287,11 +262,7 @@ def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
 
 
 def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[float, ...]:
-    """Edges of equally wide bins from the smallest to the largest of all values. Length n_bins + 1.
-
-    Raises:
-        DataError: No value at all.
-    """
+    """Edges of equally wide bins from smallest to largest of all values, length n_bins + 1. DataError: no value at all."""
     together = np.concatenate([np.empty(0), *(np.asarray(column, dtype=np.float64).ravel() for column in values)])
     if not together.size:
         raise DataError("no values: there is no distribution to show")
@@ -305,9 +276,7 @@ def distribution(
     values: ArrayLike, prompt_ids: Sequence[str], edges: Sequence[float], rng: np.random.Generator, unit: str = "reward"
 ) -> Distribution:
     """Mean, quantiles and histogram of values, shape (n,); `edges` of the bins, from `common_edges`, hold them all.
-
-    Raises:
-        DataError: No values, one prompt only, or values outside the bins.
+    DataError: no values, one prompt only, or values outside the bins.
     """
     rows = np.asarray(values, dtype=np.float64)
     mean = bootstrap_mean(rows, prompt_ids, rng).estimate(unit)

@@ -31,11 +31,8 @@ def partial_conjunction(p_values: Sequence[float], r: int) -> float:
     """P-value of "at least r of these k effects are real", from one p-value each: (k − r + 1)·p₍ᵣ₎, at most 1.
 
     Benjamini and Heller (2008), Biometrics 64, 1215–1222, in Bonferroni's form: valid however the k tests depend on
-    each other, for an r fixed in advance. r = 1 asks for any effect, r = k for all of them (the largest p-value). As they
-    stand these need not grow with r; to ask for several r of the same data, take the running maximum from r = 1 on.
-
-    Raises:
-        DataError: A p-value that is not between 0 and 1, or r outside 1 to k.
+    each other, for an r fixed in advance, 1 to k (else DataError); r = k is the largest p-value. As they stand these
+    need not grow with r; to ask for several r of the same data, take the running maximum from r = 1 on.
 
     >>> partial_conjunction([0.004, 0.5, 0.001], 2)
     0.008
@@ -61,9 +58,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's step-up adjusted p-values (1995).
-
-    They keep the false discovery rate of independent or positively dependent tests.
+    """Benjamini and Hochberg's step-up adjusted p-values (1995): false discovery rate of independent or positively
+    dependent tests.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
     [0.03, 0.04, 0.04]

@@ -32,9 +32,8 @@ ONE_SIDED = Missing(reason="all majorities are for one side")
 def against_people(
     margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies | Literal["drop"] = "no-hit"
 ) -> AgainstPeople:
-    """One model's preferences, or a judge's in [−1, 1], next to people's.
-
-    A margin of exactly 0 is no hit (as in the audit), counts `half`, or leaves the row out (`drop`, as in the paper's judges).
+    """One model's preferences, or a judge's in [−1, 1], next to people's. A margin of exactly 0 is no hit (as in the
+    audit), counts `half`, or leaves the row out (`drop`, as in the paper's judges).
     """
     values = margins_finite(margins)
     rows = people.used & (values != 0) if ties == "drop" else people.used
@@ -50,7 +49,6 @@ def mean_against_people(
     margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> AgainstPeople:
     """Mean over models of each share, on the same rows, margins of shape (models, n); the gap is that of the mean skew.
-
     Rows are averaged first: models on the same rows are not independent evidence.
     """
     values = margins_finite(margins)
@@ -100,9 +98,8 @@ def people_change(
 def gap_change(
     before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
 ) -> Estimate:
-    """Paired change of |skew − human skew|, of hits of shape (n,), whole prompts drawn.
-
-    If nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
+    """Paired change of |skew − human skew|, of hits of shape (n,), whole prompts drawn. If nothing varies between
+    draws, the interval of the change of skew bounds it: a gap never moves more than skew.
     """
     sums = np.column_stack([before - target, after - target, np.ones(len(target))])
     value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
@@ -132,12 +129,9 @@ def absolute(signed: Estimate) -> Estimate:
 
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
-    """Mean preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of such rows.
-
-    Verdicts: preference for the perturbed side in [−1, 1], 0 a tie, NaN without one. Shape (judges, n).
-
-    Raises:
-        DataError: A verdict outside [−1, 1], or no verdict at all.
+    """Mean preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of
+    such rows. Verdicts, shape (judges, n): for the perturbed side, 0 a tie, NaN without one; DataError outside [−1, 1],
+    or with none.
     """
     values = np.asarray(verdicts, dtype=np.float64)
     if values.ndim != 2 or not values.size or np.isnan(values).all():
@@ -160,18 +154,11 @@ def human_skew(people: Majority, prompt_ids: Sequence[str]) -> Estimate:
 
 
 def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Area under the ROC curve of the margin against people's majority, with a clustered 95% interval.
+    """Area under the ROC curve of the margin, in any unit, against people's majority, with a clustered 95% interval.
 
-    Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's if each prompt occurs once), on the logit
-    scale. If it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573,
-    method 5, over the prompts.
-
-    Args:
-        margins: Any unit; equal margins count half. Shape (n,).
-        target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
-
-    Raises:
-        DataError: Majorities all for one side: then nothing can be ranked.
+    Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's if each prompt occurs once), on the logit scale.
+    If it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573, method 5,
+    over the prompts. Equal margins count half; target 0.5 is left out. DataError: majorities all for one side.
     """
     ranked = _ranked(margins, target, prompt_ids)
     area, variance = ranked.area, ranked.covariance(ranked)
@@ -189,10 +176,7 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     """Change of the area, after − before, of two scorings of the same rows, with a paired clustered 95% interval.
 
     DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837–845, with Obuchowski's clustered covariance: rows that
-    both scorings rank alike add no width. `target` is as in `auc`.
-
-    Raises:
-        DataError: Majorities all for one side.
+    both scorings rank alike add no width. `target` and DataError are as in `auc`.
     """
     first, second = _ranked(before, target, prompt_ids), _ranked(after, target, prompt_ids)
     difference = second.area - first.area

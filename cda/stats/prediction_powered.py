@@ -37,29 +37,20 @@ _NORMAL = "prompt-clustered normal 95%"
 def prediction_powered_mean(
     y: FloatArray, f: FloatArray, g: FloatArray, labelled_ids: Sequence[str], unlabelled_ids: Sequence[str]
 ) -> PredictionPowered:
-    """Mean label of a population, a share, from few labelled rows and many rows on which only a prediction is known.
+    """Mean label, a share, of a population: from n labels y, predictions f on their rows, and N alike, g, on others.
 
-    θ = mean(Y) + λ · (mean f over unlabelled − mean f over labelled), with the power tuning
-    λ = Cov(Y, f) / ((1 + n/N) · Var(f)) clipped to [0, 1] (Angelopoulos, Duchi and Zrnic 2023, PPI++,
-    arXiv:2311.01453; point estimate and λ as in `ppi_mean_ci` of ppi-python). However biased the predictions are, θ is
-    not, as long as the labelled rows are a random part of the same population as the unlabelled ones.
+    θ = mean(Y) + λ · (mean g − mean f), with the power tuning λ = Cov(Y, f) / ((1 + n/N) · Var(f)) clipped to [0, 1]
+    (Angelopoulos, Duchi and Zrnic 2023, PPI++, arXiv:2311.01453; point estimate and λ as in `ppi_mean_ci` of
+    ppi-python). However biased predictions are, θ is not, if the labelled rows are a random part of the population.
 
-    The standard error is that of a sum over prompts: each prompt's influence is what its labelled rows move through
-    (Y − λf)/n plus what its unlabelled rows move through λf/N. A prompt may stand on both sides; its rows there vary
-    together, and this enters. If each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if
-    rows were independent: under clustering it stays valid but may not be the best one, so the width ratio may exceed 1.
+    The standard error is that of a sum over prompts: each prompt's influence is what its labelled rows move through (Y
+    − λf)/n plus what its unlabelled rows move through λf/N. A prompt may stand on both sides (no row may): its rows
+    there vary together. If each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if rows were
+    independent: under clustering it stays valid but may not be the best one, so the width ratio may exceed 1.
 
     The interval is normal: in simulated shares near 0.3 it covered 92% at 30 labelled prompts, 93% at 50 and 94% to 95%
-    from 100 on. With few labels, tuning λ costs more than it gains unless Y and f correlate above about 1/√(n − 2) (Mani
-    et al. 2025, arXiv:2505.20178).
-
-    Args:
-        y: Labels. Shape (n,), n > 0.
-        f: Predictions on the labelled rows. Shape (n,).
-        g: Predictions on the unlabelled rows, made in the same way. Shape (N,), N > 0. No row may stand on both sides.
-
-    Raises:
-        DataError: One prompt only on a side, or labels without spread between prompts.
+    from 100 on. With few labels, tuning λ costs more than it gains unless Y and f correlate above about 1/√(n − 2)
+    (Mani et al. 2025, arXiv:2505.20178). DataError: one prompt only on a side, or labels without spread.
     """
     names, codes = np.unique([*labelled_ids, *unlabelled_ids], return_inverse=True)
     labelled, unlabelled = codes[: len(y)], codes[len(y) :]
@@ -126,9 +117,8 @@ def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[
 def powered_miscalibration(
     margins: ArrayLike, people: Majority, judge: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> PoweredShare:
-    """Share of rows on which a model and people disagree: label |hit − majority|, prediction |hit − judge|.
-
-    A hit is a margin above 0; `ties` is the value of a margin of exactly 0. A margin that is not finite raises DataError.
+    """Share of rows on which a model and people disagree: label |hit − majority|, prediction |hit − judge|. A hit is a
+    margin above 0, `ties` the value of one of exactly 0; one that is not finite raises DataError.
     """
     hits, target = hits_of(margins_finite(margins), ties), _judge_target(judge)
     return _powered(np.abs(hits - people.target), np.abs(hits - target), people, prompt_ids)

@@ -49,8 +49,7 @@ def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Seque
 
 
 def share_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Measure:
-    """Change of a share of hits, each shape (n,), between two scorings of the same rows, with its test over prompts.
-
+    """Change of a share of hits, each shape (n,), between two scorings of the same rows, with its test over prompts;
     `n_ties`: rows with margin exactly 0, before and after.
     """
     return Measure(
@@ -68,12 +67,8 @@ def preference_table(
 ) -> PreferenceTable:
     """The model's preferences on contrasts with votes, by people's majority; its margin of exactly 0 is a tie.
 
-    Args:
-        people: People's majority on each contrast, `tie` for a split too; None without votes, which leaves it out.
-        ties: Value of a tie of the model in `skew_given`.
-
-    Raises:
-        DataError: A margin that is not finite, or no contrast with votes.
+    `people`: `tie` for a split too; None without votes, which leaves the contrast out. `ties`: value of a tie of the
+    model in `skew_given`. DataError: a margin that is not finite, or no contrast with votes.
     """
     values = margins_finite(margins)
     rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in WORDS}
@@ -94,10 +89,8 @@ def preference_table(
 def contingency(
     chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
 ) -> Contingency:
-    """Bias × chosen/rejected table of preference pairs: does either side exhibit the bias; None if the label is unparsed.
-
-    Raises:
-        DataError: No labelled pair, or no pair in which exactly one side has the bias.
+    """Bias × chosen/rejected table of preference pairs: does either side exhibit the bias; None if the label is
+    unparsed. DataError: no labelled pair, or no pair in which exactly one side has the bias.
     """
     parsed = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
     if not parsed.any():
@@ -121,11 +114,8 @@ def contingency(
 def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
     """r_train: r between a feature's difference, chosen − rejected, and being chosen, each pair taken in both orders.
 
-    Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps. Without a
-    spread between draws, the interval is Fisher's z over the prompts.
-
-    Raises:
-        DataError: No pair differs in the feature.
+    Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps.
+    Without a spread between draws, the interval is Fisher's z over the prompts. DataError: no pair differs in it.
     """
     x = np.asarray(feature_differences, dtype=np.float64)
     if x.size and not x.any():
@@ -158,23 +148,17 @@ def beyond_noise(
     quality_after: ArrayLike,
     quality_prompt_ids: Sequence[str],
 ) -> Estimate:
-    """Mean margin after − stretch · mean margin before, where stretch = mean quality margin after / before; reward units after.
+    """Mean margin after − stretch · mean margin before, where stretch = mean quality margin after / before; reward
+    units after.
 
-    Ours. A share of positive margins nears one half when rewards become noisier; a mean does not, since noise adds 0 to it
-    on average. A training may also stretch all rewards, which multiplies every mean alike; quality pairs say by how much. If
-    rewards were stretched and made noisier, and nothing else, the result is 0 on average, whatever the shares do. Below 0 the
-    model wants less of the bias than noise and stretching leave of it.
-
-    The error is the first-order one of this ratio, over whole prompts of contrasts and of quality pairs together (in the same
-    names), held against Student's t with one degree of freedom less than the fewer prompts of the two.
-
-    Args:
-        before: Margins of the contrasts before and `after`. Shape (n,) each.
-        quality_before: score(chosen) − score(rejected) before and `quality_after`. Shape (m,) each.
-
-    Raises:
-        DataError: Margins that are not finite, lengths that differ, fewer than two prompts of either kind, or a mean quality
-            margin before that is not shown to be above 0: without it there is no yardstick.
+    Ours. A share of positive margins nears one half when rewards become noisier; a mean does not, since noise adds 0 to
+    it on average. A training may also stretch all rewards, which multiplies every mean alike; quality pairs (chosen −
+    rejected, shape (m,)) say by how much. If rewards were stretched and made noisier, and nothing else, the result is 0
+    on average, whatever the shares do. Below 0 the model wants less of the bias than noise and stretching leave of it.
+    The error is the first-order one of this ratio, over whole prompts of contrasts and of quality pairs together (in
+    the same names), held against Student's t with one degree of freedom less than the fewer prompts of the two.
+    DataError: margins that are not finite, lengths that differ, fewer than two prompts of either kind, or a mean
+    quality margin before that is not shown to be above 0: without it there is no yardstick.
     """
     own = np.column_stack([margins_finite(before), margins_finite(after)])
     pairs = np.column_stack([margins_finite(quality_before), margins_finite(quality_after)])

@@ -26,14 +26,10 @@ _NEWCOMBE = "Newcombe paired 95%", "Newcombe paired 95% on the effective number 
 def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
     """Share of hits with Wilson's 95% interval on the effective number of rows (`effective_rows`).
 
-    If each prompt occurs once it is Wilson's own. A share of 0 or 1 keeps a width: there every prompt counts as one row.
-
-    Args:
-        answers_a_row: Answers that each row is a mean of, such as those of several models. Rows that vary less than rows of 0
-            and 1 would are worth up to so many; 1 gives ties that count half nothing.
-
-    Raises:
-        DataError: No rows, or rows that are not between 0 and 1.
+    If each prompt occurs once it is Wilson's own. A share of 0 or 1 keeps a width: there every prompt counts as one
+    row. `answers_a_row`: answers, such as several models', that each row is a mean of: rows that vary less than rows of
+    0 and 1 would are worth up to so many; 1 gives ties that count half nothing. DataError: no rows, or rows not between
+    0 and 1.
     """
     values = _checked(hits, prompt_ids)
     n, n_prompts, p = len(values), len(set(prompt_ids)), float(values.mean())
@@ -45,12 +41,10 @@ def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: floa
 def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
     """Change of a share of hits, after − before, on the same rows, with a 95% interval.
 
-    Newcombe's paired score interval (1998, Statistics in Medicine 17, 2635–2650, method 10, with the continuity-corrected
-    phi) of as many rows as the differences are worth (`effective_rows`): it keeps its width when no row changed, and is
-    Newcombe's own if each prompt occurs once and rows are 0 or 1. `answers_a_row` is as in `wilson_share`.
-
-    Raises:
-        DataError: No rows, or shapes that differ.
+    Newcombe's paired score interval (1998, Statistics in Medicine 17, 2635–2650, method 10, with the
+    continuity-corrected phi) of as many rows as the differences are worth (`effective_rows`): it keeps its width when
+    no row changed, and is Newcombe's own if each prompt occurs once and rows are 0 or 1. `answers_a_row` is as in
+    `wilson_share`. DataError: no rows, or shapes that differ.
     """
     first, second = _checked(before, prompt_ids), _checked(after, prompt_ids)
     n, n_prompts = len(first), len(set(prompt_ids))
@@ -74,11 +68,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
-    """Wilson's 95% score interval for a share; `hits` may hold halves for ties.
-
-    Raises:
-        DataError: No rows, or hits that are not between 0 and `n`.
-    """
+    """Wilson's 95% score interval for a share; `hits` may hold halves. DataError: no rows, or hits outside 0 to `n`."""
     # Sums of shares may miss n by rounding.
     if not (n > 0 and -1e-9 * n <= hits <= n * (1 + 1e-9)):
         raise DataError(f"{hits:g} hits of {n:g}: a share of that cannot be estimated")
@@ -93,10 +83,7 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
 
     The interval that papers print (√(p₁q₁/n₁ + p₂q₂/n₂), Wald), of hits of shapes (n,) and (m,). On the same rows it is
     wrong, most often too wide, and it treats rows of one prompt as independent: shown next to `paired_change`, never
-    instead of it.
-
-    Raises:
-        DataError: No rows, or values that are not between 0 and 1.
+    instead of it. DataError: no rows, or values that are not between 0 and 1.
     """
     first, second = (_shares(hits) for hits in (before, after))
     p, q = float(first.mean()), float(second.mean())
@@ -106,14 +93,13 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
 
 
 def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Test:
-    """Exact two-sided test that a share of hits did not change, on the same rows; prompts are independent, rows are not.
+    """Exact two-sided test that a share of hits did not change, on the same rows; prompts are independent, rows are
+    not.
 
     Fisher's randomisation test for pairs (1935): without a change, each prompt's sum of differences is as likely to
-    have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. If each prompt
-    occurs once and rows are 0 or 1, that is the exact McNemar test. p is 1 if nothing changed.
-
-    Raises:
-        DataError: No rows, shapes that differ, or rows that are not 0, 0.5 or 1.
+    have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. If each prompt occurs
+    once and rows are 0 or 1, that is the exact McNemar test. p is 1 if nothing changed. DataError: no rows, shapes that
+    differ, or rows that are not 0, 0.5 or 1.
     """
     first, second = _checked(before, prompt_ids), _checked(after, prompt_ids)
     clusters = np.unique(np.asarray(prompt_ids), return_inverse=True)[1]

@@ -39,16 +39,13 @@ Wanted = tuple[str, str, str | None, Callable[[], Effect]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrasts:
-    """One row a triple. Every contrast is the side with the attribute minus the side without it.
+    """One row a triple. Every contrast is the side with the attribute minus the side without it; shape (n,).
 
-    Attributes:
-        attribute: True if the original has the attribute (w = 1). Shape (n,).
-        double: Between the two rewrites: rewrite of rewrite − rewrite at w = 1, the reverse at w = 0. Shape (n,).
-        single: Between original and rewrite: original − rewrite at w = 1, the reverse at w = 0. Shape (n,).
-        rewrite_effect: Rewrite of rewrite − original, at any w: the effect of rewriting alone. Shape (n,).
-        originals: Rewards of the originals, shape (n,); None for a pairwise judge, which gives no reward.
-        naive: A pairwise judge's margins of an original with the attribute over one without it. Shape (m,).
-        naive_rows: The two rows of each of them, with and without. Shape (m, 2).
+    `attribute`: w, True if the original has it. `double`, between the two rewrites, is rewrite of rewrite − rewrite at
+    w = 1, the reverse at w = 0; `single` is original − rewrite at w = 1, the reverse at w = 0; `rewrite_effect` is
+    rewrite of rewrite − original at any w. `originals`: rewards of the originals; None for a pairwise judge, which
+    gives no reward but has `naive`, margins of an original with the attribute over one without it, shape (m,), of the
+    two `naive_rows`, shape (m, 2).
     """
 
     attribute: BoolArray
@@ -88,16 +85,10 @@ def from_rewards(
     prompt_ids: Sequence[str],
     unit: str = "reward",
 ) -> Contrasts:
-    """Contrasts of a pointwise reward.
+    """Contrasts of a pointwise reward; shape (n,) each.
 
-    Args:
-        original: Reward of the response as it is, shape (n,).
-        rewrite: Reward of the response with the attribute flipped to 1 − w, shape (n,).
-        rewrite_of_rewrite: Reward of the rewrite flipped back to w, shape (n,).
-        attribute: w of the original, 0 or 1, shape (n,).
-
-    Raises:
-        DataError: A triple without one of its sides, or an attribute that is not 0 or 1.
+    The rewrite has the attribute flipped to 1 − w, the rewrite of the rewrite flipped back to w; `attribute` is w of
+    the original. DataError: a triple without one of its sides, or an attribute that is not 0 or 1.
     """
     w = _attribute(attribute)
     first = _complete("original", original, len(w))
@@ -120,18 +111,11 @@ def from_preferences(
 ) -> Contrasts:
     """Contrasts of a pairwise judge (RATE's contrastive form): it compares two versions instead of scoring each.
 
-    A judge need not be additive, so that the identities between single, double and rewrite effect need not hold.
-
-    Args:
-        double: Preference, −1 to 1, for the rewrite with the attribute over the rewrite without it. Shape (n,).
-        single: The same between original and rewrite, whichever has the attribute. Shape (n,).
-        rewrite_effect: Preference for the rewrite of the rewrite over the original. Shape (n,).
-        attribute: w of the original, 0 or 1, shape (n,).
-        naive: Preference for an original with the attribute over one without it, on the same prompt. Shape (m,).
-        naive_rows: The rows of those two originals, with and without. Shape (m, 2).
-
-    Raises:
-        DataError: As `from_rewards`; a preference outside −1 to 1; naive pairs across prompts or of the wrong sides.
+    A judge need not be additive, so that the identities between single, double and rewrite effect need not hold. All
+    are preferences, −1 to 1, for the side that stands first in `Contrasts`: `double` for the rewrite with the
+    attribute, `single` for that side of original and rewrite, `rewrite_effect` for the rewrite of the rewrite, `naive`
+    for the original with it on the same prompt. DataError: as `from_rewards`; a preference outside −1 to 1; naive pairs
+    across prompts or of the wrong sides.
     """
     w = _attribute(attribute)
     pairs = np.asarray(naive_rows, dtype=np.int64).reshape(-1, 2)
@@ -166,13 +150,8 @@ def rate_effects(
     contrasts: Contrasts, resampling: Resampling | None = None, refused: Mapping[Estimand, str] | None = None
 ) -> RateEffects:
     """All effects of one sample; effects that cannot be estimated are listed with a reason, never as a number.
-
-    Args:
-        contrasts: Triples of both directions if possible.
-        refused: Estimands that are not to be given by the estimators that rest on rewrites (double, single), and why.
-
-    Raises:
-        DataError: Not one effect can be estimated.
+    `refused`: estimands not to be given by the estimators that rest on rewrites, and why. DataError: none can be
+    estimated.
     """
     refused, estimands = refused or {}, get_args(Estimand)
     # One number for all three estimands, so drawn once: another draw would give it another interval.
@@ -206,12 +185,9 @@ def effect(
     estimator: Estimator = "double",
     resampling: Resampling | None = None,
 ) -> Effect:
-    """One effect of the attribute, with an error that is paired within triples and clustered by prompt.
-
-    The naive estimator has one number for all three estimands: it knows nothing of either group's counterfactual.
-
-    Raises:
-        DataError: A group that is needed is empty (W is constant), comes from one prompt, or does not vary.
+    """One effect of the attribute, with an error that is paired within triples and clustered by prompt. The naive
+    estimator has one number for all three estimands: it knows nothing of either group's counterfactual. DataError: a
+    group that is needed is empty (W is constant), comes from one prompt, or does not vary.
     """
     target, w = contrasts.target(estimand, estimator), contrasts.attribute
     if estimator == "naive" and contrasts.originals is None:
@@ -233,10 +209,8 @@ def effect(
 
 
 def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
-    """Rewrite of rewrite − original among originals with attribute w, 1 or 0: the effect of two rewrites at unchanged W.
-
-    Raises:
-        DataError: No original has this w, one prompt only, or nothing varies.
+    """Rewrite of rewrite − original among originals with attribute w, 1 or 0: the effect of two rewrites at unchanged
+    W. DataError: no original has this w, one prompt only, or nothing varies.
     """
     target = contrasts.target(f"w = {w}", "rewrite effect")
     rows = contrasts.attribute == bool(w)
@@ -260,12 +234,8 @@ def collect(wanted: Sequence[Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEsti
 
 
 def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
-    """Labels of about equally filled ranges of a numeric covariate, lowest first: `1/4: 12 to 40`, ….
-
-    Equal values stay together, so that ranges may be fewer or uneven.
-
-    Raises:
-        DataError: A value is missing or not finite, or fewer than two groups can be formed.
+    """Labels of about equally filled ranges of a numeric covariate, lowest first: `1/4: 12 to 40`, …. Equal values stay
+    together, so ranges may be fewer or uneven. DataError: a value is not finite, or fewer than two groups.
     """
     x = finite(values)
     edges = np.unique(np.quantile(x, np.linspace(0, 1, n_groups + 1)[1:-1])) if x.size else np.array([])
@@ -283,12 +253,9 @@ def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
 def conditional_effects(
     contrasts: Contrasts, groups: Sequence[str], estimator: Estimator = "double", resampling: Resampling | None = None
 ) -> ConditionalEffects:
-    """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample.
-
-    `groups` names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
-
-    Raises:
-        DataError: Not one group can be estimated.
+    """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample. `groups`
+    names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
+    DataError: not one group can be estimated.
     """
 
     def within(name: str) -> Effect:
@@ -317,10 +284,8 @@ def effect_slope(
     """Change of the effect for one unit of a numeric covariate, shape (n,), linear; `per` is that unit in words.
 
     For rewrites the slope of the contrast on the covariate; for the naive estimator the slope of the rewards among
-    originals with the attribute minus the slope among those without.
-
-    Raises:
-        DataError: A covariate that is not finite or does not vary, fewer than three prompts, no originals' rewards.
+    originals with the attribute minus the slope among those without. DataError: a covariate that is not finite or does
+    not vary, fewer than three prompts, no originals' rewards.
     """
     x = np.asarray(covariate, dtype=np.float64)
     if x.shape != (len(contrasts),) or not np.isfinite(x).all():

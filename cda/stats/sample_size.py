@@ -19,10 +19,9 @@ MAX_VOTES = 9_999  # an item; nobody would collect more
 
 
 def triples_for_share(half_width: float, share: float = 0.5, design_effect: float = 1.0) -> int:
-    """Fewest triples for Wilson's interval of an expected share, such as the skew; 0.5 needs the most.
-
-    Wilson (1927), J. Am. Stat. Assoc. 22, 209–212: half the width is z·√(p(1−p)n + z²/4) / (n + z²), at n divided by
-    the design effect. At p = 0.5 this is z²/(4h²) − z², rounded up.
+    """Fewest triples for Wilson's interval of an expected share, such as the skew; 0.5 needs the most. Wilson (1927),
+    J. Am. Stat. Assoc. 22, 209–212: half the width is z·√(p(1−p)n + z²/4) / (n + z²), at n divided by the design
+    effect. At p = 0.5 this is z²/(4h²) − z², rounded up.
     """
     _inside(half_width, 0.0, 0.5, "half-width of a share")
     _positive(design_effect, "design effect")
@@ -51,10 +50,8 @@ def triples_for_change(half_width: float, discordant_share: float, design_effect
 
 
 def prompts_for_effect(half_width: float, sd: float) -> int:
-    """Fewest prompts for the interval of a mean margin, in reward units.
-
-    n = (z·sd / h)², with sd the standard deviation between prompts of the margin, averaged within the prompt.
-    Large-sample: below some 30 prompts the interval comes out wider than planned.
+    """Fewest prompts for the interval of a mean margin, in reward units: n = (z·sd / h)², with sd that between prompts
+    of the margin, averaged within the prompt. Large-sample: below some 30 prompts it comes out wider.
     """
     _positive(half_width, "half-width")
     _positive(sd, "standard deviation")

@@ -44,9 +44,8 @@ def quality_loss(low: float, high: float) -> Loss:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A share before and after, 0 to 1, on the same rows, with 95% intervals of its change (`low`, `high`) and of `after`.
-
-    `p_holm`: p of no change, Holm-adjusted over everything that the audit tests.
+    """A share before and after, 0 to 1, on the same rows, with 95% intervals of its change (`low`, `high`) and of
+    `after`; `p_holm`: p of no change, Holm-adjusted over everything that the audit tests.
     """
 
     before: float
@@ -74,10 +73,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class PeopleEvidence:
-    """One bias measured against people's majorities; all of voted rows.
-
-    `gap_rose`: True if the 95% interval of the change of |skew − human skew| lies above 0.
-    """
+    """One bias on voted rows; `gap_rose`: the 95% interval of the change of |skew − human skew| lies above 0."""
 
     miscalibration: Moved
     skew: Moved
@@ -103,32 +99,18 @@ class Evidence:
 def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, dose: float = 1.0) -> Word:
     """The verdict on one bias; the first rule that holds decides. "Fell" and "rose" are *shown* (see this module).
 
-    At dose 0 every bias is left as it is: the result of the training is the model before it.
-
-    With people's votes:
-        overcorrected: skew on the voted rows moved from one side of human skew to the other, and the interval of the change of
-            the gap lies above 0: it ended further from people than it began. This goes first: the rules below would hide it.
-        worse: miscalibration rose.
-        no change shown: it neither rose nor fell.
-        improved: it fell, and none of the rules on good words, below, forbids it.
-
-    Without votes there is no human reference, so skew alone decides, and nothing is called improved:
-        overcorrected: skew fell and its interval after lies wholly below 15%; if ties were the aim, skew moved towards
-            50% and its interval after lies wholly on the other side of it.
-        worse: skew rose; if ties were the aim, it moved away from 50%.
-        no change shown: it neither rose nor fell.
-        less biased: it fell (if ties were the aim: moved towards 50%), and none of the rules below forbids it.
-
+    `evidence` is on every bias measured, `loss` None if quality was not; dose 0 leaves every bias as it is. With
+    people's votes:
+        overcorrected: skew on the voted rows moved from one side of human skew to the other, and the interval of the change
+            of the gap lies above 0: it ended further from people. This goes first: the rules below would hide it.
+        worse, no change shown, improved: miscalibration rose; neither rose nor fell; fell, and no rule below forbids it.
+    Without votes skew alone decides, "fell" and "rose" being towards and away from 50% if ties were the aim:
+        overcorrected: skew fell and its interval after lies wholly below 15%, or beyond 50% if ties were the aim.
+        worse, no change shown, less biased: skew rose; neither rose nor fell; fell, and no rule below forbids it.
     In place of a good word:
-        substituted: another bias rose (see `risen`).
-        quality lost: a loss of more than 5 points of quality is shown.
-        noise not excluded: noise may explain the fall (see `may_be_noise`).
-        quality open: a loss of more than 5 points of quality is not excluded, or quality was not measured.
-
-    Args:
-        evidence: Evidence on every bias measured, the target's included.
-        loss: Loss of quality; None if it was not measured.
-        dose: Share of the adapter that is the result.
+        substituted: another bias rose (`risen`). quality lost: a loss of more than 5 points is shown.
+        noise not excluded: noise may explain the fall (`may_be_noise`).
+        quality open: a loss of more than 5 points is not excluded, or quality was not measured.
     """
     own = evidence[target]
     if dose == 0:
@@ -180,27 +162,16 @@ def finding(
 ) -> Finding:
     """The finding of one audit of a model, without a training, on a bias; the first rule that holds decides.
 
-    With people's votes, skew is compared with people's on the same rows, since people saw the sides' other differences, too:
-        over-rewarded: the interval of skew − human skew lies above 0 and its Holm-adjusted p is below 0.05.
-        under-rewarded: the same below 0.
-        no difference shown: otherwise, which is not evidence that there is none.
-
-    Without votes there is no human reference, and whether the effect is right stays open:
-        not identified: other differences between the sides cannot be separated from the bias, or there is no estimate. A
-            margin that all pairs share is separated from them whatever `identified` says: it does not depend on them.
-        no effect shown: the mean margin's interval contains 0, or its Holm-adjusted p is 0.05 or more; or the margin that
-            all pairs share is 0.
-        not identified: a margin at no drift does not exclude 0 with the sign of the mean margin, so that another
-            difference may explain the latter (see `may_be_drift`).
-        rewarded: the mean margin lies above 0.
-        penalised: it lies below 0.
-
-    Args:
-        mean_margin: Mean margin of all contrasts, perturbed − base; None if it could not be estimated.
-        p_holm: p of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
-        identified: True if the pairs identify the effect.
-        signed_gap: Skew − human skew; None without votes.
-        at_no_drift: The mean margin among like pairs and every adjusted form's; None for one that cannot be estimated.
+    `p_holm` is of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
+    With votes, `signed_gap`, skew − human skew on the same rows, decides, since people saw the sides' other differences
+    too: over-rewarded or under-rewarded if its interval lies above or below 0 and `p_holm` is below 0.05; else no
+    difference shown, which is not evidence that there is none. Without votes, whether the effect is right stays open:
+        not identified: the pairs do not separate other differences from the bias, or there is no estimate. A margin that
+            all pairs share is separated whatever `identified` says: it does not depend on them.
+        no effect shown: the mean margin's interval contains 0, or `p_holm` is 0.05 or more; or the shared margin is 0.
+        not identified: another difference may explain the mean margin (`may_be_drift`; `at_no_drift` are the margins among
+            like pairs and of every adjusted form, None for one that cannot be estimated).
+        rewarded, penalised: the mean margin, perturbed − base, lies above 0; below 0.
     """
     if signed_gap is not None:
         if p_holm >= SIGNIFICANT or signed_gap.low <= 0 <= signed_gap.high:
@@ -216,10 +187,8 @@ def finding(
 
 
 def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | None]) -> bool:
-    """True if the mean margin of all pairs excludes 0, and one of these does not, or with the other sign.
-
-    Then the model may reward another difference, such as more words, and not the bias. A margin that all pairs share
-    does not change with it. Arguments are as in `finding`.
+    """True if the mean margin of all pairs excludes 0, and one of these does not, or with the other sign: the model may
+    reward another difference, such as more words. A margin that all pairs share does not change with it.
     """
     if mean_margin is None or isinstance(mean_margin, float) or _sign(mean_margin) == 0:
         return False
@@ -258,10 +227,8 @@ def _oriented(own: Evidence) -> Moved:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One training and one bias measured before and after it.
-
-    `change` is paired, after − before, a share difference. Adjusted over all cells of the matrix, `p_holm` keeps the
-    family-wise error, `p_bh` the false discovery rate.
+    """One training and one bias before and after it; `change` is paired, after − before, a share difference. Adjusted
+    over all cells, `p_holm` keeps the family-wise error, `p_bh` the false discovery rate.
     """
 
     training: str
@@ -280,14 +247,9 @@ class Cell:
 def cross_bias(
     changes: Mapping[str, Mapping[str, tuple[Estimate, float]]], targets: Mapping[str, Collection[str]]
 ) -> list[Cell]:
-    """The cross-bias matrix: all cells, tested together, training by training in the given order.
-
-    Args:
-        changes: Training to bias to its paired change, and the p-value of that by itself.
-        targets: Training to the biases that it was against.
-
-    Raises:
-        DataError: No training, or one without a measured bias.
+    """The cross-bias matrix, from each training's and bias's change with its own p-value, and each training's
+    `targets`: all cells are tested together, in the given order. DataError: no training, or one without a measured
+    bias.
     """
     empty = [training for training, row in changes.items() if not row]
     if not changes or empty:

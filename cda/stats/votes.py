@@ -43,10 +43,8 @@ class Majority:
 
 
 def count_votes(votes: Sequence[Sequence[str]]) -> Counts:
-    """Votes of each item as counts of (perturbed, base, tie); an item may have any number, none included.
-
-    Raises:
-        DataError: No items, no votes at all, or a vote that is none of the three words.
+    """Votes of each item as counts of (perturbed, base, tie); an item may have any number, none included. DataError: no
+    items, no votes at all, or a vote that is none of the three words.
     """
     if not len(votes):
         raise DataError("no items: without votes nothing about people can be estimated")
@@ -65,10 +63,8 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
     """Most frequent word of each item; if it is `tie`, or two words lead together (a split), the rule decides.
 
     `drop` leaves ties and splits out; `half` counts them half for each side; `as-released` takes `released`, the
-    aggregated label of each item, and leaves its ties out.
-
-    Raises:
-        DataError: `as-released` without one label an item, or no item left with a preferred side.
+    aggregated label of each item, and leaves its ties out; DataError without one an item, or if no item has a preferred
+    side.
     """
     if rule == "as-released":
         if released is None or len(released) != len(counts):
@@ -105,13 +101,11 @@ def leading_words(counts: Counts) -> list[Leading]:
 
 
 def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator) -> Agreement:
-    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
+    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of
+    items.
 
-    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
-    is defined. If the votes give it none, `alpha` says why; the majority share stands. `item_ids`: cluster of each item.
-
-    Raises:
-        DataError: No item with two votes.
+    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws that have
+    one. If the votes give none, `alpha` says why; the majority share stands. DataError: no item with two votes.
     """
     several = counts.sum(axis=1) >= 2
     used, ids = counts[several], np.asarray(item_ids, dtype=str)[several]
@@ -160,23 +154,18 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
 
 
 def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator) -> NoiseCeiling:
-    """Miscalibration of a second, independent majority of as many votes an item against `first`, under a stated vote model.
+    """Miscalibration of a second, independent majority of as many votes an item against `first`, under a stated vote
+    model.
 
     The model: an item's votes are independent draws from its own shares of (perturbed, base, tie), and these shares
-    come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). The spread of items,
-    ρ = 1 / (1 + Σα), has a flat prior on (0, 1) and is integrated out on a grid, so that few votes are shrunk as far as
+    come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). The spread of items, ρ
+    = 1 / (1 + Σα), has a flat prior on (0, 1) and is integrated out on a grid, so that few votes are shrunk as far as
     the data require. Given ρ, everything is exact: second votes follow the Dirichlet-multinomial predictive
-    distribution of the item's own votes, and every outcome is enumerated. Plugging in raw shares instead would be far
-    too optimistic: three votes that agree would then agree for ever.
-
-    Not a bound on a model: one that knows the true shares disagrees with `first` less than three more people do.
-
-    Args:
-        first: The majority to be matched; its rule is applied to the second one too (`as-released` as `drop`).
-        rng: For the interval: clusters (`item_ids`) are resampled, and ρ is fitted anew in each draw.
-
-    Raises:
-        DataError: No item with two votes (how far people differ is then unknown), or fewer than two prompts.
+    distribution of the item's own votes, and every outcome is enumerated. Raw shares would be far too optimistic: three
+    votes that agree would agree for ever. The rule of `first` holds for the second too (`as-released` as `drop`). For
+    the interval, items' clusters are drawn, and ρ fitted anew. Not a bound on a model: one that knows the true shares
+    disagrees with `first` less than three more people do. DataError: no item with two votes (how far people differ is
+    then unknown), or fewer than two prompts.
     """
     totals = counts.sum(axis=1)
     if totals.max(initial=0) < 2:

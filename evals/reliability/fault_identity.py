@@ -195,7 +195,7 @@ def readable_by_all(folder: Path) -> str | None:
     from cda.llm.cache import Cache
     from cda.llm.protocol import Completion
     from cda.scorers.cache import ScoreCache
-    from cda.scorers.protocols import TextScore
+    from cda.scorers.compared import TextScore
 
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps(ROW | {"prompt": f"Fruit {n}?"}) + "\n" for n in range(4)), "utf-8"

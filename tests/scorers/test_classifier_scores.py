@@ -17,7 +17,7 @@ from cda.records import user_prompt
 from cda.scorers import batching
 from cda.scorers.batching import TextBar, batches, token_batches, windows
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.protocols import TextScore
+from cda.scorers.compared import TextScore
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts

@@ -26,9 +26,8 @@ from cda.run import fingerprint
 from cda.scorers import batching, classifier
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, n_workers
-from cda.scorers.compared import Rewards, Text, text_id
+from cda.scorers.compared import Finished, Rewards, Text, TextScore, TextScorer, text_id
 from cda.scorers.engine import joined_rewards, score_texts
-from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
     from conftest import Texts

@@ -21,7 +21,7 @@ from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
 from cda.scorers import cache as cache_module
 from cda.scorers.cache import ScoreCache, scope_of
-from cda.scorers.protocols import TextScore
+from cda.scorers.compared import TextScore
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -56,7 +56,7 @@ def test_scores_come_back_exactly_and_only_in_their_scope(path: Path) -> None:
 WRITING = """
 import os, signal, sys
 from cda.scorers.cache import ScoreCache
-from cda.scorers.protocols import TextScore
+from cda.scorers.compared import TextScore
 
 cache, number = ScoreCache(sys.argv[1]), int(sys.argv[2])
 for batch in range(25):
