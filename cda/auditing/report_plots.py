@@ -90,9 +90,7 @@ def _quality_plot(audit: AuditResult) -> Plot | None:
 
 def _shares_plot(id: str, title: str, axis: str, shares: Sequence[tuple[str, Mapping[str, Estimate]]]) -> Plot:
     marks = {when: SCORINGS[when] for when in shares[0][1]}
-    said = [
-        _said(label, {marks[when].name: found for when, found in own.items()}, share, True) for label, own in shares
-    ]
+    said = [_said(label, {marks[when].name: each for when, each in own.items()}, share, True) for label, own in shares]
     return _rows_plot(id, title, " ".join(said), shares, marks, _percent(axis, 50))
 
 

@@ -48,9 +48,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("paper", paragraphs, paper.paper_tables(audit, audit.paper), always=True)
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
     people = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
-    found += section(
-        "votes", (said("votes", n_tests=audit.n_tests), *rules), (*people, *tables.preference_tables(audit))
-    )
+    voted = (*people, *tables.preference_tables(audit))
+    found += section("votes", (said("votes", n_tests=audit.n_tests), *rules), voted)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     over_trainings = (seeds.seed_table(audit), seeds.effects_over_seeds(audit))

@@ -180,9 +180,8 @@ def margin_table(audit: AuditResult) -> Table:
     of = [f"mean ± SD {when}" for when in audit.scorings] if compares(audit) else ["mean ± SD"]
     of += ["change of the mean beyond noise"] if audit.beyond_noise else []
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
-    return Table(
-        f"Margins ({cells.margin_unit(audit)}): their mean and their spread over contrasts", header, tuple(rows)
-    )
+    caption = f"Margins ({cells.margin_unit(audit)}): their mean and their spread over contrasts"
+    return Table(caption, header, tuple(rows))
 
 
 def quality_table(audit: AuditResult) -> Table | None:

@@ -304,9 +304,7 @@ def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: floa
     if len(items) < 2:
         return None
     n_prose = len(items) - max(2, round(share * len(items)))
-    marked = [
-        f"{number}. {item}" if mark == "number" else f"- {item}" for number, item in enumerate(items[n_prose:], 1)
-    ]
+    marked = [f"{at}. {item}" if mark == "number" else f"- {item}" for at, item in enumerate(items[n_prose:], 1)]
     return "\n".join([" ".join(items[:n_prose])] * (n_prose > 0) + marked)
 
 

@@ -61,10 +61,8 @@ def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality)
 def _style_matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:
     """RM-Bench's matrix of one scoring: chosen style down, rejected style across."""
     styles = ("concise", "detailed", "detailed, Markdown")
-    by_name = {cell.name: _with_error(cell.scores[label]) for cell in cells}
-    rows = tuple(
-        (f"chosen {style}", *(by_name[f"{i} over {j}"] for j in (1, 2, 3))) for i, style in enumerate(styles, 1)
-    )
+    known = {cell.name: _with_error(cell.scores[label]) for cell in cells}
+    rows = tuple((f"chosen {style}", *(known[f"{i} over {j}"] for j in (1, 2, 3))) for i, style in enumerate(styles, 1))
     return Table(f"Style matrix, {label}", ("", *(f"rejected {style}" for style in styles)), rows)
 
 
