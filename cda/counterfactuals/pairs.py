@@ -211,9 +211,8 @@ def contrast_examples(
     biases: Sequence[str],
     objectives: Sequence[ObjectiveSection],
 ) -> Iterator[TrainingPair]:
-    """Contrasts under the objectives that are about one response and its biased version. `splits`: by `prompt_id`.
-    Contrasts of other than the debiased `biases` are taught only by `keep`: there the base model's preference is to
-    stay.
+    """Contrasts under the objectives that are about one response and its biased version; `splits` by `prompt_id`. Those
+    not of the debiased `biases` are taught only by `keep`: there the base model's preference is to stay.
     """
     for contrast in contrasts:
         pair, split = Pair(contrast.prompt, contrast.base, contrast.perturbed), splits[prompt_id(contrast.prompt)]
@@ -234,9 +233,7 @@ def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objec
 
 
 def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
-    """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others: they are never trained
-    on.
-    """
+    """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others, never trained on."""
     prompts = [row.pair.prompt if isinstance(row, LabelledPair) else row.prompt for row in rows]
     kept = [row for row, prompt in zip(rows, prompts, strict=True) if prompt_id(prompt) not in audited_prompts]
     return kept, Exclusions(len(rows), count_reasons([IN_AUDIT] * (len(rows) - len(kept))))

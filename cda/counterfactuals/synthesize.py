@@ -169,11 +169,7 @@ def _kinds(objectives: Sequence[ObjectiveSection]) -> str:
 
 
 def _contrasts(
-    cleaned: CleanContrasts,
-    recipe: Recipe,
-    rows: Sequence[LabelledPair],
-    audited: set[str],
-    biases: Sequence[str],
+    cleaned: CleanContrasts, recipe: Recipe, rows: Sequence[LabelledPair], audited: set[str], biases: Sequence[str]
 ) -> tuple[list[TrainingPair], TaughtContrasts]:
     """Training examples on the contrasts of the recipe's file, and the counts."""
     data = recipe.data
@@ -245,12 +241,7 @@ def number_for(bias: Bias, count: int | dict[str, int] | None, n_biases: int) ->
 
 
 def _counterfactuals(
-    rows: list[LabelledPair],
-    bias: Bias,
-    requested: int | None,
-    recipe: Recipe,
-    by: Rewriter,
-    rng: np.random.Generator,
+    rows: list[LabelledPair], bias: Bias, requested: int | None, recipe: Recipe, by: Rewriter, rng: np.random.Generator
 ) -> Counterfactuals:
     made = make_counterfactuals(
         rows,

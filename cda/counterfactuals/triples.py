@@ -48,8 +48,8 @@ class PairsSource:
 
 def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many. RecipeError: not exactly
-    one source, an LLM that is needed and not set, or without its key. DataError: nothing usable. RunError: `out` cannot
-    be written.
+    one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
+    writable.
     """
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
     if len(given) != 1:

@@ -36,8 +36,8 @@ class DoseCurve:
 
     `doses` ascend, with 0 (base model) and 1 (plain CDA) among them, length k. `margins`: score(perturbed) −
     score(base), shape (k, n). `quality_margins`: score(chosen) − score(rejected), shape (k, m); None without any.
-    Clusters are prompts of the same names. Several `biases` (empty: all rows are of one) weigh the same, and gaps of
-    opposite sign do not cancel.
+    Prompts are clusters. Several `biases` (empty: all rows are of one) weigh the same, and gaps of opposite sign do not
+    cancel.
     """
 
     doses: tuple[float, ...]

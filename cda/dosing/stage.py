@@ -261,10 +261,9 @@ def dosed_rewards(
 
 
 def read_alike(rewards: Rewards, curve: Iterable[Rewards]) -> Rewards:
-    """The same rewards, without those of texts that a curve of the same model has no reward of.
-
-    A removal is computed from a model's states for every text; a comparison that the curve leaves out, because a text is too
-    long or both sides are the same after the cut, must be left out here too, or two ways are measured on two sets.
+    """The same rewards, without those of texts that a curve of the same model has no reward of. A removal is computed
+    from a model's states for every text; what the curve leaves out, because a text is too long or both sides are the
+    same after the cut, must be left out here too, or two ways are measured on two sets.
     """
     of_curve = list(curve)
     unread = {name: math.nan for at_dose in of_curve for name, value in at_dose.by_text.items() if math.isnan(value)}
@@ -282,9 +281,8 @@ def removals(
     """Removals without training: measured features, and a direction of the hidden states, subtracted from the base
     model; by name, and the reason for each that could not be made.
 
-    Both are fitted on the training counterfactuals (`lessons`, by bias: prompt, biased side and unbiased side), and on
-    none of the reported `texts`. Each bias has its own direction, since differences of several would cancel in their
-    mean; all are removed.
+    Both are fitted on the training counterfactuals (`lessons`, by bias: prompt, biased and unbiased side), and on none
+    of the reported `texts`. Each bias has its own direction, since differences of several would cancel in their mean.
     """
     reward_model = load_reward_model(spec)
     pairs = [pair for own in lessons.values() for pair in own]

@@ -33,11 +33,7 @@ def print_line(message: str) -> None:
 
 
 def with_progress(
-    answers: Answers,
-    requests: Iterable[Request],
-    label: str,
-    total: int | None,
-    spent_usd: Callable[[], float | None],
+    answers: Answers, requests: Iterable[Request], label: str, total: int | None, spent_usd: Callable[[], float | None]
 ) -> Answers:
     """Hand on the answers, which are closed with this, behind a bar of calls, dollars spent so far, and answers from the cache."""
     from tqdm import tqdm

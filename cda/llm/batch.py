@@ -62,8 +62,8 @@ class BatchCounts:
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchLLM:
     """The same answers as `CachedLLM(client, cache)`, through batches. A ledger next to the cache
-    (`<cache>.batches.sqlite`, files in `<cache>.batches/`) is written before and after each step: after a kill at any
-    moment, the next process goes on.
+    (`<cache>.batches.sqlite`, files in `<cache>.batches/`) is written before and after each step, so that after any
+    kill the next process goes on.
     """
 
     client: OpenAIClient

@@ -18,9 +18,8 @@ _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedLLM:
-    """An LLM with a memory on disk. Identical requests of one run are asked once, and the others marked as cached like
-    those of an earlier run; one that another run is asking right now is waited for. Failures that another try could
-    mend are not kept.
+    """An LLM with a memory on disk. Identical requests of one run are asked once, the others marked as cached like
+    those of an earlier run; one that another run is asking is waited for. Failures that may pass are not kept.
     """
 
     client: Asker

@@ -73,9 +73,8 @@ _HEADERS = {"Accept-Encoding": "gzip"}
 
 
 class Bounds:
-    """Limits of a connection, as hooks of its HTTP client. A redirect to the host of `base_url` is followed, also from
-    http to https. `setting` names that address in messages; `max_bytes`, of an answer unpacked, may be changed between
-    calls.
+    """Limits of a connection, as hooks of its HTTP client. A redirect to the host of `base_url`, which `setting` names,
+    is followed, also from http to https. `max_bytes`, of an answer unpacked, may be changed between calls.
     """
 
     def __init__(self, base_url: str, setting: str, max_bytes: int = MAX_ANSWER_BYTES) -> None:

@@ -26,9 +26,9 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket that may go into debt, so that calls are served in order and large amounts are not starved. Holds
-    one second's worth: a minute's would allow twice the limit in the first. The level at second `at` is negative if
-    promised.
+    """A token bucket of one second's worth (a minute's would allow twice the limit in the first minute) that may go
+    into debt, so that calls are served in order and large amounts are not starved: the level at second `at` is then
+    negative.
     """
 
     per_minute: float
@@ -109,9 +109,8 @@ class Limiter:
 
     def throttled(self, turn: Turn, wait_s: float | None) -> float:
         """After an answer of 429, pause all calls and lower the number of concurrent ones; seconds of pause from now.
-
-        The limit is not halved again for calls that were already under way at the last 429. `wait_s`: pause that the server
-        asks for; None or 0 if it names none, then longer each time.
+        Calls already under way at the last 429 do not halve the limit again. `wait_s`: pause that the server asks for;
+        None or 0 if it names none, then longer each time.
         """
         with self._lock:
             now = self._clock()

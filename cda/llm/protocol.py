@@ -72,7 +72,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The answer's text, or the reason why there is none, in words that are counted and reported. Tokens are the
-    server's count, or 0. `logprobs`: candidates for the first token, natural logs, if requested. `model`: as the server
+    server's count, or 0; `logprobs`, if requested, candidates for the first token with natural logs; `model` as it
     names it.
     """
 

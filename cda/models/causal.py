@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
-from cda.models.load import (
-    ModelSpec,
-    adapter_task,
-    for_scoring,
-    load_template,
-    read_config,
-    read_weights,
-    with_adapter,
-)
+from cda.models.load import ModelSpec, adapter_task, for_scoring, load_template, read_config, read_weights, with_adapter
 from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template
 from cda.records import Prompt

@@ -31,8 +31,7 @@ _CLASSIFIER = "a sequence classifier"
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
     """Have a model's head stay and compute in float32, in scoring and under a trainer's autocast alike. Its class is
-    replaced by one that is otherwise the same: hooks, weights and names stay; an adapter's trained copy is of that
-    class too.
+    replaced by one that is otherwise the same: hooks, weights and names stay, also in an adapter's trained copy.
     """
     for name in heads:
         head = model.get_submodule(name).float()

@@ -43,10 +43,9 @@ def own_code_needed(name_or_path: str) -> str:
 
 
 def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bool) -> bool:
-    """Raise ModelError if a model has custom code that would not be run; return True if it has a class for `auto`.
-
-    If Transformers knows its `model_type` it would load its own class in silence, which computes other scores. `auto` is the
-    model's auto class, such as `AutoModelForSequenceClassification`; code that is `trusted` may run.
+    """Raise ModelError if a model has custom code that would not be run; return True if it has a class for `auto`, such
+    as `AutoModelForSequenceClassification`. If Transformers knows its `model_type` it would load its own class in
+    silence, which computes other scores; code that is `trusted` may run.
     """
     import transformers
 

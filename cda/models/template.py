@@ -82,9 +82,8 @@ class Template:
         return notes
 
     def encode(self, prompt: Prompt, response: str) -> Encoded:
-        """Token ids of a prompt and its response, cut at the end to max_length_tokens.
-
-        ModelError if the chat template refuses the conversation.
+        """Token ids of a prompt and its response, cut at the end to max_length_tokens. ModelError if the chat template
+        refuses the conversation.
         """
         if self.form == "pair":
             return self._pair(prompt, response)

@@ -67,8 +67,7 @@ def violations(
 ) -> list[Violation]:
     """Violations of a rewrite, enforced or not, the gravest first. The bias's `treatment` may change, and its `limits`
     replace those here; the measured labels of `others` must not change. `relabelled`: True if an external label says
-    that the rewrite exhibits the bias (None: it could not be read); `measure` uses the bias's own measure, if it has
-    one.
+    that it exhibits the bias (None: it could not be read); `measure` uses the bias's own measure, if any.
     """
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):

@@ -100,11 +100,7 @@ class LLMRewriter:
 
 
 def rewrite_request(
-    request: RewriteRequest,
-    bias: Bias,
-    show_prompt: bool = True,
-    sample: int = 0,
-    told: RewritePrompt | None = None,
+    request: RewriteRequest, bias: Bias, show_prompt: bool = True, sample: int = 0, told: RewritePrompt | None = None
 ) -> Request:
     """The instruction for one rewrite."""
     told = told or ours().rewrite

@@ -12,15 +12,7 @@ from cda.biases import Bias
 from cda.inert import without_turns
 from cda.llm.protocol import LLM, Request, complete, fenced, without_thoughts
 from cda.llm.reading import formed
-from cda.records import (
-    Direction,
-    Exclusions,
-    Prompt,
-    RewriteRequest,
-    Triple,
-    count_reasons,
-    user_prompt,
-)
+from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons, user_prompt
 from cda.results.effects import Flips
 from cda.rewriting.fidelity import is_unchanged, not_flipped
 from cda.rewriting.rewriter import Gated, Labeller, Rewriter
@@ -170,8 +162,7 @@ def make_triples(
 
 def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple], list[str]]:
     """Triples whose two rewrites changed the text and flipped the bias, and one reason for each other, in order.
-    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; one that neither can tell anything
-    about is kept.
+    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; one that neither can judge is kept.
     """
     reasons = [_why_not(triple, bias) for triple in triples]
     kept = [triple for triple, reason in zip(triples, reasons, strict=True) if reason is None]
@@ -214,9 +205,8 @@ def flips_of(
 def triples_of_responses(
     responses: Sequence[Original], bias: Bias, labeller: Labeller, rewriter: Rewriter
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w; those of a known
-    label first. A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it
-    do.
+    """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w; labelled ones
+    first. A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it do.
     """
     known = [row for row in responses if row.has_attribute is not None]
     unknown = [row for row in responses if row.has_attribute is None]

@@ -58,8 +58,7 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
 
 class ScoreCache:
     """One SQLite file, of hashes and numbers, for any number of processes on one machine, whole after a kill at any
-    moment. One that cannot be read is moved aside as `.corrupt-N`, with a call of `say`; else RunError if it cannot be
-    used.
+    moment. If it cannot be read it is moved aside as `.corrupt-N`, and `say` is called; RunError if that does not help.
     """
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:

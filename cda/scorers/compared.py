@@ -124,9 +124,8 @@ class Rewards:
     """Rewards of texts by `text_id`, in the order in which the texts were first given; NaN for one left out, as too
     long, or because nothing of the response would be left.
 
-    `read` names the remaining part of each text that was cut: texts that differ after the cut only are the same to the
-    model. `tokens` names all that it read, if the scorer knows. `n_cached` were found in the cache, by any process of
-    the launch.
+    `read` names what remains of each text that was cut: texts that differ after the cut only are the same to the model.
+    `tokens` names all that it read, if the scorer knows. `n_cached` were in the cache, by any process of the launch.
     """
 
     by_text: Mapping[str, float]

@@ -31,9 +31,8 @@ class BothOrders:
     Without a readable verdict in either order (`n_unread`), or in one of two (`n_half_read`); `n_flipped`: those whose
     verdict follows the position and not the text, a margin of 0 if it is written; None if one order was asked, which
     does not show it. `position_bias`: mean preference for the text shown first, −1 to 1 (written: share for the first
-    minus share for the second), among comparisons read in both orders, or in one order among all read, as drawn; None
-    if nothing was read. `position`: the same with an interval, clustered by prompt, if one order was asked and two
-    prompts were read.
+    minus share for the second), among those read in both orders, or in one order among all read; None if nothing was
+    read. `position`: the same with an interval, clustered by prompt, if one order was asked and two prompts were read.
     """
 
     n_unread: int = 0
@@ -139,8 +138,7 @@ class LLMJudge:
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,), NaN without a readable verdict: the mean of both orders,
-        in which a taste for a place cancels; or of one, drawn, in which it does not. LLMError: no answers or
-        probabilities.
+        in which a taste for a place cancels; or of one, in which it does not. LLMError: no answers or probabilities.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
         if self.instructions.orders == "one":

@@ -121,9 +121,8 @@ class Policy:
 
 
 def adapter_off(causal: CausalModel) -> Policy:
-    """The base under a model's adapter: the reference of a DPO adapter, without loading a second model.
-
-    ModelError if there is no adapter, or it trained biases of the base, which cannot be switched off.
+    """The base under a model's adapter: the reference of a DPO adapter, without loading a second model. ModelError if
+    there is no adapter, or it trained biases of the base, which cannot be switched off.
     """
     if causal.adapter is None:
         raise ModelError(f"{causal.name}: has no adapter to switch off; give a separate reference model")

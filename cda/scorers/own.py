@@ -141,9 +141,8 @@ class OwnPairwise:
         return self.code.settings
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first text, (f(first, second) − f(second, first)) / 2; NaN without a verdict in either order.
-
-        ModelError if the function fails, or a preference is outside −1 to 1.
+        """Preference for the first text, (f(first, second) − f(second, first)) / 2; NaN without a verdict in either
+        order. ModelError if the function fails, or a preference is outside −1 to 1.
         """
         values = np.full((len(prompts), 2), np.nan)
         for rows in row_groups(len(prompts), BATCH_ROWS):

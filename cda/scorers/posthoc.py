@@ -170,9 +170,8 @@ class FeatureCorrection:
 
     A reward less β · features(text) has exactly the margin less β · Δfeatures, so that a fit on differences alone
     corrects single texts too: `corrected` serves both, and best-of-n and pairs agree. `beta`: reward per unit of the
-    feature, with a prompt-clustered t interval. `r_squared`: 1 − Σ residual² / Σ margin², on the n contrasts it was
-    fitted on: no claim about others. `ridge`: penalty, on features scaled to a root mean square of 1; 0 is plain least
-    squares.
+    feature, with a prompt-clustered t interval. `r_squared`: 1 − Σ residual² / Σ margin², on the fitted contrasts: no
+    claim about others. `ridge`: penalty, on features scaled to a root mean square of 1; 0 is plain least squares.
     """
 
     beta: Mapping[str, Estimate]
@@ -202,9 +201,7 @@ class FeatureCorrection:
 
 
 def feature_correction(
-    margins: ArrayLike,
-    differences: Mapping[str, ArrayLike],
-    prompt_ids: Sequence[str],
+    margins: ArrayLike, differences: Mapping[str, ArrayLike], prompt_ids: Sequence[str]
 ) -> FeatureCorrection:
     """Regress margins on the differences of measured features: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin; shape
     (n,) each.

@@ -45,8 +45,7 @@ class ServedScorer(TextScorer):
 
         LLMError: the server cannot be reached, refuses the key or the request, or gave no answer to a text although it
         was tried again; raised after every received reward was passed on (the first few are held back until the server
-        is known to leave the sigmoid off). ModelError: more than one output, a reward NaN or infinite, a text too long,
-        or answers with a sigmoid.
+        is known to leave the sigmoid off). ModelError: several outputs, NaN or infinity, a text too long, or a sigmoid.
         """
         self.n_truncated = 0
         done = 0

@@ -72,9 +72,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """Weights and clusters of rows. `strata`, shape (n,): the subsets if they have fixed weights, else one word for
-    all.
-    """
+    """Weights and clusters of rows. `strata`, shape (n,): subsets if their weights are fixed, else one word for all."""
 
     weights: FloatArray
     prompt_ids: list[str]

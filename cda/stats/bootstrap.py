@@ -113,9 +113,8 @@ def mean_of_sums(sums: FloatArray) -> FloatArray:
 
 
 def cluster_sums(rows: FloatArray, clusters: Sequence[str]) -> FloatArray:
-    """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k).
-
-    Rows are sorted before they are added, so that not even rounding depends on the order in which they came.
+    """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k). Rows are sorted
+    before they are added, so that not even rounding depends on the order in which they came.
     """
     names = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     order = np.lexsort((*rows.T[::-1], names))
@@ -124,9 +123,8 @@ def cluster_sums(rows: FloatArray, clusters: Sequence[str]) -> FloatArray:
 
 
 def clustered_error(influences: FloatArray, prompt_ids: Sequence[str]) -> float:
-    """Standard error of a sum of influences, shape (n,), whose prompts are independent.
-
-    The sandwich of Liang and Zeger (1986): influences summed within prompts, squared, with the factor G/(G − 1) for G prompts.
+    """Standard error of a sum of influences, shape (n,), whose prompts are independent. The sandwich of Liang and Zeger
+    (1986): influences summed within prompts, squared, with the factor G/(G − 1) for G prompts.
     """
     sums = cluster_sums(influences[:, None], prompt_ids)
     return float(np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()))

@@ -47,7 +47,6 @@ def same_in_all(
     margins: ArrayLike, prompt_ids: Sequence[str], reason: str = "the margin is the same in every pair"
 ) -> SameMargin | None:
     """The margin that all pairs share, with an exact test of its sign, as there is no spread to take an error from.
-
     None if margins differ, or come from one prompt, which shows nothing of others. `reason`: why there is no estimate.
     """
     values, n_prompts = np.asarray(margins, dtype=np.float64), len(set(prompt_ids))

@@ -100,9 +100,8 @@ def feature_drift(
 
 
 def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:
-    """Drift in another bias: mean of label(perturbed) − label(base), of the pairs whose labels could both be parsed (not None).
-
-    Positive if the other bias was added as well. Without any pair that has both labels it raises DataError.
+    """Drift in another bias: mean of label(perturbed) − label(base), of the pairs with both labels; positive if it was
+    added as well. Unparsed labels are None; DataError if no pair has both.
     """
     rows = [
         (first, second, prompt)
@@ -151,9 +150,8 @@ def overlap_of(
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
 ) -> tuple[Overlap, BoolArray]:
-    """The overlap, and which pairs are in it, shape (n,): those with every limited feature's drift within limits.
-
-    A limited feature outside the treatment that was not measured raises DataError.
+    """The overlap, and which pairs are in it, shape (n,): those with every limited feature's drift within limits. A
+    limited feature outside the treatment that was not measured raises DataError.
     """
     n = len(prompt_ids)
     sides = paired_features(perturbed, base, n)

@@ -136,10 +136,9 @@ def smallest_detectable(
 ) -> float:
     """Smallest distance from the null that at least r of k tests, each at `alpha`, would all find with this power.
 
-    The same distance d, in the unit of the standard errors, is taken to hold in every test, the errors as known in
-    advance, and the tests as independent: d solves P(at least r reject) = power, with each test's chance from
-    `t_power(d / error)`. DataError: fewer than r tests, an error that is not positive, fewer than two prompts, a level
-    or power outside (0, 1).
+    The same distance d, in the unit of the standard errors, is taken to hold in every test, the errors as known, and
+    the tests as independent: d solves P(at least r reject) = power, with each test's chance from `t_power(d / error)`.
+    DataError: fewer than r tests, an error not above 0, fewer than two prompts, a level or power outside (0, 1).
     """
     if len(standard_errors) != len(n_prompts) or not 1 <= r <= len(standard_errors):
         raise DataError(

@@ -130,8 +130,8 @@ def absolute(signed: Estimate) -> Estimate:
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
     """Mean preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of
-    such rows. Verdicts, shape (judges, n): for the perturbed side, 0 a tie, NaN without one; DataError outside [−1, 1],
-    or with none.
+    such rows. Verdicts, (judges, n): for the perturbed side, 0 a tie, NaN none; DataError outside [−1, 1], or if all
+    are NaN.
     """
     values = np.asarray(verdicts, dtype=np.float64)
     if values.ndim != 2 or not values.size or np.isnan(values).all():

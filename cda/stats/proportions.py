@@ -27,9 +27,8 @@ def wilson_share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: floa
     """Share of hits with Wilson's 95% interval on the effective number of rows (`effective_rows`).
 
     If each prompt occurs once it is Wilson's own. A share of 0 or 1 keeps a width: there every prompt counts as one
-    row. `answers_a_row`: answers, such as several models', that each row is a mean of: rows that vary less than rows of
-    0 and 1 would are worth up to so many; 1 gives ties that count half nothing. DataError: no rows, or rows not between
-    0 and 1.
+    row. `answers_a_row`: answers, such as several models', that each row is a mean of: rows that vary less than 0 and 1
+    would are worth up to so many; 1 gives ties that count half nothing. DataError: no rows, or outside 0 to 1.
     """
     values = _checked(hits, prompt_ids)
     n, n_prompts, p = len(values), len(set(prompt_ids)), float(values.mean())
@@ -114,9 +113,8 @@ def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
 
 
 def _sign_flip_p(sums: NDArray[np.int64]) -> float:
-    """P(|Σ ± d| ≥ |Σ d|) over fair signs of integers d, exactly and without listing them: P(|2K − T| ≥ |Σ d|).
-
-    T = Σ |d|, and K is the part of it that gets a plus: for each size of d a binomial count times that size.
+    """P(|Σ ± d| ≥ |Σ d|) over fair signs of integers d, exactly and without listing them: P(|2K − T| ≥ |Σ d|). T = Σ
+    |d|, and K is the part of it that gets a plus: for each size of d a binomial count times that size.
     """
     sums = sums[sums != 0] // max(1, int(np.gcd.reduce(sums)))
     observed = abs(int(sums.sum()))

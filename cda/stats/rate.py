@@ -150,8 +150,8 @@ def rate_effects(
     contrasts: Contrasts, resampling: Resampling | None = None, refused: Mapping[Estimand, str] | None = None
 ) -> RateEffects:
     """All effects of one sample; effects that cannot be estimated are listed with a reason, never as a number.
-    `refused`: estimands not to be given by the estimators that rest on rewrites, and why. DataError: none can be
-    estimated.
+    `refused`: estimands withheld from the estimators that rest on rewrites, and why. DataError: there is no estimate at
+    all.
     """
     refused, estimands = refused or {}, get_args(Estimand)
     # One number for all three estimands, so drawn once: another draw would give it another interval.

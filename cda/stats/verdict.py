@@ -247,9 +247,8 @@ class Cell:
 def cross_bias(
     changes: Mapping[str, Mapping[str, tuple[Estimate, float]]], targets: Mapping[str, Collection[str]]
 ) -> list[Cell]:
-    """The cross-bias matrix, from each training's and bias's change with its own p-value, and each training's
-    `targets`: all cells are tested together, in the given order. DataError: no training, or one without a measured
-    bias.
+    """The cross-bias matrix, from the change of each training and bias with its own p-value, and the biases each was
+    against: all cells are tested together, in the given order. DataError: no training, or one without a measured bias.
     """
     empty = [training for training, row in changes.items() if not row]
     if not changes or empty:

@@ -243,9 +243,8 @@ def _outcomes(n_votes: int) -> Counts:
 
 
 def _alpha(counts: Counts) -> float:
-    """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement.
-
-    Both come from the coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
+    """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement, both from the
+    coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
     """
     ordered = counts[:, [_BASE, _TIE, _PERTURBED]].astype(float)
     weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
