@@ -16,7 +16,7 @@ from cda.api.settings import (
     Confirm,
     Terms,
     bias_names,
-    check_arguments,
+    check_types,
     keep_scorer,
     loaded_for_model,
     path_text,
@@ -75,7 +75,7 @@ def quality(
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
     """
     terms = Terms("cda.quality", settings, overrides, out, budget_usd, confirm, progress)
-    check_arguments(terms.function, adapter=adapter, dose=dose)
+    check_types(terms.function, adapter=adapter, dose=dose)
     files = _files(data, terms)
     missing = "pairs: has no rows" if overrides is None else "give at least one file of preferences"
     problems = () if files else (missing,)
@@ -132,7 +132,7 @@ def best_of(
     """
     terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
     reading = {"columns": columns, "split": split}
-    check_arguments(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, **reading)
+    check_types(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, **reading)
     file = as_reference(responses, "responses", terms.inputs)
     names, ns = bias_names(biases), list(sizes or ())
     inputs = {"on": file, "with": adapter, "at": dose}
@@ -184,7 +184,7 @@ def win_rate(
         >>> outcome.result.win_rate.value  # doctest: +SKIP
     """
     terms = Terms("cda.win_rate", settings, overrides, out, budget_usd, confirm, progress)
-    check_arguments(terms.function, columns=columns, split=split)
+    check_types(terms.function, columns=columns, split=split)
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
     with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
@@ -283,7 +283,7 @@ def dose(
         >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
         >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
     """
-    check_arguments("cda.dose", seed=seed)
+    check_types("cda.dose", seed=seed)
     if ties not in get_args(TieRule):
         raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")
     if (quality_before is None) != (quality_after is None):

@@ -13,7 +13,7 @@ from cda.api.settings import (
     Biases,
     Confirm,
     Terms,
-    check_arguments,
+    check_types,
     keep_scorer,
     loaded_for_model,
     path_text,
@@ -107,7 +107,7 @@ def audit_run(
     dry_run: bool = False,
 ) -> Run:
     """The run of `audit`, whose result is not read yet; a dry run checks everything, says the plan and does nothing."""
-    check_arguments(terms.function, biases=biases)
+    check_types(terms.function, biases=biases)
     if figures is not None:
         checked_form(figures)
     if isinstance(target, str) and is_recipe(target):
@@ -179,7 +179,7 @@ def train(
         >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
-    check_arguments("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
+    check_types("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
     if figures is not None:
         checked_form(figures)
     if not isinstance(model, str | Path | dict | None):
@@ -260,7 +260,7 @@ def discover(
     """
     terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
     given = {"attributes": attributes, "formats": formats, "review": review, "dry_run": dry_run}
-    check_arguments(terms.function, adapter=adapter, dose=dose, **given)
+    check_types(terms.function, adapter=adapter, dose=dose, **given)
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"responses": responses, "prompts": prompts}

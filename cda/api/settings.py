@@ -29,7 +29,7 @@ MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
 
 
-def check_arguments(function: str, **given: object) -> None:
+def check_types(function: str, **given: object) -> None:
     """Refuse arguments of another type than the function takes: a RecipeError carries all of them.
 
     None stands for a default and is not checked; every argument's name must be in `_FORMS`.
@@ -92,7 +92,7 @@ class Terms:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        check_arguments(
+        check_types(
             self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
             overrides=self.overrides,
         )  # fmt: skip

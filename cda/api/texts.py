@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from cda.api.data import Data, rows_of
-from cda.api.settings import Terms, check_arguments, loaded_for_model
+from cda.api.settings import Terms, check_types, loaded_for_model
 from cda.counterfactuals.label import label_tokens
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
@@ -72,7 +72,7 @@ def label(
         >>> cda.label(rows, "structure")[0].present
         True
     """
-    check_arguments("cda.label", bias=bias)
+    check_types("cda.label", bias=bias)
     rows = rows_of(data, "data")
     terms = _terms("cda.label", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
@@ -124,7 +124,7 @@ def rewrite(
     """
     if direction not in ("add", "remove"):
         raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
-    check_arguments("cda.rewrite", bias=bias)
+    check_types("cda.rewrite", bias=bias)
     rows = rows_of(data, "data")
     terms = _terms("cda.rewrite", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:

@@ -25,7 +25,7 @@ Pick = Callable[[AuditResult | Plain], Measure | Missing | None]
 
 
 @cache
-def words(name: str = "sections.yaml") -> dict[str, dict[str, Any]]:
+def report_texts(name: str = "sections.yaml") -> dict[str, dict[str, Any]]:
     """glossary.yaml, or sections.yaml: titles and words of the sections, by their ids."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(
         (resources.files("cda.auditing") / name).read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def words(name: str = "sections.yaml") -> dict[str, dict[str, Any]]:
 
 def said(section: str, key: str = "text", **values: object) -> str:
     """Words of sections.yaml, with the values that they have places for."""
-    return str(words()[section][key].format(**values))
+    return str(report_texts()[section][key].format(**values))
 
 
 def compares(audit: AuditResult) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cda.auditing import paper, seeds
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
-from cda.auditing.report_cells import compares, effects_in, said, words
+from cda.auditing.report_cells import compares, effects_in, report_texts, said
 from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
@@ -38,7 +38,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     ) -> list[ReportSection]:  # fmt: skip
         """A section of the tables that exist; none without any, unless it stands always."""
         known = tuple(table for table in found if table is not None)
-        title = words()[id]["title"]
+        title = report_texts()[id]["title"]
         shown = ReportSection(id, title, tuple(paragraphs), known, plots.get(id, ()), tuple(facts))
         return [shown] if known or always else []
 
@@ -77,7 +77,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         stages = audit.run.stages
         costs = (llm_table(stages), time_table(stages))
         found += section("cost", cost_sentences(stages), costs, always=True, facts=place_facts(audit.run))
-    title, how = words()["meaning"]["title"], (method_table(audit),)
+    title, how = report_texts()["meaning"]["title"], (method_table(audit),)
     return [*found, ReportSection("meaning", title, (said("meaning"),), how, entries=tuple(glossary(audit)))]
 
 
@@ -288,7 +288,7 @@ def every_entry() -> dict[str, dict[str, Entry]]:
     """All entries that any audit can have, by heading and key: the core of the report's README."""
     return {
         heading: {key: Entry(**{"term": key, **entry}) for key, entry in entries.items()}
-        for heading, entries in words("glossary.yaml").items()
+        for heading, entries in report_texts("glossary.yaml").items()
     }
 
 

@@ -334,9 +334,8 @@ class _DiscoveryRun:
 
     def _material(self) -> Material:
         stage, setup = self.setup.material_stage(self.model), self.setup
-        return read_material(
-            self._make(stage, lambda out: make_material(setup, reward_of(self.model), out).model_dump())
-        )
+        folder = self._make(stage, lambda out: make_material(setup, reward_of(self.model), out).model_dump())
+        return read_material(folder)
 
     def _search(self, samples: Sequence[PromptSamples]) -> list[Generation]:
         stage = self.setup.search_stage(self.folder, self.judge)

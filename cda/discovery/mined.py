@@ -32,8 +32,7 @@ _SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to 
 _COMMON_SHARE = 0.5
 _MAX_FAMILY = 8
 _MAX_SENTENCE_WORDS = 18
-_MAX_WORDINGS = 8
-_MAX_GRAM = 4
+_MAX_WORDINGS, _MAX_GRAM = 8, 4
 _MIN_VERBATIM_PROMPTS = 2  # a wording said to two prompts is not about either
 _LEAD = re.compile(r"[\w'’-]+(?:[ ][\w'’-]+){0,11}?(?:[,.!?:]|(?= [—–-] )|$)")
 _BEFORE = re.compile(r"[A-Z][\w'’-]*(?: [\w'’-]+){0,5}?,(?= )|[A-Z][\w'’-]*(?: [\w'’-]+){1,8}? that(?= [a-z])")
@@ -51,9 +50,8 @@ Places = dict[str, list[int]]
 class Association(NamedTuple):
     """Reward of responses with something minus that of responses to the same prompt without it, over n_prompts with both kinds.
 
-    `difference` is the mean over prompts, in reward units; a prompt weighs n1 · n0 / (n1 + n0), by how well it tells. `t`, for
-    ranking only, is the difference over its standard error, whose variance is shrunken towards that of all rewards within
-    prompts, so that a few prompts that happen to agree do not stand out.
+    `difference` is the mean over prompts, in reward units; a prompt weighs n1 · n0 / (n1 + n0). `t`, for ranking only, is the
+    difference over its standard error, shrunken towards that of all rewards so that a few prompts that agree do not stand out.
     """
 
     difference: float
@@ -363,9 +361,8 @@ def _framing(position: Position, said: Sequence[str], places: Sequence[int], pro
     askers: Mapping[str, set[int]] = defaultdict(set)
     for sentence, place in zip(said, places, strict=True):
         askers[_lead(sentence) if position == "opening" else sentence].add(prompts[place])
-    shared = sorted(
-        (-len(own), wording) for wording, own in askers.items() if wording and len(own) >= _MIN_VERBATIM_PROMPTS
-    )
+    said_to = ((-len(own), wording) for wording, own in askers.items() if wording)
+    shared = sorted(entry for entry in said_to if -entry[0] >= _MIN_VERBATIM_PROMPTS)
     wordings = tuple(wording for _, wording in shared[:_MAX_WORDINGS])
     return phrase_bias(Phrasing(position, wordings)) if wordings else None
 
