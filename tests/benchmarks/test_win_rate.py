@@ -136,7 +136,7 @@ def test_what_has_no_counterpart_is_told_apart(
         "to a prompt that the other file lacks": 2,
     }
     assert found["excluded"]["outputs"] == {"seen": 10, "reasons": reasons} and found["without_counterpart"] == 6
-    assert "6 outputs without a counterpart were left out: 3 beside an unreadable row" in printed
+    assert "6 outputs without a counterpart were left out: 3 in a prompt with an unreadable row" in printed
 
 
 def test_nothing_to_compare(longer: str, outputs: Callable[..., Path], cda: Callable[..., str], tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (("--before", "a.jsonl"), "--before: needs --after beside it"),
+    (("--before", "a.jsonl"), "--before: needs --after as well"),
     (("--votes", "a.csv"), "give a recipe, or score files with --before and --after"),
     (("jargon", "--before", "a.jsonl"), "--before: not with a recipe, which scores for itself"),
     (("--before", "a", "--after", "b", "--ties", "none"), "--ties: drop, half, as-released; found 'none'"),

@@ -95,7 +95,7 @@ def test_own_code_is_run_where_it_is_allowed_and_fails_with_one_message(plain: P
 def test_own_code_that_the_library_does_not_run_though_it_is_allowed_is_refused(plain: Path) -> None:
     file, auto_map = AUTO_MAPS["tokenizer, in config.json"]
     edit(plain / file, auto_map=auto_map)
-    with pytest.raises(ModelError, match=r"its tokenizer is of a class of its own \(OwnTokenizer\), but Transformers"):
+    with pytest.raises(ModelError, match=r"its tokenizer has a custom class \(OwnTokenizer\), but Transformers"):
         trusted(plain)
 
 

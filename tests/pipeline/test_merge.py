@@ -152,7 +152,7 @@ def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path
     (copy / "audit" / "audit.json").write_text("[]")
     output = made(copy, "--out", tmp_path / "out", "--adapter-only")
     assert f"{copy / 'audit' / 'audit.json'}: no AuditResult as this version of cda writes it" in output
-    assert "No audit of it is at hand" in (tmp_path / "out" / "README.md").read_text()
+    assert "It has not been audited" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_sai
     output = made(copy, "--out", tmp_path / "merged")
     assert f"{copy / 'audit' / 'audit.json'}: of an earlier training" in output
     assert f"{copy}: its run settled no dose since the training, so dose 1 is taken" in output
-    assert "No audit of it is at hand" in (tmp_path / "merged" / "README.md").read_text()
+    assert "It has not been audited" in (tmp_path / "merged" / "README.md").read_text()
     np.testing.assert_allclose(
         scores_of(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5
     )
@@ -235,7 +235,7 @@ def test_an_adapter_that_was_cut_since_its_training_is_refused(run: Path, tmp_pa
     weights = train / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     said = refused(tmp_path / "run", "--out", tmp_path / "out")
-    assert "adapter/adapter_model.safetensors: cut, changed or gone" in said and "makes it anew" in said
+    assert "adapter/adapter_model.safetensors: cut, changed or gone" in said and "writes it again" in said
 
 
 def test_mistakes_are_said_before_any_work(run: Path, bert: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stands twice in a file of data is refused with its place, where one of both would be lost silently."""
+"""What occurs twice in a file of data is refused with its place, where one of both would be lost silently."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cda.studies.forms import sheet_rows
         (
             "a.jsonl",
             '{"prompt": "a"}\n{"prompt": "b", "x": 1, "prompt": "c"}\n',
-            r"a\.jsonl:2: .*key 'prompt' stands twice",
+            r"a\.jsonl:2: .*key 'prompt' occurs twice",
         ),
-        ("a.jsonl", '{"prompt": [{"role": "user", "role": "system"}]}\n', r"a\.jsonl:1: .*key 'role' stands twice"),
-        ("a.json", '[{"prompt": "b", "prompt": "c"}]', r"a\.json:1: .*key 'prompt' stands twice"),
-        ("a.csv", "prompt,chosen,prompt\na,b,c\n", r"a\.csv:1: column 'prompt' stands twice"),
-        ("a.csv", "prompt,x,y,y,x\na,b,c,d,e\n", r"column 'y', 'x' stands twice"),
+        ("a.jsonl", '{"prompt": [{"role": "user", "role": "system"}]}\n', r"a\.jsonl:1: .*key 'role' occurs twice"),
+        ("a.json", '[{"prompt": "b", "prompt": "c"}]', r"a\.json:1: .*key 'prompt' occurs twice"),
+        ("a.csv", "prompt,chosen,prompt\na,b,c\n", r"a\.csv:1: column 'prompt' occurs twice"),
+        ("a.csv", "prompt,x,y,y,x\na,b,c,d,e\n", r"column 'y', 'x' occurs twice"),
     ],
 )
 def test_a_name_that_stands_twice_is_refused_with_its_place(name: str, content: str, said: str, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_same_key_in_several_objects_is_as_it_should_be(tmp_path: Path) -> N
 
 def test_votes_of_an_item_that_stands_twice_are_not_lost(tmp_path: Path) -> None:
     (tmp_path / "votes.json").write_text('{"1": ["base"], "2": ["tie"], "1": ["tie"]}', encoding="utf-8")
-    with pytest.raises(DataError, match="key '1' stands twice"):
+    with pytest.raises(DataError, match="key '1' occurs twice"):
         load_votes(str(tmp_path / "votes.json"))
 
 
@@ -57,11 +57,11 @@ def test_a_parquet_column_and_a_column_of_a_filled_table(tmp_path: Path) -> None
     )
     with pytest.raises(DataError, match="Multiple matches"):
         load_rows(str(tmp_path / "a.parquet"))
-    with pytest.raises(DataError, match="'item' stands twice"):
+    with pytest.raises(DataError, match="'item' occurs twice"):
         list(sheet_rows("study,item,item\na,b,c\n", "items.csv"))
 
 
 def test_what_a_model_answers_may_say_it_twice() -> None:
     assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         parse_json_once('{"a": 1, "a": 2}')

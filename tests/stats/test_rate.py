@@ -214,7 +214,7 @@ def test_a_pairwise_judge_gives_effects_without_a_reward() -> None:
     assert found.get("ATE", "double").estimate.value == pytest.approx(0.625)
     assert found.get("ATE", "double").estimate.unit == "preference"
     assert isinstance(found.get("ATE", "double").standardised, Missing)
-    with pytest.raises(DataError, match="verdict on no original with the attribute beside one without"):
+    with pytest.raises(DataError, match="verdict on no original with the attribute against one without"):
         found.get("ATE", "naive")
 
 

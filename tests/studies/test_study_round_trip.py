@@ -284,7 +284,7 @@ def test_what_cannot_be_exported_is_refused(
 def test_a_folder_in_use_is_left_alone(study: Path) -> None:
     before = (study / "key.json").read_bytes()
     result = cda("study", "export", study.parent / "contrasts.jsonl", study)
-    assert result.exit_code == 1 and "holds something already" in result.stderr
+    assert result.exit_code == 1 and "is not empty" in result.stderr
     assert (study / "key.json").read_bytes() == before
     assert (study / "key.json").stat().st_mode & 0o777 == 0o600 and (study / "index.html").stat().st_mode & 0o044
 

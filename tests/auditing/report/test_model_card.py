@@ -72,7 +72,7 @@ def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
     assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
     assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
     assert "Each audit below covers one training alone. Their sum has not been audited." in card
-    assert card.count("### Audit") == 2 and "No audit of it is at hand" in card
+    assert card.count("### Audit") == 2 and "It has not been audited" in card
     assert "# Reward model, debiased of jargon and vagueness" in card
 
 

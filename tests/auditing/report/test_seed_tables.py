@@ -80,7 +80,7 @@ def test_page_document_and_card_say_the_same(audit: Any) -> None:
             and "| jargon skew | 81% [71, 88] | 42% [26, 60] | −38 [−57, −19] | 80 | 10 points | 46%, 31%, 49% |"
             in plain
         )
-        assert "that of the first seed, 42, whatever the audit says of the others" in plain and LEFT_OUT not in plain
+        assert "that of the first seed, 42, whatever the audits of the others show" in plain and LEFT_OUT not in plain
     page = render_html(found)
     assert said in page and 'href="#seeds"' in page and "Over trainings" in page
 
