@@ -94,6 +94,8 @@ def test_a_budget_that_is_just_enough_is_enough() -> None:
     assert answers(Budgeted(Stub(), PRICE, MOST), [QUESTION])[0].text == "U"
     with pytest.raises(LLMError, match=r"\$0\.0000 are spent on 0 calls"):
         answers(Budgeted(Stub(), PRICE, MOST * 0.999), [QUESTION])
+    # The first token's probabilities are asked for: one token of output is all that it can cost.
+    answers(Budgeted(Stub(), PRICE, MOST / 2), [replace(QUESTION, top_logprobs=5)])
 
 
 def test_what_is_spent_from_one_purse_is_gone_for_all_and_each_keeps_its_own_budget() -> None:
@@ -214,6 +216,7 @@ def test_a_model_is_kept_with_its_answer_and_counted(
             found = complete(CountedLLM(CachedLLM(client, cache), tally), asked(1, 2), "asking")
             assert [(one.model, one.cached) for one in found] == [(read, cached)] * 2
         assert tally.since(Tally()).get("models", {}) == ({read: 4} if read else {})
+        assert tally.since(Tally(models={"j-2024": 1})).get("models", {}).get("j-2024") == (3 if read == "j-2024" else None)
 
 
 def test_models_are_noted_for_later_runs_by_name_and_address(tmp_path: Path) -> None:
