@@ -216,7 +216,9 @@ def test_a_model_is_kept_with_its_answer_and_counted(
             found = complete(CountedLLM(CachedLLM(client, cache), tally), asked(1, 2), "asking")
             assert [(one.model, one.cached) for one in found] == [(read, cached)] * 2
         assert tally.since(Tally()).get("models", {}) == ({read: 4} if read else {})
-        assert tally.since(Tally(models={"j-2024": 1})).get("models", {}).get("j-2024") == (3 if read == "j-2024" else None)
+        assert tally.since(Tally(models={"j-2024": 1})).get("models", {}).get("j-2024") == (
+            3 if read == "j-2024" else None
+        )
 
 
 def test_models_are_noted_for_later_runs_by_name_and_address(tmp_path: Path) -> None:
