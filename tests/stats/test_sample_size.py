@@ -57,6 +57,7 @@ def test_change_and_effect_closed_forms() -> None:
     assert triples_for_change(0.05, 0.2, design_effect=2) == 615  # 0.4·1536.58
     assert triples_for_change(0.9, 0.001) == prompts_for_effect(10, 0.1) == 2
     assert prompts_for_effect(0.1, sd=1.0) == 385
+    assert prompts_for_effect(0.1, sd=2.0) == 1537  # 4·384.15
 
 
 def test_the_planned_change_has_the_planned_width() -> None:
