@@ -239,10 +239,34 @@ def samples(
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
     with user_errors():
-        from cda.stats.sample_size import sample_plan
+        from cda.errors import DataError
+        from cda.stats import sample_size as needed
 
-        words = half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error
-        print(sample_plan(*words, effect, sd))
+        if per_prompt < 1 or not 0 <= within_prompt <= 1:
+            raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
+        design = (
+            1 + (per_prompt - 1) * within_prompt
+        )  # the variance of contrasts that share prompts over that of others
+        one = needed.triples_for_share(half_width, share, design)
+        change = needed.triples_for_change(half_width, flipped, design)
+        votes = needed.votes_for_majority(majority_error, vote_correlation)
+        error = needed.majority_error(votes, vote_correlation)
+        prompts = needed.prompts_for_effect(effect, sd)
+        points = f"± {100 * half_width:g} points"
+        print(f"{one} contrasts for skew or miscalibration near {share:.0%} {points}")
+        print(f"{change} contrasts for its change by training {points}, where {flipped:.0%} of them flip")
+        print(
+            f"{votes} votes a contrast: with fewer, more than {majority_error:.0%} of majorities would turn with more votes "
+            f"({error:.1%} with {votes})"
+        )
+        print(
+            f"{prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
+            f"SD of {sd:g} (at most sd_margin of audit.json)"
+        )
+        if per_prompt > 1:
+            print(
+                f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
+            )
 
 
 @app.command()
