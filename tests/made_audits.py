@@ -51,7 +51,7 @@ from cda.results.facts import (
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
-from cda.stats.preference import beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import beyond_noise, positive_share, positive_share_change
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., AuditResult]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from cda.api.data import Data, rows_of
 from cda.api.settings import Terms, check_types, loaded_for_model
 from cda.counterfactuals.label import label_tokens
-from cda.data.messages import RowError, prompt_of, side_text
+from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
 from cda.llm.money import request_tokens, tokens_of

@@ -27,7 +27,7 @@ from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.clustered import Resampling, direct_contrast, observational_effect, same_in_all
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift, measured
 from cda.stats.means import common_edges, distribution
-from cda.stats.preference import chosen_correlation, contingency
+from cda.stats.proportions import chosen_correlation, contingency
 
 N_EXAMPLES = 12
 """Examples of each bias."""

@@ -25,7 +25,7 @@ from cda.auditing.paper import paper
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
-from cda.data.messages import prompt_of
+from cda.data.load import prompt_of
 from cda.data.pairs import PairLabels, training_labels
 from cda.embedded.model import EMBEDDED, encode_sentences
 from cda.embedded.texts import EMBEDDED_BIASES

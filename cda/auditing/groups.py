@@ -20,8 +20,7 @@ from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, Vot
 from cda.scorers.compared import Compared, Comparison, Preferences
 from cda.stats.people import ONE_SIDED, against_people, human_skew, mean_against_people, people_change
 from cda.stats.prediction_powered import powered_human_skew, powered_miscalibration
-from cda.stats.preference import ModelTies, positive_share, preference_table
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.proportions import ModelTies, exact_change_test, positive_share, preference_table, wilson_share
 from cda.stats.streams import Stream, generator
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 

@@ -35,7 +35,7 @@ from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
 from cda.scorers.compared import Rewards
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.preference import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
 
 _CHANGES = ("change", "unpaired", "shift")
 """Fields of a result that hold a change from before to after."""

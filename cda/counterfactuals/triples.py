@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.biases import Bias
-from cda.data.load import Row, load_rows
-from cda.data.messages import RowError, check_agree, message_text, prompt_of
+from cda.data.load import Row, RowError, check_agree, load_rows, message_text, prompt_of
 from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
 from cda.errors import DataError, RecipeError

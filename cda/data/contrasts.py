@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cda.data.load import Row
-from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
+from cda.data.load import Row, RowError, check_agree, message_text, prompt_of, side_text
 from cda.data.votes import VoteReader, response_word, side_of, vote_words, voter_of
 from cda.errors import DataError, refuse
 from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cda.data.load import Row, load_rows
-from cda.data.messages import RowError, as_messages, as_prompt, prompt_of, readable, side_text
+from cda.data.load import Row, RowError, as_messages, as_prompt, load_rows, prompt_of, readable, side_text
 from cda.errors import DataError
 from cda.records import (
     Exclusions,

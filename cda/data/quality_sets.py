@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cda.data.load import Row, check_columns, load_rows, looks_like_path
-from cda.data.messages import RowError, prompt_of, readable
+from cda.data.load import Row, RowError, check_columns, load_rows, looks_like_path, prompt_of, readable
 from cda.data.pairs import EVEN, OUTVOTED, pair_in, repeated_rows
 from cda.errors import DataError
 from cda.files.jsonl import parse_json

@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cda.data.language import STOP_WORDS, language_of, script_shares
-from cda.data.load import Row
-from cda.data.messages import RowError, readable
+from cda.data.load import Row, RowError, readable
 from cda.errors import DataError
-from cda.features import n_words, sentences
+from cda.features import STOP_WORDS, language_of, n_words, script_shares, sentences
 from cda.records import Exclusions, count_reasons
 
 # Columns in which data sets keep the user's message; the first one in a row is used.

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cda.data.load import Row, load_rows
-from cda.data.messages import RowError, prompt_of
+from cda.data.load import Row, RowError, load_rows, prompt_of
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id

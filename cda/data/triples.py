@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from cda.data.load import Row
-from cda.data.messages import RowError, check_agree, message_text, prompt_of, readable, side_text
+from cda.data.load import Row, RowError, check_agree, message_text, prompt_of, readable, side_text
 from cda.errors import DataError, refuse
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cda.data.load import Row, load_rows, looks_like_path
-from cda.data.messages import RowError, prompt_of
+from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
 from cda.errors import DataError, refuse
 from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path

@@ -14,7 +14,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.data.messages import prompt_of
+from cda.data.load import prompt_of
 from cda.files.jsonl import read_jsonl
 from cda.records import Direction, Exclusions, Prompt, Rewrite, RewriteRequest, count_reasons, equal_texts
 from cda.results.discover import CandidateRecord, Fate, Measured, StandingRecord

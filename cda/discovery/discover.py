@@ -26,16 +26,7 @@ from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.candidates import PromptSamples
 from cda.discovery.grouping import CHUNK, MAX_ROUNDS, LLMGrouper
-from cda.discovery.held_out import (
-    REVIEW,
-    R,
-    read_result,
-    reviewed,
-    rewrite_all,
-    save_pairs,
-    save_tested,
-    write_review,
-)
+from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
 from cda.discovery.material import (
     NARROW,
     Material,

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from cda.data.load import load_rows, looks_like_path
-from cda.data.messages import RowError, prompt_of
+from cda.data.load import RowError, load_rows, looks_like_path, prompt_of
 from cda.data.sampled import load_outputs
 from cda.discovery.candidates import PromptSamples, Rated, Reward
 from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts

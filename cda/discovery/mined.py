@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.data.language import STOP_WORDS
 from cda.discovery.attribute import catalogue
 from cda.discovery.candidates import PromptSamples, Proposals
 from cda.discovery.grouping import jaccard, kind
 from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
 from cda.errors import DataError
-from cda.features import LIST_LINE, sentences
+from cda.features import LIST_LINE, STOP_WORDS, sentences
 from cda.records import Exclusions
 
 _PRIOR_DEGREES = 20.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.data.messages import prompt_of
+from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.candidates import read_measured
 from cda.discovery.evidence import evidence

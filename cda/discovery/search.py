@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cda.biases import builtin_names
-from cda.data.messages import RowError
+from cda.data.load import RowError
 from cda.discovery.attribute import distinct_names
 from cda.discovery.candidates import (
     Grouper,

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from cda.biases.load import Offline, Swap
-from cda.data.language import STOP_WORDS
-from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences, words
+from cda.features import LIST_LINE, STOP_WORDS, n_list_lines, n_words, phrase_pattern, sentences, words
 from cda.patterns import Pattern, compiled
 
 _MAX_RESTATED_ROUNDS = 4

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cda.data.language import STOP_WORDS
+from cda.features import STOP_WORDS
 
 LONGEST = 12
 """Words of the longest phrase that is looked for."""

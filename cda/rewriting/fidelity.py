@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.data.language import STOP_WORDS, same_language
-from cda.features import OWN_FEATURES, n_words, sentences, words
+from cda.features import OWN_FEATURES, STOP_WORDS, n_words, same_language, sentences, words
 from cda.records import RewriteRequest
 from cda.results.effects import Limit
 from cda.stats.drift import DEFAULT_LIMITS

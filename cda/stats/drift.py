@@ -31,8 +31,7 @@ from cda.results.effects import (
 )
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
-from cda.stats.preference import margins_finite
-from cda.stats.proportions import paired_change, wilson_share
+from cda.stats.proportions import margins_finite, paired_change, wilson_share
 
 Features = Mapping[str, ArrayLike]
 

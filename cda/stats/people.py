@@ -21,8 +21,7 @@ from cda.records import Exclusions, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import AgainstPeople, VotesMoved
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.preference import ModelTies, hits_of, margins_finite, share_change
-from cda.stats.proportions import Z_95, paired_change, wilson_share
+from cda.stats.proportions import Z_95, ModelTies, hits_of, margins_finite, paired_change, share_change, wilson_share
 from cda.stats.votes import Majority
 
 ONE_SIDED = Missing(reason="all majorities are for one side")

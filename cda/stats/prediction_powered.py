@@ -26,8 +26,7 @@ from cda.results.base import Estimate
 from cda.results.skew import PoweredShare, PredictionPowered
 from cda.stats.bootstrap import ROUNDING
 from cda.stats.people import within_preferences
-from cda.stats.preference import ModelTies, hits_of, margins_finite
-from cda.stats.proportions import Z_95
+from cda.stats.proportions import Z_95, ModelTies, hits_of, margins_finite
 from cda.stats.votes import Majority
 
 Codes = NDArray[np.intp]

@@ -87,7 +87,7 @@ class Evidence:
 
     `skew` is of all rows; `people` is None without votes. `aims_at_tie`: the training aimed at equal rewards for both sides.
     `beyond_noise`: change of the mean margin that neither noise nor stretched rewards explain, in reward units
-    (`cda.stats.preference`); None if it could not be estimated.
+    (`cda.stats.proportions`); None if it could not be estimated.
     """
 
     skew: Moved

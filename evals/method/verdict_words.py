@@ -38,8 +38,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing, PerScoring
 from cda.results.skew import PreferenceTable, Quality, VotedBias
 from cda.stats.people import human_skew, people_change
-from cda.stats.preference import beyond_noise, preference_table
-from cda.stats.proportions import wilson
+from cda.stats.proportions import beyond_noise, preference_table, wilson
 from cda.stats.votes import Majority, count_votes, majority
 from evals.shared import Check, finish
 

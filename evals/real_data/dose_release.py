@@ -27,15 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_jsonable_python
 
-from cda.dosing.choice import (
-    DOSES,
-    MAX_QUALITY_LOSS,
-    REPEATS,
-    DoseCurve,
-    half_gaps,
-    out_of_fold,
-    prompt_codes,
-)
+from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, half_gaps, out_of_fold, prompt_codes
 from cda.dosing.held_out import Measures, cross_validated_dose, draw_prompts, held_out_people, resampled_choices
 from cda.records import TieRule
 from cda.results.dose import HeldOutPeople

@@ -29,8 +29,14 @@ from cda.files.jsonl import write_json
 from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.people import against_people, mean_against_people, panel_margins
-from cda.stats.preference import chosen_correlation, contingency
-from cda.stats.proportions import exact_change_test, paired_change, unpaired_change, wilson_share
+from cda.stats.proportions import (
+    chosen_correlation,
+    contingency,
+    exact_change_test,
+    paired_change,
+    unpaired_change,
+    wilson_share,
+)
 from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from evals.real_data import release as fff

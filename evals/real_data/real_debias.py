@@ -54,7 +54,7 @@ from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
 from cda.stats.people import human_skew, people_change
-from cda.stats.preference import positive_share_change
+from cda.stats.proportions import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
     BIASES,

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from cda.biases import load_bias
-from cda.data.language import same_language
 from cda.data.queries import why_not
 from cda.embedded.rules import RuleRewriter
-from cda.features import FEATURE_NAMES, HEDGES, measure
+from cda.features import FEATURE_NAMES, HEDGES, measure, same_language
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.added_phrases import added_phrases
 from evals.reliability.fault_runs import Attempt, Ended, run

@@ -17,7 +17,7 @@ from cda.auditing import audit
 from cda.auditing.report_data import label_tables
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
-from cda.data.messages import prompt_of
+from cda.data.load import prompt_of
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.named_scorer import Subject, scorer_settings

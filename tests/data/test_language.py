@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cda.data.language import language_of, same_language, script_shares
+from cda.features import language_of, same_language, script_shares
 
 ENGLISH = "The rope is wet and it will swell, so tie the knot tight and look at it again after the first pull."
 GERMAN = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cda.data.messages import RowError
+from cda.data.load import RowError
 from cda.data.triples import AttributeRule, clean_triples
 from cda.errors import DataError
 

@@ -11,13 +11,7 @@ import pytest
 
 from cda.biases import load_bias
 from cda.discovery.evidence import confirm
-from cda.discovery.held_out import (
-    HeldOutRewrites,
-    read_pairs,
-    read_result,
-    save_pairs,
-    save_tested,
-)
+from cda.discovery.held_out import HeldOutRewrites, read_pairs, read_result, save_pairs, save_tested
 from cda.discovery.material import Material
 from cda.discovery.result import Finished, _tested
 from cda.discovery.setup import Asked, setup_of

@@ -10,13 +10,7 @@ import pytest
 from cda.biases import load_bias
 from cda.embedded.model import encode_sentences, encoder_folder
 from cda.embedded.rules import telling_phrases
-from cda.embedded.texts import (
-    EMBEDDED_BIASES,
-    PARTS,
-    authored_contrasts,
-    authored_pairs,
-    questions,
-)
+from cda.embedded.texts import EMBEDDED_BIASES, PARTS, authored_contrasts, authored_pairs, questions
 from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
 

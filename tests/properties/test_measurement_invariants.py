@@ -34,14 +34,18 @@ from cda.stats.drift import (
 from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
-from cda.stats.preference import (
+from cda.stats.proportions import (
     chosen_correlation,
     contingency,
+    exact_change_test,
+    paired_change,
     positive_share,
     positive_share_change,
     preference_table,
+    unpaired_change,
+    wilson,
+    wilson_share,
 )
-from cda.stats.proportions import exact_change_test, paired_change, unpaired_change, wilson, wilson_share
 from cda.stats.rate import (
     Contrasts,
     conditional_effects,

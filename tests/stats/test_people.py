@@ -10,8 +10,7 @@ from scipy import stats
 from cda.errors import DataError
 from cda.records import Preference
 from cda.stats.people import against_people, auc, auc_change, mean_against_people, panel_margins
-from cda.stats.preference import chosen_correlation, contingency
-from cda.stats.proportions import Z_95, paired_change, unpaired_change, wilson
+from cda.stats.proportions import Z_95, chosen_correlation, contingency, paired_change, unpaired_change, wilson
 from cda.stats.votes import count_votes, majority
 
 LABELS: list[Preference] = ["perturbed", "base", "base", "tie", "base"]

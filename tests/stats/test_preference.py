@@ -8,7 +8,7 @@ from rows import ids, rng
 
 from cda.errors import DataError
 from cda.stats.people import human_skew, people_change
-from cda.stats.preference import beyond_noise, positive_share, positive_share_change, preference_table
+from cda.stats.proportions import beyond_noise, positive_share, positive_share_change, preference_table
 from cda.stats.votes import Majority, count_votes, majority
 
 PREFERRED = [["perturbed"], ["base"], ["base"], ["tie"], [], ["base"]]

@@ -28,7 +28,7 @@ from cda.records import Contrast, user_prompt
 from cda.report.numbers import width
 from cda.results.skew import Plain, PlainSkew
 from cda.stats.multiplicity import holm
-from cda.stats.preference import beyond_noise
+from cda.stats.proportions import beyond_noise
 
 NOISE = np.random.default_rng(1).normal(0, 1, 100)
 LONGER = np.arange(100) >= 50
