@@ -47,18 +47,17 @@ class DoseCurve:
     quality_prompt_ids: Sequence[str] = ()
     biases: tuple[str, ...] = ()
 
-    def rows_of(self, bias: str | None) -> Rows:
-        """True for the contrasts of a bias; for all of them if it is None. Shape (n,)."""
-        if bias is None:
-            return np.ones(self.margins.shape[1], dtype=bool)
+    @property
+    def names(self) -> list[str]:
+        """Names of the biases, in alphabetical order; none if all rows are of one."""
+        return sorted(set(self.biases))
+
+    def rows_of(self, bias: str) -> Rows:
+        """True for the contrasts of a bias. Shape (n,)."""
         return np.array([name == bias for name in self.biases], dtype=bool)
 
-    def bias_rows(self) -> list[Rows]:
-        """The contrasts of each bias, in alphabetical order; of one bias, all of them."""
-        return [self.rows_of(bias) for bias in sorted(set(self.biases))] or [self.rows_of(None)]
-
-    def of(self, bias: str | None) -> DoseCurve:
-        """The contrasts of one bias; all of them, as those of one, if it is None."""
+    def of(self, bias: str) -> DoseCurve:
+        """The contrasts of one bias, as a curve of one."""
         rows, people = self.rows_of(bias), self.people
         return replace(
             self,
@@ -107,36 +106,81 @@ def dose_response(curve: DoseCurve) -> tuple[DosePoint, ...]:
     return tuple(points)
 
 
-def choose_dose(
-    curve: DoseCurve,
-    rows: Rows | None = None,
-    quality_rows: Rows | None = None,
-    max_quality_loss: float = MAX_QUALITY_LOSS,
-) -> Choice:
-    """The dose of least miscalibration + gap, in the mean over biases, among those that keep quality, and 0, always
-    allowed. Ties go to the dose nearest to 1, then to the smaller. `rows` (n,) and `quality_rows` (m,) limit what the
-    choice rests on; among them are a contrast with a majority, and a quality pair if the curve has any.
-    """
-    used = curve.people.used if rows is None else curve.people.used & rows
-    excess = (curve.margins > 0) - curve.people.target
-    per_bias = [excess[:, used & own] for own in curve.bias_rows() if (used & own).any()]
-    losses = [np.abs(own).mean(axis=1) + np.abs(own.mean(axis=1)) for own in per_bias]
-    objective = np.round(np.mean(losses, axis=0), DECIMALS)
-    allowed = np.ones(len(curve.doses), dtype=bool)
+@dataclass(frozen=True, slots=True)
+class ContrastSums:
+    """Sums over each prompt's contrasts of one bias with a majority."""
+
+    n: FloatArray  # (prompts,)
+    hits: FloatArray  # (prompts, doses)
+    misses: FloatArray
+    excess: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSums:
+    """Sums over each prompt's rows, in which prompts can be weighted: all that a choice rests on. Doses stand in order of
+    preference: from the one nearest to 1 outwards; of two as near, the smaller first."""
+
+    doses: FloatArray
+    of_bias: tuple[ContrastSums, ...]
+    n_quality: FloatArray  # (prompts,)
+    right: FloatArray  # quality pairs ranked right, (prompts, doses)
+
+    def place(self, dose: float) -> int:
+        return int(np.flatnonzero(self.doses == dose)[0])
+
+
+def prompt_sums(curve: DoseCurve) -> PromptSums:
+    """Sums of a curve by prompt, in the order of `prompt_codes`; of each bias, in alphabetical order."""
+    doses, people = np.array(curve.doses), curve.people
+    order = np.lexsort((doses, np.round(np.abs(doses - 1), DECIMALS)))
+    of_contrast, of_quality, strata = prompt_codes(curve)
+
+    def by_prompt(rows: FloatArray, of_row: Codes) -> FloatArray:
+        sums = np.zeros((len(strata), rows.shape[1]))
+        np.add.at(sums, of_row, rows)
+        return sums
+
+    def counts(of_row: Codes) -> FloatArray:
+        return np.bincount(of_row, minlength=len(strata)).astype(np.float64)
+
+    def contrasts(used: Rows) -> ContrastSums:
+        hits, at = (curve.margins[order][:, used] > 0).T.astype(np.float64), of_contrast[used]
+        excess = hits - people.target[used][:, None]
+        return ContrastSums(counts(at), *(by_prompt(sums, at) for sums in (hits, np.abs(excess), excess)))
+
+    right = np.zeros((len(of_quality), len(order)))
     if curve.quality_margins is not None:
-        checked = curve.quality_margins if quality_rows is None else curve.quality_margins[:, quality_rows]
-        right = (checked > 0).mean(axis=1)
-        allowed = np.round(right[0] - right, DECIMALS) <= max_quality_loss
-        allowed[0] = True
-    order = preference_order(curve.doses)
-    best = order[np.where(allowed, objective, np.inf)[order].argmin()]
-    return Choice(curve.doses[best], tuple(np.array(curve.doses)[~allowed].tolist()))
+        right = (curve.quality_margins[order] > 0).T.astype(np.float64)
+    of_bias = [people.used & curve.rows_of(bias) for bias in curve.names] or [people.used]
+    return PromptSums(doses[order], tuple(map(contrasts, of_bias)), counts(of_quality), by_prompt(right, of_quality))
 
 
-def preference_order(doses: Sequence[float]) -> Codes:
-    """Indices of the doses from the one nearest to 1 outwards; of two as near, the smaller first."""
-    from_plain = np.round(np.abs(np.array(doses) - 1), DECIMALS)
-    return np.lexsort((np.array(doses), from_plain))
+def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: float) -> tuple[Codes, Rows]:
+    """The dose of least miscalibration + gap, in the mean over biases, among those that keep quality, and 0, always
+    allowed. Ties go to the dose nearest to 1, then to the smaller. By draw, with `weights` of the prompts of shape (draws,
+    prompts): its place in `sums.doses`, shape (draws,), and the doses that lose too much quality, shape (draws, doses).
+    """
+    base = sums.place(0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        losses = []
+        for contrasts in sums.of_bias:
+            n = (weights @ contrasts.n)[:, None]
+            losses.append((weights @ contrasts.misses) / n + np.abs((weights @ contrasts.excess) / n))
+        # A draw may leave a half without a contrast of one bias; then the others choose.
+        n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
+        objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
+        right = (weights @ sums.right) / (weights @ sums.n_quality)[:, None]
+    barred = np.round(right[:, [base]] - right, DECIMALS) > max_quality_loss  # without quality pairs, 0/0 bars nothing
+    barred[:, base] = False
+    return np.where(barred, np.inf, objective).argmin(axis=1), barred
+
+
+def choose_dose(curve: DoseCurve, max_quality_loss: float = MAX_QUALITY_LOSS) -> Choice:
+    """The choice of `best_doses` on all rows."""
+    sums = prompt_sums(curve)
+    [best], [barred] = best_doses(sums, np.ones((1, len(sums.n_quality))), max_quality_loss)
+    return Choice(float(sums.doses[best]), tuple(sorted(sums.doses[barred].tolist())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +207,15 @@ def out_of_fold(
     _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
     if curve.quality_margins is not None:
         _enough(int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of")
-    margins = np.empty((repeats, len(of_contrast)))
-    quality = None if curve.quality_margins is None else np.empty((repeats, len(of_quality)))
-    halves, chosen = np.empty(margins.shape, dtype=bool), np.empty((repeats, 2))
-    for repeat in range(repeats):
-        first = _half(strata, rng)
-        halves[repeat] = first[of_contrast]
-        for side, here in enumerate((first, ~first)):
-            dose = choose_dose(curve, here[of_contrast], here[of_quality], max_quality_loss).dose
-            at, other, other_quality = curve.doses.index(dose), ~here[of_contrast], ~here[of_quality]
-            chosen[repeat, side] = dose
-            margins[repeat, other] = curve.margins[at, other]
-            if quality is not None and curve.quality_margins is not None:
-                quality[repeat, other_quality] = curve.quality_margins[at, other_quality]
-    return OutOfFold(margins, quality, halves, chosen)
+    first, sums = np.array([_half(strata, rng) for _ in range(repeats)]), prompt_sums(curve)
+    chosen = np.stack([sums.doses[best_doses(sums, half, max_quality_loss)[0]] for half in (first, ~first)], axis=1)
+    at = np.searchsorted(curve.doses, chosen)
+
+    def at_other(margins: FloatArray, of_row: Codes) -> FloatArray:
+        return np.take_along_axis(margins, np.where(first[:, of_row], at[:, [1]], at[:, [0]]), axis=0)
+
+    quality = None if curve.quality_margins is None else at_other(curve.quality_margins, of_quality)
+    return OutOfFold(at_other(curve.margins, of_contrast), quality, first[:, of_contrast], chosen)
 
 
 def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> FloatArray:

@@ -12,19 +12,22 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.dosing.choice import (
-    DECIMALS,
     MAX_QUALITY_LOSS,
     REPEATS,
+    Choice,
     Codes,
+    ContrastSums,
     DoseCurve,
     OutOfFold,
+    PromptSums,
     Rows,
+    best_doses,
     choose_dose,
     half_gaps,
     mean_size,
     out_of_fold,
-    preference_order,
     prompt_codes,
+    prompt_sums,
 )
 from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
@@ -40,14 +43,14 @@ METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
 FIXED_METHOD = "prompts drawn and split anew, bootstrap 95%"
 
 
-def cross_validated_dose(
+def cross_validated_doses(
     curve: DoseCurve,
     rng: np.random.Generator,
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
-    bias: str | None = None,
-) -> HeldOutDose:
-    """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt).
+) -> list[HeldOutDose]:
+    """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt): on those
+    of each bias, in alphabetical order, at doses that all of them choose.
 
     Miscalibration and quality average each row's out-of-fold results over repeats; the gap is computed on each half and
     then averaged, for the chosen doses and for 0 and 1 on the same halves. For the intervals, every draw resamples
@@ -56,33 +59,52 @@ def cross_validated_dose(
     would contain the truth a third of the time. A gap is an absolute value, which grows under resampling: its interval
     lies high, and that of its change lies towards 0 if the other gap is large. They do not cover that the choices rest
     on half the votes and the exported dose on all of them. `max_quality_loss`: accuracy that a dose may lose against
-    dose 0 on the half it is chosen on, as a share. `bias`: measure on its contrasts alone; the dose is chosen on those
-    of all. DataError: too few prompts, with their number and the number needed.
+    dose 0 on the half it is chosen on, as a share. DataError: too few prompts, with their number and the number needed.
     """
     held = out_of_fold(curve, rng, repeats, max_quality_loss)
-    final = choose_dose(curve, max_quality_loss=max_quality_loss)
+    final = choose_dose(curve, max_quality_loss)
     weights = draw_prompts(prompt_codes(curve)[2], rng)
-    splits = np.random.default_rng(int(rng.integers(2**63)))
-    drawn = resampled_choices(curve, weights, splits, max_quality_loss, bias)
-    rows, own = curve.rows_of(bias), curve.of(bias)
-    held = replace(held, margins=held.margins[:, rows], first_half=held.first_half[:, rows])
+    drawn = resampled_choices(curve, weights, np.random.default_rng(int(rng.integers(2**63))), max_quality_loss)
+    shares = {dose: float((held.chosen == dose).mean()) for dose in curve.doses}
+    if not curve.names:
+        return [_measured(curve, held, *drawn, shares, final)]
+    rows = map(curve.rows_of, curve.names)
+    folds = [replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own]) for own in rows]
+    curves = map(curve.of, curve.names)
+    return [_measured(own, fold, by, shares, final) for own, fold, by in zip(curves, folds, drawn, strict=True)]
+
+
+def cross_validated_dose(
+    curve: DoseCurve,
+    rng: np.random.Generator,
+    repeats: int = REPEATS,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+) -> HeldOutDose:
+    """The same for a curve of one bias."""
+    [held] = cross_validated_doses(curve, rng, repeats, max_quality_loss)
+    return held
+
+
+def _measured(
+    curve: DoseCurve, held: OutOfFold, drawn: Resampled, shares: dict[float, float], final: Choice
+) -> HeldOutDose:
     quality = None
     if held.quality_margins is not None:
-        accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), own.quality_prompt_ids)
+        accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = _covering(accuracy, drawn.dose.quality)
-    chosen = held_out_people(own, held.margins, held.margins > 0, held, drawn.dose)
-    base, plain = (_at_fixed(own, dose, held, drawn) for dose in (0.0, 1.0))
+    chosen = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
+    base, plain = (_at_fixed(curve, dose, held, drawn) for dose in (0.0, 1.0))
     return HeldOutDose(
         people=chosen,
         base=base,
         plain=plain,
         quality=quality,
-        against_base=_change(own, 0.0, held, drawn, chosen.gap.value - base.gap.value),
-        against_plain=_change(own, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
-        chosen={dose: float((held.chosen == dose).mean()) for dose in curve.doses},
+        against_base=_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value),
+        against_plain=_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
+        chosen=shares,
         dose=final.dose,
         barred=final.barred,
-        repeats=repeats,
+        repeats=len(held.chosen),
     )
 
 
@@ -190,70 +212,46 @@ def _covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD
     return estimate.model_copy(update=bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Contrasts:
-    """Sums over each prompt's contrasts with a majority."""
-
-    n: FloatArray  # (prompts,)
-    hits: FloatArray  # (prompts, doses)
-    misses: FloatArray
-    excess: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Sums over each prompt's rows. Doses in order of preference."""
-
-    choosing: tuple[_Contrasts, ...]  # of each bias
-    measured: _Contrasts
-    n_quality: FloatArray
-    right: FloatArray  # quality pairs ranked right
-    base: int  # place of dose 0
-    plain: int  # place of dose 1
-
-    @property
-    def totals(self) -> tuple[FloatArray, ...]:
-        return self.measured.hits, self.measured.misses, self.measured.excess, self.right
-
-    def shares(self, totals: FloatArray, weights: FloatArray) -> FloatArray:
-        """Totals, shape (draws, 4), over the number of rows in each draw."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            n, n_quality = weights @ self.measured.n, weights @ self.n_quality
-            return np.asarray(totals / np.column_stack([n, n, n, n_quality]))
-
-
 def resampled_choices(
     curve: DoseCurve,
     weights: FloatArray,
     rng: np.random.Generator,
     max_quality_loss: float,
-    bias: str | None = None,
     repeats: int = REPEATS_A_DRAW,
-) -> Resampled:
+) -> list[Resampled]:
     """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats. A
     prompt drawn twice counts twice on one side: copies are never split, and the distinct prompts of a draw are divided
-    evenly. `weights`: count of each prompt of `prompt_codes` in each draw, shape (draws, prompts).
+    evenly. `weights`: count of each prompt of `prompt_codes` in each draw, shape (draws, prompts). The measures of each
+    bias, in alphabetical order.
     """
-    sums = _sums(curve, bias)
+    sums, strata = prompt_sums(curve), prompt_codes(curve)[2]
     step = max(1, _MAX_NUMBERS // weights.shape[1])
     parts = [
-        _chosen(sums, weights[at : at + step], rng, max_quality_loss, repeats) for at in range(0, len(weights), step)
+        _chosen(sums, strata, weights[at : at + step], rng, max_quality_loss, repeats)
+        for at in range(0, len(weights), step)
     ]
-    gaps = np.concatenate([part[1] for part in parts], axis=1)
+    totals, gaps = (np.concatenate([part[at] for part in parts], axis=1) for at in (0, 1))
 
-    def measures(shares: FloatArray, half_gaps: FloatArray) -> Measures:
-        skew, miscalibration, signed_gap, quality = shares.T
+    def measures(own: ContrastSums, totals: FloatArray, half_gaps: FloatArray) -> Measures:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            n, n_quality = weights @ own.n, weights @ sums.n_quality
+            skew, miscalibration, signed_gap, quality = totals.T / np.stack([n, n, n, n_quality])
         has_quality = curve.quality_margins is not None
         return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)
 
-    def at_fixed(dose: int) -> FloatArray:
-        return sums.shares(np.column_stack([weights @ total[:, dose] for total in sums.totals]), weights)
+    def at_fixed(own: ContrastSums, dose: float, half_gaps: FloatArray) -> Measures:
+        at = sums.place(dose)
+        all_rows = [weights @ total[:, at] for total in (own.hits, own.misses, own.excess, sums.right)]
+        return measures(own, np.column_stack(all_rows), half_gaps)
 
-    return Resampled(
-        measures(np.concatenate([part[0] for part in parts]), gaps[0]),
-        measures(at_fixed(sums.base), gaps[1]),
-        measures(at_fixed(sums.plain), gaps[2]),
-    )
+    return [
+        Resampled(
+            measures(own, totals[at], gaps[at, :, 0]),
+            at_fixed(own, 0.0, gaps[at, :, 1]),
+            at_fixed(own, 1.0, gaps[at, :, 2]),
+        )
+        for at, own in enumerate(sums.of_bias)
+    ]
 
 
 def draw_prompts(strata: Codes, rng: np.random.Generator, n_draws: int = N_DRAWS) -> FloatArray:
@@ -265,77 +263,36 @@ def draw_prompts(strata: Codes, rng: np.random.Generator, n_draws: int = N_DRAWS
     return weights
 
 
-def _sums(curve: DoseCurve, bias: str | None) -> _Sums:
-    order, people = preference_order(curve.doses), curve.people
-    of_contrast, of_quality, strata = prompt_codes(curve)
-
-    def by_prompt(rows: FloatArray, of_row: Codes) -> FloatArray:
-        sums = np.zeros((len(strata), rows.shape[1]))
-        np.add.at(sums, of_row, rows)
-        return sums
-
-    def counts(of_row: Codes) -> FloatArray:
-        return np.bincount(of_row, minlength=len(strata)).astype(np.float64)
-
-    def contrasts(rows: Rows) -> _Contrasts:
-        used = people.used & rows
-        hits, at = (curve.margins[order][:, used] > 0).T.astype(np.float64), of_contrast[used]
-        excess = hits - people.target[used][:, None]
-        return _Contrasts(counts(at), *(by_prompt(sums, at) for sums in (hits, np.abs(excess), excess)))
-
-    right = np.zeros((len(of_quality), len(order)))
-    if curve.quality_margins is not None:
-        right = (curve.quality_margins[order] > 0).T.astype(np.float64)
-    doses = np.array(curve.doses)[order].tolist()
-    return _Sums(
-        tuple(contrasts(rows) for rows in curve.bias_rows()),
-        contrasts(curve.rows_of(bias)),
-        counts(of_quality),
-        by_prompt(right, of_quality),
-        doses.index(0.0),
-        doses.index(1.0),
-    )
-
-
 def _chosen(
-    sums: _Sums, weights: FloatArray, rng: np.random.Generator, max_quality_loss: float, repeats: int
+    sums: PromptSums,
+    strata: Codes,
+    weights: FloatArray,
+    rng: np.random.Generator,
+    max_quality_loss: float,
+    repeats: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Every draw split, chosen on and measured: out-of-fold skew, miscalibration, signed gap and quality, shape (draws,
-    4); and the signed gap on every half at the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
+    """Every draw split, chosen on and measured: out-of-fold hits, misses, excess and quality pairs ranked right, shape
+    (biases, draws, 4); and the signed gap on every half at the dose of the other half, at 0 and at 1, shape (biases,
+    draws, 3, 2 · repeats).
     """
-    totals, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
-    voted = np.sum([contrasts.n for contrasts in sums.choosing], axis=0) > 0
-    strata = 2 * voted + (sums.n_quality > 0)
-    rows = np.arange(len(weights))
+    n_biases, n_draws, base, plain = len(sums.of_bias), len(weights), sums.place(0.0), sums.place(1.0)
+    totals, gaps = np.zeros((n_biases, n_draws, 4)), np.empty((n_biases, n_draws, 3, 2 * repeats))
+    rows = np.arange(n_draws)
     for split in range(repeats):
         first = _halves(strata, weights, rng)
         for side, here in enumerate((first, ~first)):
-            best = _best(sums, weights * here, max_quality_loss)
+            best, _ = best_doses(sums, weights * here, max_quality_loss)
             other = weights * ~here
-            on_other = [other @ total for total in sums.totals]
-            totals += np.column_stack([total[rows, best] for total in on_other]) / repeats
-            with np.errstate(invalid="ignore", divide="ignore"):
-                on_half = on_other[2] / (other @ sums.measured.n)[:, None]
-            gaps[:, :, 2 * split + side] = on_half[rows, best], on_half[:, sums.base], on_half[:, sums.plain]
-    return sums.shares(totals, weights), gaps
-
-
-def _best(sums: _Sums, weights: FloatArray, max_quality_loss: float) -> Codes:
-    """Each draw's dose by the rule of `choose_dose`, as its place in the order of preference. Shape (draws,)."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        n_quality = (weights @ sums.n_quality)[:, None]
-        losses = []
-        for contrasts in sums.choosing:
-            n = (weights @ contrasts.n)[:, None]
-            losses.append((weights @ contrasts.misses) / n + np.abs((weights @ contrasts.excess) / n))
-        # A draw may leave a half without a contrast of one bias; then the others choose.
-        n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
-        objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
-        right = (weights @ sums.right) / n_quality
-    lost = np.round(right[:, [sums.base]] - right, DECIMALS)
-    barred = lost > max_quality_loss  # without quality pairs, 0/0 bars nothing
-    barred[:, sums.base] = False
-    return np.asarray(np.where(barred, np.inf, objective).argmin(axis=1))
+            right = (other @ sums.right)[rows, best]
+            for at, own in enumerate(sums.of_bias):
+                hits, misses, excess = (other @ total for total in (own.hits, own.misses, own.excess))
+                measured = [total[rows, best] for total in (hits, misses, excess)]
+                totals[at] += np.column_stack([*measured, right]) / repeats
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    on_half = excess / (other @ own.n)[:, None]
+                of_half = np.column_stack([on_half[rows, best], on_half[:, base], on_half[:, plain]])
+                gaps[at, :, :, 2 * split + side] = of_half
+    return totals, gaps
 
 
 def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:

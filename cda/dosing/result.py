@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from cda.arrays import FloatArray
 from cda.auditing.groups import Group, pair_comparisons, people_of, read_margins
 from cda.dosing.choice import DoseCurve, dose_response
-from cda.dosing.held_out import cross_validated_dose
+from cda.dosing.held_out import cross_validated_doses
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
 from cda.records import Exclusions, Pair, TieRule
@@ -68,7 +68,7 @@ def dose_result(
     n_unread = len(pairs) - len(own.quality_prompt_ids)
     return DoseResult(
         doses=own.doses,
-        biases=tuple(sorted(set(own.biases))),
+        biases=tuple(own.names),
         aim=aim,
         repeats=settings.repeats,
         max_quality_loss=settings.max_quality_loss,
@@ -110,14 +110,10 @@ def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim
 
 
 def _method(curve: DoseCurve, settings: DoseSection, seed: int) -> DoseMethod:
-    limit, own = settings.max_quality_loss, {bias: curve.of(bias) for bias in sorted(set(curve.biases))}
-    held = {
-        bias: cross_validated_dose(curve, generator(seed, Stream.INTERVALS), settings.repeats, limit, bias)
-        for bias in own
-    }
-    first = next(iter(held.values()))
-    response = {bias: dose_response(of_bias) for bias, of_bias in own.items()}
-    plain = next(point for point in next(iter(response.values())) if point.dose == 1.0).quality_change
+    limit, own = settings.max_quality_loss, {bias: curve.of(bias) for bias in curve.names}
+    held = cross_validated_doses(curve, generator(seed, Stream.INTERVALS), settings.repeats, limit)
+    first, response = held[0], {bias: dose_response(of_bias) for bias, of_bias in own.items()}
+    plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
     return DoseMethod(
         chosen=first.dose,
         barred=first.barred,
@@ -130,7 +126,7 @@ def _method(curve: DoseCurve, settings: DoseSection, seed: int) -> DoseMethod:
                 **{name: value for name, value in of_bias if name in HeldOutChoice.model_fields},
                 plain_change=_plain_change(own[bias]),
             )
-            for bias, of_bias in held.items()
+            for bias, of_bias in zip(own, held, strict=True)
         },
         response=response,
     )

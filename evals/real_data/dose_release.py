@@ -140,7 +140,7 @@ def held_out_mean(curves: Sequence[DoseCurve]) -> HeldOutPeople:
     splits = int(generator.integers(2**63))  # the same splits for every model
     held = [out_of_fold(curve, rng(splits)) for curve in curves]
     weights, seed = draw_prompts(prompt_codes(curves[0])[2], generator), int(generator.integers(2**63))
-    drawn = [resampled_choices(curve, weights, rng(seed), MAX_QUALITY_LOSS).dose for curve in curves]
+    drawn = [resampled_choices(curve, weights, rng(seed), MAX_QUALITY_LOSS)[0].dose for curve in curves]
     skew, missed, signed, gaps = (
         np.mean([getattr(model, name) for model in drawn], axis=0)
         for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
@@ -211,7 +211,7 @@ def _drawn(everyone: Sequence[Voted]) -> dict[str, Cells]:
     names = np.unique([name for voted in everyone for name in voted.ids])
     weights = draw_prompts(np.zeros(len(names), dtype=np.int64), rng())
     found = [
-        resampled_choices(curve, weights[:, np.searchsorted(names, np.unique(voted.ids))], rng(), 0.0)
+        resampled_choices(curve, weights[:, np.searchsorted(names, np.unique(voted.ids))], rng(), 0.0)[0]
         for voted in everyone
         for curve in voted.curves().values()
     ]

@@ -42,7 +42,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.biases import load_bias
 from cda.dosing.choice import DoseCurve, half_gaps, mean_size, out_of_fold
-from cda.dosing.held_out import cross_validated_dose
+from cda.dosing.held_out import cross_validated_doses
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
@@ -142,7 +142,7 @@ def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: S
 
 def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
-    found = {bias: cross_validated_dose(curve, rng(), bias=bias) for bias in BIASES}
+    found = dict(zip(curve.names, cross_validated_doses(curve, rng()), strict=True))
     first = found[BIASES[0]]
     by_bias = {
         bias: {

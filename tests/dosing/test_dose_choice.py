@@ -19,7 +19,14 @@ from cda.dosing.choice import (
     mean_size,
     out_of_fold,
 )
-from cda.dosing.held_out import HeldOutDose, _halves, cross_validated_dose, draw_prompts, resampled_choices
+from cda.dosing.held_out import (
+    HeldOutDose,
+    _halves,
+    cross_validated_dose,
+    cross_validated_doses,
+    draw_prompts,
+    resampled_choices,
+)
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate
@@ -256,7 +263,7 @@ def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None
 def test_draws_choose_as_the_rows_themselves_would() -> None:
     """Draws that hold every prompt once repeat the estimate, but for how the splits fall."""
     curve = drawn_curve(12, 60, 0.3, 0.6, -0.5, pairs=60)
-    drawn = resampled_choices(curve, np.ones((200, 60)), rng(), 0.1)
+    [drawn] = resampled_choices(curve, np.ones((200, 60)), rng(), 0.1)
     held = cross_validated_dose(curve, rng(), max_quality_loss=0.1)
     assert held.quality is not None and drawn.dose.quality is not None
     for draws, value in (
@@ -318,7 +325,7 @@ def test_a_held_out_gap_is_not_below_the_one_of_the_rows_that_chose_and_its_chan
         pooled.append(abs((hits - target).mean()))
         in_sample.append(abs((curve.margins_at(choose_dose(curve).dose) > 0).mean() - target.mean()))
         weights = draw_prompts(np.full(90, 2), rng(seed), 150)
-        drawn = resampled_choices(curve, weights, rng(seed), 0.0, repeats=5)
+        [drawn] = resampled_choices(curve, weights, rng(seed), 0.0, repeats=5)
         low, high = np.quantile(drawn.dose.gap - drawn.plain.gap, (0.025, 0.975))
         covered.append(low <= TRUE_CHANGE <= high)
     assert np.mean(held_out) > np.mean(in_sample)
@@ -381,7 +388,7 @@ def test_gaps_of_opposite_sign_do_not_cancel() -> None:
 
 def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     curve = two_biases()
-    found = {name: cross_validated_dose(curve, rng(), repeats=5, bias=name) for name in ("strong", "shared")}
+    found = dict(zip(("shared", "strong"), cross_validated_doses(curve, rng(), repeats=5), strict=True))
     assert found["strong"].chosen == found["shared"].chosen
     assert {name: one.people.skew.n for name, one in found.items()} == {"strong": 60, "shared": 60}
     at = sum(dose * share for dose, share in found["strong"].chosen.items())
