@@ -124,7 +124,7 @@ def inspect(
         use_all_cores()
         quiet_libraries()
         from cda.inspection.inspect import inspect_rewrites
-        from cda.inspection.targets import InspectOptions
+        from cda.inspection.sources import InspectOptions
 
         options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, most, html, confirmed=yes)
         if prompts:

@@ -13,8 +13,7 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError, RecipeError
-from cda.inspection.sources import FRESH, UNGATED, Seen, SourcedRewrites
-from cda.inspection.targets import InspectOptions, recipe_of
+from cda.inspection.sources import FRESH, UNGATED, InspectOptions, Seen, SourcedRewrites, recipe_of
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.prompts import JudgePrompt, Prompts, RewritePrompt

@@ -1,30 +1,61 @@
-"""`cda inspect`: look at rewrites one by one, and at patterns common to all of them."""
+"""`cda inspect`: look at rewrites one by one, and at patterns common to all of them: label, gate, rewards and drift."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import Literal
 
+import numpy as np
+
+from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import CdaError, DataError, RunError
+from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection import numbers
 from cda.inspection.fresh import fresh_rewrites
 from cda.inspection.page import render_inspection
-from cda.inspection.sources import TRAINING, SourcedRewrites
+from cda.inspection.sources import (
+    TRAINING,
+    InspectionTarget,
+    InspectOptions,
+    Seen,
+    SourcedRewrites,
+    check_options,
+    resolved,
+)
 from cda.inspection.tables import inspection_text
-from cda.inspection.targets import InspectionTarget, InspectOptions, check_options, resolved
+from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.inspect import InspectedBias, InspectResult
-from cda.stats.streams import Stream, drawn
+from cda.results.base import Estimate, Missing, or_missing
+from cda.results.effects import FeatureDrift, Limit
+from cda.results.inspect import (
+    FeatureChange,
+    InspectedBias,
+    InspectResult,
+    PhraseAdded,
+    RewriteLabel,
+    RewriteShown,
+    RewriteSummary,
+)
+from cda.rewriting.added_phrases import added_phrases
+from cda.rewriting.fidelity import ENFORCED, violations
+from cda.scorers.compared import Compared, Comparison, Rewards
+from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
+from cda.stats.proportions import wilson_share
+from cda.stats.streams import Stream, drawn, generator
 
 _MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
-Group = tuple[str, str]
-"""Bias and direction."""
+_OWN = ("markers_per_100_words", *PATTERN_FEATURES)
+_RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
+Features = Mapping[str, FloatArray]
 
 
 def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
@@ -55,39 +86,27 @@ def _inspection(
     target: str, material: SourcedRewrites, goal: InspectionTarget, options: InspectOptions
 ) -> InspectResult:
     biases = list(material.biases.values())
-    keys = [(bias.name, direction) for bias in biases for direction in ("add", "remove")]
-    found = {key: [seen for seen in material.rewrites if (seen.bias, seen.direction) == key] for key in keys}
-    groups = {key: own for key, own in found.items() if own}
-    rewrites = {key: drawn(own, options.most, options.seed, Stream.INSPECTED) for key, own in groups.items()}
+    keys = [(bias, direction) for bias in biases for direction in ("add", "remove")]
+    found = [[row for row in material.rewrites if (row.bias, row.direction) == (bias.name, way)] for bias, way in keys]
+    samples = [drawn(own, options.most, options.seed, Stream.INSPECTED) for own in found]
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
-        settings, comparisons = (
-            goal.scored_by,
-            numbers.comparisons_of([row for own in rewrites.values() for row in own]),
-        )
-        model = settings.recipe.model
+        model = goal.scored_by.recipe.model
         scored_by = shown_target(model.name_or_path)
+        comparisons = [comparison for own in samples for row in own for comparison in _comparison(row)]
         if comparisons:
-            settings.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
+            goal.scored_by.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
             with _hint(options):
-                compared, _ = open_scorer(Subject("model", model), scorer_settings(settings)).compare(comparisons)
-            rewrites, unit = {key: numbers.with_rewards(own, compared) for key, own in rewrites.items()}, compared.unit
-    rows = {
-        key: [numbers.looked_at(rewrite, material.biases[key[0]], biases, material.words_within) for rewrite in own]
-        for key, own in rewrites.items()
-    }
-    _check_worst(rows, material, options)
-    summaries, examples = [], []
-    for (name, direction), looked in rows.items():
-        bias, spread = material.biases[name], numbers.spread_of(looked)
-        # A run's failure counts have no direction; training pairs are made in one.
-        lost = [gone for of, gone in material.lost if of == name and (direction == "add" or gone.source != TRAINING)]
-        failed, available = material.with_failed, len(groups[name, direction])
-        summary = numbers.summarize_rewrites(
-            looked, lost, bias, unit, options.seed, with_failed=failed, available=available
-        )
-        summaries.append(summary)
-        examples += [numbers.shown(row, bias, spread) for row in _chosen(looked, options, bias, spread)]
+                scorer = open_scorer(Subject("model", model), scorer_settings(goal.scored_by))
+                compared, _ = scorer.compare(comparisons)
+            samples, unit = [[_with_reward(row, compared) for row in own] for own in samples], compared.unit
+    looked = [
+        _looked_at(own, bias, material, len(available))
+        for (bias, _), own, available in zip(keys, samples, found, strict=True)
+        if own
+    ]
+    _check_worst([row for group in looked for row in group.rows], material, options)
+    summaries = [_summary(group, material, unit, options.seed) for group in looked]
     if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
         notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
     return InspectResult(
@@ -102,10 +121,10 @@ def _inspection(
         biases=tuple(
             InspectedBias(name=bias.name, description=bias.description, **dict(bias.instructions))
             for bias in biases
-            if bias.name in {name for name, _ in groups}
+            if bias in [group.bias for group in looked]
         ),
         summaries=tuple(summaries),
-        examples=tuple(examples),
+        examples=tuple(row for group in looked for row in _chosen(group.rows, options)),
     )
 
 
@@ -120,29 +139,222 @@ def _hint(options: InspectOptions) -> Iterator[None]:
         raise RunError(f"{error}\n--model none shows the rewrites without rewards") from None
 
 
-def _check_worst(
-    rows: Mapping[Group, Sequence[numbers.Looked]], material: SourcedRewrites, options: InspectOptions
-) -> None:
-    everything = [row for own in rows.values() for row in own]
-    if options.worst == "reward" and all(row.seen.difference is None for row in everything):
+def _check_worst(rows: Sequence[RewriteShown], material: SourcedRewrites, options: InspectOptions) -> None:
+    if options.worst == "reward" and all(row.difference is None for row in rows):
         raise RunError("--worst reward: there are no rewards here; name a model with --model TARGET")
-    if options.worst == "failed" and not any(row.seen.failed or row.rejected for row in everything):
+    if options.worst == "failed" and not any(row.failed or row.rejected for row in rows):
         counts = "; ".join(
             f"{bias}: {sum(missing.reasons.values())} of {missing.tried}"
             for bias, missing in material.lost
             if missing.reasons
         )
         kept = f" The run keeps only the number of those that failed ({counts}); --fresh makes some." if counts else ""
-        raise DataError(f"--worst failed: none of {len(everything)} rewrites failed or would be rejected.{kept}")
+        raise DataError(f"--worst failed: none of {len(rows)} rewrites failed or would be rejected.{kept}")
 
 
-def _chosen(
-    rows: Sequence[numbers.Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]
-) -> list[numbers.Looked]:
+def _chosen(rows: Sequence[RewriteShown], options: InspectOptions) -> list[RewriteShown]:
     if options.worst is None:
         return drawn(rows, options.n, options.seed + 1, Stream.INSPECTED)
-    if options.worst == "reward":
-        return sorted(rows, key=lambda row: -abs(row.seen.difference or 0.0))[: options.n]
     if options.worst == "failed":
-        return [row for row in rows if row.seen.failed or row.rejected][: options.n]
-    return sorted(rows, key=lambda row: -numbers.off_target_distance(row, spread, bias.treatment))[: options.n]
+        return [row for row in rows if row.failed or row.rejected][: options.n]
+    by_reward = options.worst == "reward"
+    return sorted(rows, key=lambda row: -abs(row.difference or 0.0) if by_reward else -row.distance)[: options.n]
+
+
+def _comparison(row: Seen) -> list[Comparison]:
+    """A rewrite against its original; none if it has no text."""
+    return [] if row.rewrite is None else [(row.prompt, row.rewrite, row.original)]
+
+
+def _with_reward(row: Seen, compared: Compared) -> Seen:
+    """A rewrite with a model's rewards in place of those that were kept; a judge gives differences alone."""
+    rewards, difference = None, None
+    for comparison in _comparison(row):
+        margin = float(compared.margins([comparison])[0])
+        difference = None if np.isnan(margin) else margin
+        if isinstance(compared, Rewards):
+            prompt, after, before = comparison
+            both = (compared.of(prompt, before), compared.of(prompt, after))
+            rewards = None if np.isnan(both).any() else both
+    return replace(row, rewards=rewards, difference=difference)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """Rewrites of one bias in one direction: a sample of those `available`, their prompts, and the features of those that
+    have a text (before, after)."""
+
+    bias: Bias
+    available: int
+    rows: Sequence[RewriteShown]
+    prompt_ids: Sequence[str]
+    before: Features
+    after: Features
+
+
+def _looked_at(rewrites: Sequence[Seen], bias: Bias, material: SourcedRewrites, available: int) -> _Looked:
+    """Label, gate and drift of each rewrite."""
+    written = [row for row in rewrites if row.rewrite is not None]
+    before = _features([row.original for row in written], bias)
+    after = _features([str(row.rewrite) for row in written], bias)
+    differences = iter(_differences(before, after, bias))
+    shown = []
+    for seen in rewrites:
+        label = _label(seen, bias)
+        changes, distance = ((), 0.0) if seen.rewrite is None else next(differences)
+        rejected, noticed = _violations(seen, label, bias, material)
+        shown.append(
+            RewriteShown(
+                bias=seen.bias,
+                source=seen.source,
+                direction=seen.direction,
+                prompt=prompt_text(seen.prompt),
+                original=seen.original,
+                rewrite=seen.rewrite,
+                failed=seen.failed,
+                rejected=rejected,
+                noticed=noticed,
+                label=label,
+                rewards=seen.rewards,
+                difference=seen.difference,
+                drift=changes,
+                distance=distance,
+            )
+        )
+    return _Looked(bias, available, shown, [prompt_id(row.prompt) for row in rewrites], before, after)
+
+
+def _label(seen: Seen, bias: Bias) -> RewriteLabel:
+    (before, after), by, rule, text = seen.labels, seen.labelled_by, bias.measure, seen.rewrite
+    if text is None:
+        return RewriteLabel(before=before, after=None, by=by, flipped=None)
+    if by is None and rule is not None:
+        by = f"measured {rule.feature}{', against each other' if rule.relative else ''}"
+        others = (text, seen.original) if rule.relative else (None, None)
+        before, after = bias.shows(seen.original, others[0]), bias.shows(text, others[1])
+    elif by is None:
+        before = after = None
+    known = before is not None and after is not None
+    flipped = before != after and after == (seen.direction == "add") if known else None
+    return RewriteLabel(before=before, after=after, by=by, flipped=flipped)
+
+
+def _violations(
+    seen: Seen, label: RewriteLabel, bias: Bias, material: SourcedRewrites
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Violations that the gate rejects, gravest first, and those that it only notes; measured labels of all biases are to
+    stay."""
+    if seen.rewrite is None:
+        return (), ()
+    request = RewriteRequest(seen.prompt, seen.original, seen.direction, seen.reference)
+    relabelled: bool | Literal["measure"] | None = label.after if seen.labelled_by is not None else "measure"
+    found = violations(
+        request, seen.rewrite, bias, words_within=material.words_within, others=list(material.biases.values()),
+        relabelled=relabelled,
+    )  # fmt: skip
+    rejected = tuple(violation.reason for violation in found if violation.check in ENFORCED)
+    return rejected, tuple(violation.reason for violation in found if violation.check not in ENFORCED)
+
+
+def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
+    if not texts:
+        return {}
+    own = [name for name in _OWN if (bias.pattern is not None if name in PATTERN_FEATURES else bool(bias.markers))]
+    return measured(texts) | {name: np.array([bias.measured(text, name) for text in texts], float) for name in own}
+
+
+def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tuple[tuple[FeatureChange, ...], float]]:
+    """By rewrite: the features that changed, and the distance from its original in all that is not the bias itself, in
+    standard deviations of originals (1 for a constant feature)."""
+    limits = _limits(bias)
+    beyond = {
+        name: ~limits[name].holds(after[name], before[name])
+        for name in before
+        if name in limits and name not in bias.treatment
+    }
+    others = [name for name in before if name not in bias.treatment]
+    steps = [(after[name] - before[name]) / (float(np.std(before[name])) or 1.0) for name in others]
+    for at, row in enumerate(np.column_stack(steps) if steps else ()):
+        changes = (
+            FeatureChange(
+                feature=name,
+                before=float(values[at]),
+                after=float(after[name][at]),
+                is_treatment=name in bias.treatment,
+                beyond=name in beyond and bool(beyond[name][at]),
+            )
+            for name, values in before.items()
+            if values[at] != after[name][at]
+        )
+        yield tuple(changes), float(np.linalg.norm(row))
+
+
+def _limits(bias: Bias) -> dict[str, Limit]:
+    """Limits by feature for the difference of a rewrite from its original: the bias file's before the drift report's."""
+    own = {name: Limit(limit.ratio, limit.difference) for name, limit in bias.limits.items() if limit is not None}
+    lifted = {name for name, limit in bias.limits.items() if limit is None}
+    return {name: limit for name, limit in {**DEFAULT_LIMITS, **own}.items() if name not in lifted}
+
+
+def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -> RewriteSummary:
+    """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval."""
+    bias, rows, ids, direction = looked.bias, looked.rows, looked.prompt_ids, looked.rows[0].direction
+
+    def among(keep: Callable[[RewriteShown], bool]) -> tuple[list[RewriteShown], list[str]]:
+        kept = [keep(row) for row in rows]
+        return list(compress(rows, kept)), list(compress(ids, kept))
+
+    written, of_written = among(lambda row: row.rewrite is not None)
+    labelled, of_labelled = among(lambda row: row.label.flipped is not None)
+    scored, of_scored = among(lambda row: row.difference is not None)
+    accepted, of_accepted = among(lambda row: row.rewrite is not None and row.failed is None)
+    differences = [row.difference or 0.0 for row in scored]
+    failed = _share([row.failed is not None for row in rows], ids)
+    # A run's failure counts have no direction; training pairs are made in one.
+    lost = [gone for of, gone in material.lost if of == bias.name and (direction == "add" or gone.source != TRAINING)]
+
+    def drift() -> tuple[FeatureDrift, ...]:
+        sides = looked.after, looked.before
+        found = feature_drift(*sides, of_written, _rng(seed), limits=_limits(bias), treatment=bias.treatment)
+        return tuple(found)
+
+    return RewriteSummary(
+        bias=bias.name,
+        direction=direction,
+        n=len(rows),
+        n_prompts=len(set(ids)),
+        available=looked.available,
+        n_written=len(written),
+        sources=count_reasons([row.source for row in rows]),
+        labelled_by=count_reasons([str(row.label.by) for row in labelled]),
+        flipped=_share([row.label.flipped is True for row in labelled], of_labelled),
+        had_it_before=sum(row.label.before == (direction == "add") for row in labelled),
+        failed=failed if material.with_failed else Missing(reason="only what succeeded was kept"),
+        failed_reasons=count_reasons([row.failed for row in rows if row.failed is not None]),
+        lost=tuple(lost),
+        rejected=_share([bool(row.rejected) for row in accepted], of_accepted),
+        rejected_reasons=count_reasons([row.rejected[0] for row in accepted if row.rejected]),
+        noticed=count_reasons([reason for row in written for reason in row.noticed]),
+        reward=or_missing(lambda: bootstrap_mean(differences, of_scored, _rng(seed)).estimate(unit))
+        if scored
+        else Missing(reason="no rewards"),
+        n_without_reward=len(written) - len(scored),
+        drift=or_missing(drift),
+        phrases=tuple(_phrases(written, of_written)),
+    )
+
+
+def _phrases(rows: Sequence[RewriteShown], ids: Sequence[str]) -> Iterator[PhraseAdded]:
+    """Phrases that at least two rewrites and a tenth of all hold, and no original."""
+    least = max(2, int(np.ceil(_RARE * len(rows))))
+    for phrase in added_phrases([row.original for row in rows], [str(row.rewrite) for row in rows], least):
+        held = set(phrase.rows)
+        yield PhraseAdded(words=phrase.words, share=_share([at in held for at in range(len(rows))], ids))
+
+
+def _share(hits: Sequence[bool], ids: Sequence[str]) -> Estimate | Missing:
+    return or_missing(lambda: wilson_share(hits, ids)) if hits else Missing(reason="none")
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return generator(seed, Stream.INTERVALS)
