@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
-from cda.api.data import Data, Model, as_reference, opened_model
-from cda.api.results import BestOf, Dose, Quality, WinRate
-from cda.api.settings import (
-    MEMORY_TOKENS,
+from cda.api.arguments import (
     RUNS,
     Biases,
     Confirm,
+    Data,
+    Model,
     Terms,
+    as_reference,
     bias_names,
     check_types,
-    keep_scorer,
-    loaded_for_model,
+    loaded_for_two,
     path_text,
     refuse_recipe,
 )
+from cda.api.results import BestOf, Dose, Quality, WinRate
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
@@ -214,15 +214,9 @@ def _opened(
     ]
     if problems:
         raise RecipeError(problems)
-    with ExitStack() as stack:
-        other, scorer = None, None
-        if against is not None:
-            other, scorer = stack.enter_context(opened_model(against, MEMORY_TOKENS))
-        outputs = word, {**inputs, "against": other}, (*terms.words, *others)
-        loaded = stack.enter_context(loaded_for_model(model, settings, terms, outputs))
-        if other is not None:
-            keep_scorer(loaded, "against", other, scorer)
-        yield loaded, other
+    apart = (*terms.words, *others)
+    with loaded_for_two(model, against, "against", settings, terms, word, inputs, apart) as opened:
+        yield opened
 
 
 def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
-from cda.pipeline.report import OTHER_RESULTS, audit_of, train_result
+from cda.pipeline.stages import OTHER_RESULTS, audit_of, train_result
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result

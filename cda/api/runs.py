@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-from cda.api.data import Data, Model, as_reference, opened_model
-from cda.api.results import Audit, Discovery, Run
-from cda.api.settings import (
-    MEMORY_TOKENS,
+from cda.api.arguments import (
     Biases,
     Confirm,
+    Data,
+    Model,
     Terms,
+    as_reference,
     check_types,
-    keep_scorer,
     loaded_for_model,
+    loaded_for_two,
     path_text,
     put,
     refuse_recipe,
 )
+from cda.api.results import Audit, Discovery, Run
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
 from cda.launch import is_main, say
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import run_stages
 from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
-from cda.resources.artifacts import checked_form
+from cda.resources.artifacts import check_form
 
 _BY_NAME = (
     "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
@@ -108,8 +108,7 @@ def audit_run(
 ) -> Run:
     """The run of `audit`, whose result is not read yet; a dry run checks everything, says the plan and does nothing."""
     check_types(terms.function, biases=biases)
-    if figures is not None:
-        checked_form(figures)
+    check_form(figures)
     if isinstance(target, str) and is_recipe(target):
         raise RecipeError(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
@@ -180,8 +179,7 @@ def train(
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
     check_types("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
-    if figures is not None:
-        checked_form(figures)
+    check_form(figures)
     if not isinstance(model, str | Path | dict | None):
         raise RecipeError([f"cda.train: model: found a {type(model).__name__}; {_BY_NAME}"])
     if until not in STAGES:
@@ -266,17 +264,16 @@ def discover(
     data = {"responses": responses, "prompts": prompts}
     files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
     nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
-    with ExitStack() as stack:
-        judge_name, scorer = None, None
-        if judge is not None:
-            judge_name, scorer = stack.enter_context(opened_model(judge, MEMORY_TOKENS))
-            put(nested, "discover.judge", judge_name)
-        inputs: dict[str, object] = {"with": adapter, "at": dose, "of": "-".join(map(str, attributes)) or None}
-        inputs |= {"formats": formats or None, "judge": judge_name, **files}
-        loaded = stack.enter_context(loaded_for_model(model, nested, terms, ("discover", inputs, ())))
-        if judge_name is not None:
-            keep_scorer(loaded, "judge", judge_name, scorer)
-        texts = tuple(map(str, attributes))
+    texts = tuple(map(str, attributes))
+    inputs = {
+        "with": adapter,
+        "at": dose,
+        "of": "-".join(texts) or None,
+        "formats": formats or None,
+        "judge": None,
+        **files,
+    }
+    with loaded_for_two(model, judge, "judge", nested, terms, "discover", inputs) as (loaded, _):
         options = DiscoverOptions(path_text(adapter), dose, texts, formats, review, dry_run, figures)
         found = run_discover(loaded, options)
         return Discovery(loaded.recipe.run_path, found.summary, found.result)

@@ -24,7 +24,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
-from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
+from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Missing, save
@@ -60,8 +60,7 @@ def run_best_of_n(
     and a feature by its mean. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature; or
     another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
-    if figures is not None:
-        checked_form(figures)
+    check_form(figures)
     shares, means = _followed(biases, features)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     for subject in subjects:

@@ -25,7 +25,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
-from cda.resources.artifacts import checked_form, out_folder, prompt_row, shown_path, shown_target, write_figures
+from cda.resources.artifacts import check_form, out_folder, prompt_row, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_quality_source, source_fingerprint
@@ -54,8 +54,7 @@ def measure_quality(
 ) -> tuple[QualityResult, str]:
     """Check, score, measure and write; the result and the text for a terminal, alike in every process; the main one writes.
     `files` are files, saved folders or hub ids in any known format, or `embedded`. CdaError: something cannot be used."""
-    if figures is not None:
-        checked_form(figures)
+    check_form(figures)
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
     sets = _named_sets([load_quality_source(file, split, columns) for file in files])

@@ -149,7 +149,7 @@ def report(
             from cda.quiet import quiet_libraries
 
             quiet_libraries()
-            from cda.pipeline.report import redraw
+            from cda.pipeline.stages import redraw
 
             redraw(recipe, overrides or [], figures, dry_run)
         return
@@ -195,8 +195,8 @@ def audit(
         "bias": bias, "pairs": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples, "out": out,
     }  # fmt: skip
     with user_errors():
+        from cda.api.arguments import Terms
         from cda.api.runs import audit_run
-        from cda.api.settings import Terms
         from cda.errors import RecipeError
         from cda.recipe.load import is_recipe
 

@@ -63,7 +63,7 @@ from cda.launch import say, world_size
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
-from cda.resources.artifacts import checked_form
+from cda.resources.artifacts import check_form
 from cda.resources.llm_access import Planned, confirm_all, llm_client, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
@@ -111,8 +111,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
     """Search, confirm and write everything, or measure the attributes that are given; CdaError if a user has to act."""
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
-    if options.figures is not None:
-        checked_form(options.figures)
+    check_form(options.figures)
     given, model, judge = checked(loaded, options)
     folder, setup = RunFolder(loaded.recipe.run_path), setup_of(loaded)
     if options.dry_run:

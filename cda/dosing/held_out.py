@@ -67,7 +67,7 @@ def cross_validated_doses(
     drawn = resampled_choices(curve, weights, np.random.default_rng(int(rng.integers(2**63))), max_quality_loss)
     shares = {dose: float((held.chosen == dose).mean()) for dose in curve.doses}
     if not curve.names:
-        return [_measured(curve, held, *drawn, shares, final)]
+        return [_measured(curve, held, drawn[0], shares, final)]
     rows = map(curve.rows_of, curve.names)
     folds = [replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own]) for own in rows]
     curves = map(curve.of, curve.names)

@@ -1,4 +1,5 @@
-"""Runs the stages that are missing, in order; the others are reused as they are."""
+"""Runs the stages that are missing, in order; the others are reused as they are. The results of a run's folder, and its
+report."""
 
 from __future__ import annotations
 
@@ -6,25 +7,32 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
+from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.report_forms import render_html, render_markdown, summary_table
+from cda.auditing.report_plots import audit_plots
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, RunError
-from cda.files.jsonl import write_json
-from cda.files.paths import own_folder
+from cda.files.jsonl import read_jsonl, write_json, write_text
+from cda.files.paths import is_a_file, own_folder, user_path
 from cda.finetuning import applied, train
+from cda.finetuning.applied import NAME as ADAPTER
+from cda.finetuning.applied import applied_dose, chosen_dose
 from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
-from cda.pipeline import report
 from cda.recipe.load import LoadedRecipe, Opened
+from cda.resources.artifacts import check_form, of_this_version, stage_counts, write_figures
 from cda.resources.llm_access import llm_counts
-from cda.results.base import Result
+from cda.results.audit import AuditResult, TrainResult
+from cda.results.base import Missing, Result, load
+from cda.results.facts import LLMUse, RunFacts, StageRun, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.user_errors import disk_is_full
 
@@ -33,6 +41,8 @@ STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 Produce = Callable[[Path], Result | dict[str, Any]]
+A = TypeVar("A", bound=AuditResult)
+OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
@@ -68,7 +78,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
     for kind, training in _steps(kinds, several):
         if kind == "report":
             if is_main():
-                report.run(folder, figures)
+                write_report(folder, figures)
             continue
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
         if not is_main() and kind == "audit":
@@ -152,7 +162,7 @@ def _tell_settled(loaded: LoadedRecipe, folder: RunFolder) -> None:
     settled = _settled_file(loaded, folder)
     for old in own_folder(settled.parent).glob("settled-*.json"):
         old.unlink(missing_ok=True)
-    write_json(settled, {"dose": applied.applied_dose(folder)})
+    write_json(settled, {"dose": applied_dose(folder)})
 
 
 def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
@@ -204,3 +214,107 @@ def _is_reused(stage: Stage, folder: RunFolder) -> bool:
     reason = folder.why_redo(stage) if is_main() else None
     say(f"\n{stage.name}" + (f": made again, because {reason}" if reason else ""))
     return False
+
+
+def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
+    """Draw the report anew from audit.json, print the table, return the HTML file; `figures` is a format (svg, pdf) for files."""
+    audit = audit_of(run_folder, AuditResult)
+    file = run_folder.stage("audit") / AUDIT_FILE
+    has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
+    adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
+    folder = run_folder.path / "report"
+    html = folder / "report.html"
+    with of_this_version(file):
+        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
+    own_folder(folder)
+    write_text(html, page)
+    write_text(folder / "report.md", text)
+    say("\n" + table)
+    if figures is not None:
+        with of_this_version(file):
+            say(write_figures(audit_plots(audit), folder, figures))
+    return html
+
+
+def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
+    """The finished audit of a run (else RunError), with the choice of its dose and the run's costs; DataError if it was changed."""
+    run_folder.output_of("audit")  # names the command to run first if there is no audit
+    audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
+    trained = len(audit.scorings) > 1
+    if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
+        audit = audit.model_copy(update={"dose": chosen})
+    several = trainings(audit.seeds.seeds if audit.seeds else (0,))
+    kinds = ("train", "dose") if audit.dose else ("train",)
+    own = [training.stage(kind) for kind in kinds for training in several]
+    with of_this_version(run_folder.stage("audit") / AUDIT_FILE):
+        return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
+
+
+def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
+    """Draw the report of a finished run anew, from its folder alone. RunError: no finished audit, or `words` (settings), which
+    only a recipe takes. RecipeError: another format of figures."""
+    path = user_path(given)
+    check_form(figures)
+    if words:
+        raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
+    if not is_a_file(path / "audit" / AUDIT_FILE):
+        results = [name for name in OTHER_RESULTS if is_a_file(path / name)]
+        other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
+        raise RunError(
+            f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
+        )
+    if dry_run:
+        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / AUDIT_FILE}")
+        return
+    run_folder = RunFolder(path)
+    with run_folder.lock():
+        write_report(run_folder, figures)
+
+
+def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
+    """Time, place and cost of these stages, as far as the run folder says."""
+    manifest = run_folder.manifest()
+    stages = {}
+    for name in names:
+        if record := run_folder.record(name):
+            llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
+            stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
+    return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)
+
+
+def train_result(run_folder: RunFolder) -> TrainResult:
+    """The run's training, of several the first. RunError: it or its adapter is not finished, or of another version of cda.
+    DataError: the audit is of another version, or a file cannot be read."""
+    output = run_folder.output_of("train")
+    counts, dose = stage_counts(run_folder, "train", TrainCounts), applied_dose(run_folder)
+    if counts is None or dose is None:
+        raise RunError(f"{run_folder.path}: no adapter of its training; run `cda train` with its recipe again")
+    is_audited = run_folder.record("audit").inputs.get("train") == output
+    return TrainResult(
+        folder=run_folder.path,
+        adapter=run_folder.stage(ADAPTER),
+        dose=dose,
+        steps=counts.steps,
+        best_step=counts.best_step,
+        validation_accuracy=_accuracy(run_folder, counts),
+        seconds=run_folder.record("train").seconds,
+        audit=load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
+        if is_audited
+        else Missing(reason="the training has not been audited"),
+    )
+
+
+def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
+    if counts.per_bias is not None:
+        return Missing(reason="every bias has an adapter of its own, with an accuracy of its own")
+    if not counts.validation:
+        return Missing(reason="there are no validation pairs")
+    measured = {
+        entry["step"]: float(entry["eval_accuracy"])
+        for entry in read_jsonl(run_folder.stage("train") / "history.jsonl")
+        if "eval_accuracy" in entry
+    }
+    kept = counts.steps if counts.best_step is None else counts.best_step
+    if kept not in measured:
+        return Missing(reason="it was not measured at the checkpoint that was kept")
+    return measured[kept]

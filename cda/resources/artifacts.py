@@ -132,17 +132,16 @@ def out_folder(given: str | Path, result: str, command: str) -> Path:
 FOLDER, CAPTIONS = "figures", "captions.md"
 
 
-def checked_form(form: str) -> str:
-    """The format of figures' files; RecipeError if it is none."""
-    if form not in FORMATS:
+def check_form(form: str | None) -> None:
+    """Raise RecipeError for a format in which no figures are written; None: they are not to be written."""
+    if form is not None and form not in FORMATS:
         raise RecipeError([f"--figures {form}: figures are written as {' or '.join(FORMATS)}"])
-    return form
 
 
 def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
     """Every figure as `figures/<id>.<form>`, described in `captions.md`; a sentence for a terminal. Other, earlier files
     stay."""
-    checked_form(form)
+    check_form(form)
     folder = own_folder(report_folder / FOLDER)
     files = [save_plot(plot, folder, form) for plot in plots]
     lines = ["# Figures", ""]

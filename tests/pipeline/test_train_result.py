@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.errors import RunError
 from cda.files.jsonl import write_jsonl
-from cda.pipeline.report import train_result
+from cda.pipeline.stages import train_result
 from cda.resources.artifacts import training_stages
 from cda.results.base import Missing
 from cda.results.facts import TrainCounts

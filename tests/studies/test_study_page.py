@@ -12,8 +12,7 @@ from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.answers import Screened, Vote
 from cda.studies.design import Item, Shown, Study
-from cda.studies.import_answers import summarize_study
-from cda.studies.page import left_out_table, participant_table, study_page, study_text
+from cda.studies.import_answers import left_out_table, participant_table, study_page, study_text, summarize_study
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 

@@ -19,7 +19,7 @@ from cda.auditing.comparison import compare_runs
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.inspection.sources import rewrites_of_run
-from cda.pipeline import report
+from cda.pipeline.stages import write_report
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, load, save
@@ -137,7 +137,7 @@ def holds(run: RunFolder) -> bool:
     fine = True
     twin = shutil.copytree(run.path, run.path.with_name("twin"), dirs_exist_ok=True)
     for action in (
-        lambda: report.run(run),
+        lambda: write_report(run),
         lambda: compare_runs([str(run.path), str(twin)], str(run.path / "c.html")),
         lambda: rewrites_of_run(run.path),
     ):

@@ -1,25 +1,35 @@
-"""Keyword arguments of the Python API, and words of the command line: their types checked, and as the settings of a recipe."""
+"""Arguments of the Python API, and words of the command line: their types checked, and as the settings of a recipe; data and
+scorers in memory as the paths and names that it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from cda.api.data import Data, Model, as_reference, opened_model
-from cda.errors import RecipeError
-from cda.files.paths import user_path
+from cda.data.load import load_rows
+from cda.errors import DataError, ModelError, RecipeError
+from cda.files.jsonl import MAX_DEPTH, write_jsonl
+from cda.files.paths import place_for, user_path, writing
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
+from cda.records import content_id
 from cda.resources.artifacts import folder_suffix
-from cda.scorers.own import OwnScorer
+from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
+Data = str | PathLike[str] | Iterable[Mapping[str, object]]
+"""A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
+Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
+"""A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
+sequence classifier of Transformers with its tokenizer."""
 Check = Callable[[object], bool]
 Biases = str | Path | Sequence[str | Path]
 Confirm = bool | Literal["ask"]
@@ -192,18 +202,9 @@ def refuse_recipe(model: object) -> list[str]:
 
 
 @contextmanager
-def loaded_for_model(
-    model: Model,
-    settings: Mapping[str, object],
-    terms: Terms,
-    outputs: tuple[str, Mapping[str, object], Sequence[object]] | None = None,
-) -> Iterator[LoadedRecipe]:
-    """Settings for a model that is measured as it is; a model in memory is opened for the run.
-
-    `outputs` are those of the default output folder: its first word, the inputs that are part of its name, and other settings
-    that distinguish it from other calls' folders (see `folder_suffix`); None for the run's own default. A RecipeError carries
-    every wrong setting; a ModelError says that the model cannot score.
-    """
+def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms) -> Iterator[LoadedRecipe]:
+    """Settings for a model that is measured as it is; a model in memory is opened for the run. A RecipeError carries every
+    wrong setting; a ModelError says that the model cannot score."""
     section = settings.get("model")
     section = section if isinstance(section, Mapping) else {}
     longest = section.get("max_length_tokens")
@@ -218,20 +219,152 @@ def loaded_for_model(
             if problems:
                 raise RecipeError(problems)
             loaded.opened.once(("scorer", name), lambda: scorer)
-        if outputs is not None and loaded.recipe.run.folder is None:
-            word, inputs, others = outputs
-            target = str(model) if isinstance(model, str | PathLike) else "memory"
-            apart = folder_suffix(target, inputs, [str(value) for value in others if value])
-            folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
-            run = loaded.recipe.run.model_copy(update={"folder": folder})
-            loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))
         yield loaded
 
 
-def keep_scorer(loaded: LoadedRecipe, argument: str, name: str, scorer: OwnScorer | None) -> None:
-    """Hand the run a second model in memory, which needs another name than the first; none if it is not in memory."""
-    if scorer is None:
+@contextmanager
+def loaded_for_two(
+    model: Model,
+    second: Model | None,
+    argument: str,
+    settings: dict[str, object],
+    terms: Terms,
+    word: str,
+    inputs: Mapping[str, object],
+    others: Sequence[object] = (),
+) -> Iterator[tuple[LoadedRecipe, str | None]]:
+    """Settings as `loaded_for_model`, and the name of the second model, in memory or not, that `argument` gives; None without
+    one. Discovery's is a setting as well.
+
+    Without a folder of the user's own, its name is `word`, the model, the inputs (the second model among them), and a
+    fingerprint of these and of `others`, which tell it from other calls' folders.
+    """
+    with ExitStack() as stack:
+        other, scorer = None, None
+        if second is not None:
+            other, scorer = stack.enter_context(opened_model(second, MEMORY_TOKENS))
+            if argument == "judge":
+                put(settings, "discover.judge", other)
+        loaded = stack.enter_context(loaded_for_model(model, settings, terms))
+        if loaded.recipe.run.folder is None:
+            target = str(model) if isinstance(model, str | PathLike) else "memory"
+            apart = folder_suffix(target, {**inputs, argument: other}, [str(value) for value in others if value])
+            folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
+            run = loaded.recipe.run.model_copy(update={"folder": folder})
+            loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))
+        if scorer is not None:
+            if other == loaded.recipe.model.name_or_path:
+                raise RecipeError(
+                    [f"model and {argument}: two objects of the name {other}; rename one of the functions"]
+                )
+            loaded.opened.once(("scorer", other), lambda: scorer)
+        yield loaded, other
+
+
+_MOST_BITS = 10_000
+"""Of a whole number: Python writes none of more than 4,300 digits."""
+
+
+def as_reference(data: Data, name: str, folder: Path) -> str:
+    """Return a recipe's name for data: a path or hub id unchanged, or a new file of the rows, named after their content.
+
+    `name` is the kind of data, such as `contrasts`; part of the file's name and of messages. Equal rows share one file, which is
+    never overwritten with other rows. Raises DataError for no rows, or what JSON cannot hold; RunError if nothing can be written.
+    """
+    if isinstance(data, str | PathLike):
+        return str(data)
+    rows = rows_of(data, name)
+    file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
+    if not file.is_file():
+        with writing(file):
+            write_jsonl(file, rows)
+    return str(file)
+
+
+def rows_of(data: Data, name: str) -> list[dict[str, object]]:
+    """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
+    if isinstance(data, str | PathLike):
+        return [dict(row) for row in load_rows(str(data))]
+    rows = [_row(row, number, name) for number, row in enumerate(_rows(data, name), 1)]
+    if not rows:
+        raise DataError(f"{name}: has no rows")
+    return rows
+
+
+def _rows(data: object, name: str) -> Iterable[object]:
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+        return list(data.to_dict("records"))  # a pandas frame
+    if isinstance(data, Mapping):
+        splits = [key for key, value in data.items() if hasattr(value, "column_names")]
+        if splits:
+            raise DataError(f"{name}: a dataset with the splits {', '.join(map(str, splits))}; give one of them")
+        raise DataError(f"{name}: one dict; give a list with a dict for each row")
+    if hasattr(data, "to_list"):
+        return list(data.to_list())  # a datasets.Dataset
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return data
+    raise DataError(
+        f"{name}: found a {type(data).__name__}; give a path, a list of dicts, a datasets.Dataset or a pandas frame"
+    )
+
+
+def _row(row: object, number: int, name: str) -> dict[str, object]:
+    if not isinstance(row, Mapping):
+        raise DataError(f"{name}, row {number}: found a {type(row).__name__}, not a dict of columns")
+    return {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
+
+
+def _plain(value: object, where: str, depth: int = 0) -> object:
+    """A cell as JSON: pandas' missing values become None."""
+    if depth > MAX_DEPTH:
+        raise DataError(f"{where}: nested too deeply, more than {MAX_DEPTH} levels")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise DataError(f"{where}: a number of thousands of digits")
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(cell, where, depth + 1) for key, cell in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(cell, where, depth + 1) for cell in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist(), where, depth)  # an array, or a number of numpy
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    raise DataError(f"{where}: a {type(value).__name__}; cells are text, numbers, lists or dicts")
+
+
+@contextmanager
+def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
+    """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
+    if isinstance(model, str | PathLike):
+        yield str(model), None
         return
-    if name == loaded.recipe.model.name_or_path:
-        raise RecipeError([f"model and {argument}: two objects of the name {name}; rename one of the functions"])
-    loaded.opened.once(("scorer", name), lambda: scorer)
+    if isinstance(model, tuple):
+        if len(model) != 2:
+            raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
+        name = f"memory:{_identifier(type(model[0]).__name__)}"
+        with model_in_memory(*model, name, max_length_tokens) as scorer:
+            yield name, scorer
+        return
+    if hasattr(model, "config") and hasattr(model, "forward"):
+        raise ModelError(f"model: a {type(model).__name__} without its tokenizer; give (model, tokenizer)")
+    if not callable(model):
+        raise ModelError(
+            f"model: found a {type(model).__name__}; give a name or folder, a function (prompts, responses) -> rewards, or "
+            "(model, tokenizer)"
+        )
+    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
+    name = f"memory:{_identifier(called)}"
+    yield name, scorer_in_memory(model, name)
+
+
+def _identifier(name: str) -> str:
+    """A name that `kind_of` takes for a function.
+
+    >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
+    ('lambda', 'score', '_2x')
+    """
+    kept = re.sub(r"\W", "", name) or "function"
+    return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"
