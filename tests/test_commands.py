@@ -108,7 +108,7 @@ def assert_only_a_file_is_missing(command: str, result: Result) -> None:
 def test_every_command_is_checked_by_one_of_these() -> None:
     elsewhere = [one for one in COMMANDS if one not in OURS and one not in LAUNCHED]
     assert all(
-        # Accelerate's configs have tests of their own (tests/config/test_accelerate_configs.py).
+        # Accelerate's configs have tests of their own (tests/recipe/test_launches.py).
         one.startswith("accelerate launch --config_file recipes/accelerate/") or one.startswith("pip install -e ")
         or one == "pytest"
         for one in elsewhere

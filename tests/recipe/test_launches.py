@@ -1,7 +1,9 @@
-"""The accelerate configs: accelerate reads them, they say what their headers promise, and their commands dry-run."""
+"""Launches: accelerate reads our configs, which say what their headers promise, and their commands dry-run; 8-bit weights and
+sharding are refused together, whoever asked for the sharding."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,17 +13,26 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
+from cda.errors import RunError
+from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.presets import recipes_folder
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = recipes_folder() / "accelerate"
-NAMES = {"one_gpu", "ddp", "fsdp", "deepspeed_zero3"}
+VARIABLES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+             "ACCELERATE_DEEPSPEED_CONFIG_FILE", "ACCELERATE_MIXED_PRECISION", "MASTER_ADDR")  # fmt: skip
 DOCUMENTS = [
     ROOT / "docs" / "how-to" / "several-gpus.md",
     ROOT / "recipes" / "README.md",
     *sorted(FOLDER.glob("*.yaml")),
 ]
 COMMAND = re.compile(r"^#?\s*(accelerate launch --config_file [^\n]+ scripts/train\.py [^\n]+)$", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 def read(name: str) -> Any:
@@ -97,9 +108,6 @@ def test_zero3_shards_and_gathers_the_adapter() -> None:
 def test_what_the_launcher_sets_is_what_the_8_bit_check_reads(
     name: str, said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cda.errors import RunError
-    from cda.recipe.checks import check_launch
-
     for key, value in launch_environment(name, "--num_processes", "8").items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -109,6 +117,63 @@ def test_what_the_launcher_sets_is_what_the_8_bit_check_reads(
         return
     with pytest.raises(RunError, match=rf"8bit weights cannot be sharded, but {said} \(accelerate launch\)"):
         check_launch("8bit", {})
+
+
+def zero(stage: int) -> dict[str, Any]:
+    return {"zero_optimization": {"stage": stage}}
+
+
+FSDP, ZERO_3 = "FSDP (accelerate launch)", "DeepSpeed ZeRO-3 (accelerate launch)"
+
+
+@pytest.mark.parametrize(
+    ("train", "variables", "by"),
+    [
+        ({"fsdp": ""}, {}, None),
+        ({"fsdp": False}, {}, None),
+        ({"fsdp": True}, {}, "FSDP (train.fsdp)"),
+        ({"fsdp": "full_shard auto_wrap"}, {}, "FSDP (train.fsdp)"),
+        ({"deepspeed": zero(3)}, {}, "DeepSpeed ZeRO-3 (train.deepspeed)"),
+        ({"deepspeed": zero(2)}, {}, None),
+        ({"deepspeed": "no_such_file.json"}, {}, None),
+        ({}, {"USE_FSDP": "true"}, FSDP),
+        ({}, {"USE_FSDP": "false"}, None),
+        ({}, {"USE_DEEPSPEED": "true", "DEEPSPEED_ZERO_STAGE": "3"}, ZERO_3),
+        ({}, {"USE_DEEPSPEED": "true", "DEEPSPEED_ZERO_STAGE": "2"}, None),
+        ({}, {"USE_DEEPSPEED": "true"}, None),  # accelerate's stage is 2 then
+        ({}, {"DEEPSPEED_ZERO_STAGE": "3"}, None),
+    ],
+)
+def test_sharding_of_a_recipe_and_of_a_launch(
+    train: dict[str, Any], variables: dict[str, str], by: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"ACCELERATE_{name}", value)
+    assert sharded_by(train) == by
+
+
+def test_a_deepspeed_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "ds.json"
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", str(file))
+    file.write_text(json.dumps(zero(3)), encoding="utf-8")
+    assert sharded_by({}) == ZERO_3
+    assert sharded_by({"deepspeed": str(file)}) == "DeepSpeed ZeRO-3 (train.deepspeed)"
+    file.write_text(json.dumps(zero(2)), encoding="utf-8")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    assert sharded_by({}) is None
+
+
+def test_both_problems_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(RunError) as error:
+        check_launch("8bit", {"fsdp": True})
+    first, second = str(error.value).splitlines()
+    assert first.startswith("the launch asked for 2 processes")
+    assert second.startswith(
+        "model.precision: 8bit weights cannot be sharded, but FSDP (train.fsdp) was asked for. Set "
+    )
 
 
 @pytest.mark.parametrize(("document", "command"), commands())
