@@ -17,6 +17,7 @@ READMES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+LAUNCHES = sorted((ROOT / "recipes" / "accelerate").glob("*.yaml"))
 _FENCED = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^(?:cda|accelerate|torchrun|pip|python|pytest) .+|^pytest$", re.MULTILINE)
 _HEADER = re.compile(r"^#\s+((?:cda|accelerate) .+)$", re.MULTILINE)
@@ -25,10 +26,10 @@ _PYTHON = re.compile(r"`python (?:-m )?([\w./]+)")
 
 
 def commands() -> list[str]:
-    """Every command in a code block of a README or in the header of a recipe, parts joined by && apart; none twice."""
+    """Every command in a code block of a README or in the header of a recipe or of a config of accelerate, parts joined by && apart; none twice."""
     texts = [path.read_text(encoding="utf-8") for path in READMES]
     found = [line for text in texts for block in _FENCED.findall(text) for line in _COMMAND.findall(block)]
-    found += [line for path in RECIPES for line in _HEADER.findall(path.read_text(encoding="utf-8"))]
+    found += [line for path in [*RECIPES, *LAUNCHES] for line in _HEADER.findall(path.read_text(encoding="utf-8"))]
     return sorted({part.strip() for line in found for part in line.split(" && ")})
 
 

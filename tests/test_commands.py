@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from documented_commands import RECIPES, ROOT, commands, inline_commands, python_programs, write_user_files
+from documented_commands import LAUNCHES, RECIPES, ROOT, commands, inline_commands, python_programs, write_user_files
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -22,7 +22,7 @@ from cda.training.arguments import check_arguments
 
 COMMANDS = commands()
 OURS = [one for one in COMMANDS if one.startswith("cda ")]
-LAUNCHED = [one for one in COMMANDS if one.startswith("accelerate launch scripts/train.py ")]
+LAUNCHED = [one for one in COMMANDS if one.startswith("accelerate launch ") and " scripts/train.py " in one]
 # They resolve everything and stop before any work.
 DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover"}
 # They have no --dry-run and name files or runs that are not there: everything else about the command has to be right.
@@ -71,7 +71,10 @@ def is_dry(command: str) -> bool:
 
 @pytest.mark.parametrize("command", LAUNCHED)
 def test_a_launch_dry_runs(command: str) -> None:
-    result = invoked(["train", *shlex.split(command)[3:], "--dry-run"])
+    launcher, words = command.split(" scripts/train.py ")
+    config = re.search(r"--config_file (\S+)", launcher)
+    assert config is None or (ROOT / config.group(1)).is_file()
+    result = invoked(["train", *shlex.split(words), "--dry-run"])
     assert result.exit_code == 0, result.output
     assert "\ntrain       " in result.stdout
 
@@ -107,16 +110,11 @@ def assert_only_a_file_is_missing(command: str, result: Result) -> None:
 
 def test_every_command_is_checked_by_one_of_these() -> None:
     elsewhere = [one for one in COMMANDS if one not in OURS and one not in LAUNCHED]
-    assert all(
-        # Accelerate's configs have tests of their own (tests/recipe/test_launches.py).
-        one.startswith("accelerate launch --config_file recipes/accelerate/") or one.startswith("pip install -e ")
-        or one == "pytest"
-        for one in elsewhere
-    ), elsewhere  # fmt: skip
+    assert all(one.startswith("pip install -e ") or one == "pytest" for one in elsewhere), elsewhere
     assert len(LAUNCHED) >= 20 and len(OURS) >= 20
-    assert len(RECIPES) == 7
-    for recipe in RECIPES:
-        assert any(f"recipes/{recipe.name}" in command for command in LAUNCHED), recipe
+    assert len(RECIPES) == 7 and len(LAUNCHES) == 4
+    for recipe in [*RECIPES, *LAUNCHES]:
+        assert any(str(recipe.relative_to(ROOT)) in command for command in LAUNCHED), recipe
 
 
 def test_commands_within_sentences_exist_with_their_options() -> None:
