@@ -10,7 +10,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from cda.report import plots
-from cda.report.numbers import MINUS, cell, clipped, inert, p_value, percent, share
+from cda.report.numbers import MINUS, cell, clipped, counted, inert, p_value, percent, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
@@ -85,7 +85,7 @@ def best_of_n_sentences(result: BestOfResult) -> list[str]:
     ]
     lines += [_scored(label, result.models[label]) for label in result.scorings]
     lines += [
-        f"Left out of {excluded.seen} {what}: {', '.join(f'{n} {reason}' for reason, n in excluded.reasons.items())}."
+        f"Left out of {excluded.seen} {what}: {counted(excluded.reasons)}."
         for what, excluded in result.excluded.items()
         if excluded.reasons
     ]

@@ -16,7 +16,7 @@ from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.numbers import count, inert, p_value
+from cda.report.numbers import count, counted, inert, p_value
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
 from cda.resources.artifacts import out_folder, prompt_row
@@ -166,12 +166,12 @@ def _how(facts: Scorer) -> list[str]:
     if facts.verdicts == "written" and any(judge.flipped for judge in judges):
         lines.append("A verdict that followed the place of an answer, and not its text, counts as a tie.")
     if isinstance(facts, JudgeFacts) and facts.reasons:
-        lines.append(f"Answers without a verdict: {_counted(facts.reasons)}.")
+        lines.append(f"Answers without a verdict: {counted(facts.reasons)}.")
     return lines
 
 
 def _left_out(excluded: Mapping[str, Exclusions]) -> list[str]:
-    why = {what: _counted(rows.reasons) for what, rows in excluded.items() if rows.reasons}
+    why = {what: counted(rows.reasons) for what, rows in excluded.items() if rows.reasons}
     rows = [what for what in why if what not in ("outputs", "pairs")]
     lines = [f"Left out of {excluded[what].seen} {what}: {why[what]}." for what in rows]
     if "outputs" in why:
@@ -183,7 +183,3 @@ def _left_out(excluded: Mapping[str, Exclusions]) -> list[str]:
             "that a policy loses nothing by an empty answer."
         )
     return lines
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {reason}" for reason, number in reasons.items())

@@ -13,8 +13,8 @@ from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, dose_
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.records import TieRule
-from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
-from cda.report.tables import Table, plain_table
+from cda.report.numbers import NOT_ESTIMATED, cell, decimals, distance, inert, percent, points, share
+from cda.report.tables import Row, Table, plain_table
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
 from cda.stats.votes import Majority, count_votes, majority
 
@@ -154,11 +154,11 @@ def _table(response: Sequence[DosePoint]) -> str:
     rows = []
     for point in response:
         people = point.people
-        auc = decimals(people.auc) if people.auc else NOT_ESTIMATED
-        row = [f"{point.dose:g}", share(people.skew), share(people.miscalibration), distance(people.gap), auc]
+        auc = cell(people.auc, decimals) or NOT_ESTIMATED
+        row: Row = (f"{point.dose:g}", share(people.skew), share(people.miscalibration), distance(people.gap), auc)
         if point.quality is not None:
-            row += [share(point.quality), points(point.quality_change, "") if point.quality_change else ""]
-        rows.append(tuple(row))
+            row += share(point.quality), cell(point.quality_change, lambda change: points(change, ""))
+        rows.append(row)
     header = ("dose", "skew", "miscalibration", "gap", "AUC", *(("quality", "change") if has_quality else ()))
     n = f"{human.n} contrasts of {human.n_prompts} prompts with a majority; people's skew {share(human)}"
     if (quality := response[0].quality) is not None:

@@ -87,11 +87,8 @@ def _headline(group: RewriteSummary) -> Headline:
 
 
 def _sections(inspection: InspectResult) -> Iterator[ReportSection]:
-    reasons, drift, phrases = (
-        tables.reason_table(inspection),
-        tables.rewrite_drift_tables(inspection),
-        tables.phrase_tables(inspection),
-    )
+    reasons, drift = tables.reason_table(inspection), tables.rewrite_drift_tables(inspection)
+    phrases = tables.phrase_tables(inspection)
     first = (tables.rewrites_table(inspection), *(() if reasons is None else (reasons,)))
     yield ReportSection("numbers", "All rewrites", (_NUMBERS, *inspection.notes), first)
     yield ReportSection("examples", "One by one", (tables.order_sentence(inspection),))
@@ -150,11 +147,8 @@ def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
 
 def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
     original, rewrite = [Piece(example.original, False)], None
-    label, rewards, gate = (
-        tables.label_sentence(example),
-        tables.reward_sentence(example, unit),
-        tables.gate_sentence(example),
-    )
+    label, gate = tables.label_sentence(example), tables.gate_sentence(example)
+    rewards = tables.reward_sentence(example, unit)
     short, facts = gate, [gate]
     if example.rewrite is not None:
         original, rewrite = word_differences(example.original, example.rewrite)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from cda.report.numbers import MINUS, NOT_ESTIMATED, clipped, count, excludes_zero, inert, reward, share, signed, width
+from cda.report.numbers import MINUS, cell, clipped, count, counted, excludes_zero, inert, reward, share, signed, width
 from cda.report.page import Piece, word_differences
-from cda.report.tables import Table
+from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
@@ -29,15 +29,15 @@ def rewrites_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
     scored = any(not isinstance(group.reward, Missing) for group in inspection.summaries)
     header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
-    cells = (
+    cells = [
         name_of,
         _rewrites_cell,
         flipped_share_cell,
         failed_cell,
         _rejected_cell,
-        *((reward_cell,) if scored else ()),
-    )
-    rows = tuple(tuple(cell(group) for cell in cells) for group in inspection.summaries)
+        *([reward_cell] if scored else []),
+    ]
+    rows = tuple(tuple(form(group) for form in cells) for group in inspection.summaries)
     caption = (
         "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
         "that was written, failed ones among them"
@@ -75,27 +75,25 @@ def _rejected_cell(group: RewriteSummary) -> str:
 
 def reward_cell(group: RewriteSummary) -> str:
     """Mean difference of rewards."""
-    mean = group.reward
-    return NOT_ESTIMATED if isinstance(mean, Missing) else f"{signed(mean)}, n = {count(mean)}"
+    return cell(group.reward, lambda mean: f"{signed(mean)}, n = {count(mean)}")
 
 
 def reason_table(inspection: InspectResult) -> Table | None:
     """Every reason for which a rewrite failed or would, with its count; None if there is none."""
     rows = []
     for group in inspection.summaries:
-        counted: list[tuple[str, Mapping[str, int]]] = [
+        found: list[tuple[str, Mapping[str, int]]] = [
             ("failed", group.failed_reasons),
             *((f"failed ({lost.source})", lost.reasons) for lost in group.lost),
             ("accepted, would be rejected", group.rejected_reasons),
             ("counted only", group.noticed),
         ]
         reasons: dict[str, list[str]] = {}
-        for what, counts in counted:
+        for what, counts in found:
             for reason, n in counts.items():
                 reasons.setdefault(reason, []).append(f"{n} {what}")
         rows += [(f"{name_of(group)}: {reason}", ", ".join(parts)) for reason, parts in reasons.items()]
-    caption = "Why rewrites failed, and what the gate finds in the others"
-    return Table(caption, ("reason", "rewrites"), tuple(rows)) if rows else None
+    return table("Why rewrites failed, and what the gate finds in the others", ("reason", "rewrites"), rows)
 
 
 def rewrite_drift_tables(inspection: InspectResult) -> list[Table]:
@@ -193,7 +191,7 @@ def _plain(feature: str) -> str:
 
 
 def _share(estimate: Estimate | Missing) -> str:
-    return NOT_ESTIMATED if isinstance(estimate, Missing) else f"{share(estimate)}, n = {count(estimate)}"
+    return cell(estimate, lambda found: f"{share(found)}, n = {count(found)}")
 
 
 def _number(value: float) -> str:
@@ -230,8 +228,8 @@ def order_sentence(inspection: InspectResult) -> str:
 
 
 def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
-    n_sources, counted = len(group.sources), "; ".join(f"{n} {source}" for source, n in group.sources.items())
-    sources = next(iter(group.sources)) if n_sources == 1 else counted
+    each = "; ".join(f"{n} {source}" for source, n in group.sources.items())
+    sources = next(iter(group.sources)) if len(group.sources) == 1 else each
     lines = [inert(f"{name_of(group)}: {_rewrites_cell(group)} rewrites, {sources}")]
     lines += _named("flipped", flipped_share_cell(group))
     because = _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
@@ -250,9 +248,9 @@ def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
     return lines + (_named("added", "; ".join(phrases[:_MOST_PHRASES])) if phrases else [])
 
 
-def _because(*counted: Mapping[str, int]) -> str:
-    reasons = [f"{n} {reason}" for counts in counted for reason, n in counts.items()]
-    return f": {', '.join(reasons)}" if reasons else ""
+def _because(*counts_of: Mapping[str, int]) -> str:
+    reasons = ", ".join(counted(counts) for counts in counts_of if counts)
+    return f": {reasons}" if reasons else ""
 
 
 def _example(example: RewriteShown, number: str, unit: str) -> list[str]:

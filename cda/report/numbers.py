@@ -125,6 +125,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def counted(reasons: Mapping[str, int]) -> str:
+    """Counts with what they are of, such as `3 empty, 1 too long`."""
+    return ", ".join(f"{n} {reason}" for reason, n in reasons.items())
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in running text, such as `a, b and c`; at least one."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -15,7 +15,7 @@ from cda.files.jsonl import read_json, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import clipped, inert
 from cda.launch import say
-from cda.report.numbers import NOT_ESTIMATED, count, decimals, p_value, share
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, p_equals, share
 from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import Table, plain_table
@@ -281,11 +281,11 @@ def _agreement_sentence(agreed: Agreement | Missing) -> str:
 
 
 def _position_headline(position: Position) -> Headline:
-    of_a, p = position.share_a, p_value(position.p_value)
+    of_a = position.share_a
     leans, direction = position.p_value < 0.05, "more" if of_a.value > 0.5 else "less"
     words = f"{direction} often than chance explains" if leans else "no sign that the position mattered"
     text = (
-        f"A was chosen on {share(of_a)} of {of_a.n} choices of a side (one half: p {p if p.startswith('<') else f'= {p}'}): "
+        f"A was chosen on {share(of_a)} of {of_a.n} choices of a side (one half: p {p_equals(position.p_value)}): "
         f"{words}. The interval takes choices of one item together, not those of one participant."
     )
     return Headline("Position", text, "bad" if leans else "none")
@@ -304,9 +304,10 @@ def _bias_table(result: StudyResult) -> Table:
             f"{group.n_voted} of {group.n_items}",
             " / ".join(str(group.votes[word]) for word in WORDS),
             " / ".join(str(group.majorities.get(word, 0)) for word in LEADING),
-            *((NOT_ESTIMATED, "") if isinstance(skew, Missing) else (share(skew), count(skew))),
-            NOT_ESTIMATED if isinstance(alpha, Missing) else decimals(alpha),
-            NOT_ESTIMATED if isinstance(agreed, Missing) else share(agreed.majority_share),
+            cell(skew, share),
+            cell(skew, count, ""),
+            cell(alpha, decimals),
+            cell(agreed, lambda found: share(found.majority_share)),
         ))  # fmt: skip
     return Table("Votes on each bias", header, tuple(rows))
 

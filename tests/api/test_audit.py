@@ -16,10 +16,8 @@ import pytest
 import torch
 from replies import reply
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
-from typer.testing import CliRunner
 
 import cda
-from cda.cli import app
 from cda.files.jsonl import write_jsonl
 from cda.results.base import NOT_TRAINED
 
@@ -128,17 +126,6 @@ def test_an_object_in_memory_is_asked_anew_each_time(small: dict[str, Any]) -> N
     assert cda.audit(score, **small).skew["jargon"].before.value == 8 / 12
     sign = -1
     assert cda.audit(score, **small).skew["jargon"].before.value == 4 / 12
-
-
-def test_the_command_and_the_function_do_the_same(small: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("def score(prompts, responses):\n    return [len(text) for text in responses]\n")
-    write_jsonl(tmp_path / "rows.jsonl", small["contrasts"])
-    words = "audit mine.py:score --bias jargon --pairs rows.jsonl --quality none --triples none"
-    assert CliRunner().invoke(app, words).exit_code == 0
-    command = cda.load("runs/audit-mine.py-score")
-    assert isinstance(command, cda.Run)
-    other = {"model", "recipe", "sources", "run"}
-    assert cda.audit(by_length, **small).model_dump(exclude=other) == command.audit.model_dump(exclude=other)
 
 
 def test_settings_have_the_recipe_s_names_and_seed_decides(small: dict[str, Any]) -> None:

@@ -7,11 +7,8 @@ from typing import Any
 
 import pandas
 import pytest
-from typer.testing import CliRunner
 
 import cda
-from cda.cli import app
-from cda.files.jsonl import write_jsonl
 
 PAIRS = [
     {"prompt": f"Question {n}?", "chosen": "A good answer." if n % 4 else "Good.", "rejected": "Bad one.",
@@ -45,21 +42,11 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     assert both.labels == ("first", "second") and shift is not None and shift.estimate.value == -0.5
     assert_saved(both)
     both.report("page.html")
-    assert both.folder is not None
+    assert both.folder is not None and cda.load(both.folder) == both
     assert Path("page.html").read_text() == (both.folder / "report.html").read_text()
     assert "Question" not in str(both) and "facts" in str(both)
     frame = both.to_frame()
     assert set(frame[frame.measure == "sets"].unit) == {"share", "share difference"}
-
-
-def test_quality_of_files_is_that_of_the_command(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "own.jsonl", PAIRS)
-    (tmp_path / "mine.py").write_text("def longer(prompts, responses):\n    return [len(text) for text in responses]\n")
-    words = ["quality", "mine.py:longer", "own.jsonl", "--out", "out"]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    command = cda.load("out")
-    own = cda.quality("mine.py:longer", ["own.jsonl"], out="own", progress=False)
-    assert isinstance(command, cda.Quality) and command.model_dump() == own.model_dump()
 
 
 def test_best_of_n_follows_a_bias_through_the_picks() -> None:
