@@ -42,7 +42,7 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     assert both.labels == ("first", "second") and shift is not None and shift.estimate.value == -0.5
     assert_saved(both)
     both.report("page.html")
-    assert both.folder is not None and cda.load(both.folder) == both
+    assert both.folder is not None and cda.load(both.folder).model_dump() == both.model_dump()
     assert Path("page.html").read_text() == (both.folder / "report.html").read_text()
     assert "Question" not in str(both) and "facts" in str(both)
     frame = both.to_frame()
