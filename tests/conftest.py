@@ -6,10 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from serving import Served
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
@@ -35,6 +35,8 @@ ROLES = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
 )
+ASKING_TEMPLATE = CHAT_TEMPLATE + "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+"""With a generation prompt, as language models have it."""
 ROOT = Path(__file__).parent.parent
 # Texts are cut at 64 tokens: the sides of a contrast differ from the 27th at the latest, and half of the tokens is half of the time.
 SMALL = (
@@ -119,6 +121,17 @@ def llama_maker(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> M
 def llama(llama_maker: ModelMaker) -> Path:
     """Llama reward model with a chat template that writes a BOS, and a padding token of its own."""
     return llama_maker("plain")
+
+
+@pytest.fixture(scope="session")
+def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
+    """Makes a new folder of a tiny random Llama language model; `spread` gives other weights."""
+
+    def make(name: str, chat_template: str | None = ASKING_TEMPLATE, spread: float = 0.2, **options: Any) -> Path:
+        config = {"initializer_range": spread}
+        return llama_maker(f"causal-{name}", "LlamaForCausalLM", config, chat_template=chat_template, **options)
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -265,39 +278,14 @@ def _seeded(architecture: Any, config: Any) -> Any:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Answer], str]]:
     """Starts a real HTTP server on this machine that answers each POST by a function; gives its base URL."""
-    servers: list[ThreadingHTTPServer] = []
+    with ExitStack() as stack:
 
-    def start(answer: Answer) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self._reply(*answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        def start(answer: Answer) -> str:
+            server = Served(answer)
+            stack.callback(server.stop)
+            return f"{server.url}/v1"
 
-            def do_GET(self) -> None:
-                if self.path.endswith("/v1/models"):
-                    self._reply(200, {"object": "list", "data": [{"id": "rm"}]})
-                else:
-                    self._reply(501, {"error": "not served here"})
-
-            def _reply(self, status: int, content: Any) -> None:
-                payload = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/v1"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 @pytest.fixture(scope="session")

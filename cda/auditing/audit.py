@@ -258,8 +258,8 @@ def _score(
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counts[label] = scorings["before"], counts["before"]
             continue
-        scorer = open_scorer(subject, settings)
-        scorings[label], own = scorer.compare(comparisons, run_folder.path / "scoring", together)
+        scorer = open_scorer(subject, settings, run_folder.path / "scoring", together)
+        scorings[label], own = scorer.compare(comparisons)
         facts.append(own)
         counts[label] = (
             ScoringCounts(texts=own.texts, truncated=own.truncated, dropped=own.dropped, cached=own.cached)

@@ -74,7 +74,7 @@ def run_best_of_n(
     scored: dict[str, Mapping[str, float]] = {}
     models = {}
     for subject in subjects:
-        scores, facts = open_scorer(subject, settings).score(texts, settings.shared_folder)
+        scores, facts = open_scorer(subject, settings, settings.shared_folder).score(texts)
         scored[subject.label], models[subject.label] = scores.scored, _asked(subject, facts)
     kept, unscored = _with_rewards(texts, scored)
     if not kept:

@@ -72,7 +72,7 @@ def measure_quality(
     scored: dict[str, Compared] = {}
     scorings = []
     for subject in subjects:
-        compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
+        compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
         scored[subject.label], name = compared, names[subject.label]
         scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))
     measured, rows = _measured(sets, scored, recipe.seed)

@@ -73,7 +73,7 @@ def run_win_rate(
             f"outputs: {alone}; pairs of them: {pairs}"
         )
     out = out_folder(out, RESULT, "cda win-rate")
-    compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
+    compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
     margins = compared.margins(comparisons)
     reasons = [_undecided(row, compared) for row, margin in zip(comparisons, margins, strict=True) if np.isnan(margin)]
     undecided = Exclusions(len(comparisons), count_reasons(reasons))

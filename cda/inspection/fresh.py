@@ -26,7 +26,7 @@ from cda.resources.llm_access import Planned, llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
-from cda.scorers.judge import judge_request, token_request
+from cda.scorers.judge import judge_request
 from cda.stats.streams import drawn
 
 Answer = tuple[Prompt, str, bool | None]
@@ -216,8 +216,7 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
 
 
 def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> tuple[str, Request]:
-    ask = token_request if judge.by_token else judge_request
-    request = ask(pair.prompt, pair.chosen, pair.rejected, judge.ties, told)
+    request = judge_request(pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
     orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
     return f"a comparison, {orders} (score.judge.prompt={prompt_name(judge.prompt, told)})", request
 

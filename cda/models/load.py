@@ -207,22 +207,27 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     """Names of the modules that turn hidden states into the score: everything with weights outside the base model. They
     stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
     """
+    model = skeleton(spec, config)
+    names = tuple(
+        name
+        for name, module in model.named_children()
+        if name != model.base_model_prefix and any(True for _ in module.parameters())
+    )
+    if not names:
+        raise ModelError(f"{spec.name_or_path}: no score head found outside '{model.base_model_prefix}'")
+    return names
+
+
+def skeleton(spec: ModelSpec, config: object) -> Any:
+    """The reward model of a configuration without weights."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
     try:
         with torch.device("meta"):
-            skeleton = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+            return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # a model's own code raises whatever its author wrote
         raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
-    names = tuple(
-        name
-        for name, module in skeleton.named_children()
-        if name != skeleton.base_model_prefix and any(True for _ in module.parameters())
-    )
-    if not names:
-        raise ModelError(f"{spec.name_or_path}: no score head found outside '{skeleton.base_model_prefix}'")
-    return names
 
 
 def read_weights(
@@ -245,7 +250,7 @@ def read_weights(
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
     try:
-        with _quiet_loading(), no_bars():
+        with quiet_files():
             model, report = auto.from_pretrained(
                 spec.name_or_path,
                 config=config,
@@ -329,27 +334,16 @@ def adapter_task(adapter: Path) -> tuple[str | None, str]:
 
 
 @contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """Silence the library while loading: the part of its output that matters is checked here and raised."""
+def quiet_files() -> Iterator[None]:
+    """Hide the library's warnings and progress bars in loading and saving: what matters of them is checked and raised."""
     from transformers.utils import logging
 
-    before = logging.get_verbosity()
+    before, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
-@contextmanager
-def no_bars() -> Iterator[None]:
-    """Hide the library's progress bars, for loading and saving that take seconds."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
+        logging.set_verbosity(before)
         if shown:
             logging.enable_progress_bar()

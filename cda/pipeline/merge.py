@@ -20,7 +20,7 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import adapter_at, chosen_dose
 from cda.finetuning.train import ADAPTER
 from cda.launch import say
-from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, no_bars
+from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, quiet_files
 from cda.models.refusals import first_line
 from cda.recipe.schema import ModelSection
 from cda.resources.sources import model_spec
@@ -216,7 +216,7 @@ def merge_adapter(
         model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
         model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
         model.config.name_or_path = ""  # the base's path on this machine is private
-        with no_bars():
+        with quiet_files():
             model.save_pretrained(str(partial))
         tokenizer.save_pretrained(str(partial))
         if readme is not None:

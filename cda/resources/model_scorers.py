@@ -19,12 +19,10 @@ from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
 from cda.resources.sources import model_source, model_spec
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, self_check
 from cda.scorers.compared import OverLength, Rewards, Text
-from cda.scorers.engine import joined_rewards, score_texts
-from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
-from cda.scorers.steering import read_vector, steered
+from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
+from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off, read_vector, steered
 from cda.training.dose import DosedModel
 
 
@@ -48,12 +46,12 @@ class Classifier(NamedScorer):
             load_template(spec, load_config(spec))
         return []
 
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         spec, subject = model_spec(self.section), self.subject
         reward_model = load_dosed(spec, subject.adapter, subject.dose)
         notes = self_check(reward_model) if self.settings.score.self_check else []
-        apart = set(together)
-        sets = (list(together), [text for text in texts if text not in apart]) if together else (list(texts),)
+        apart = set(self.together)
+        sets = [self.together, [text for text in texts if text not in apart]]
         score = partial(
             classifier_scores,
             reward_model,
@@ -61,7 +59,7 @@ class Classifier(NamedScorer):
             label=f"  scoring {subject.label}",
             adapter=subject.adapter,
             dose=subject.dose,
-            launched=launched,
+            launched=self.launched,
         )
         scores = joined_rewards(score(part) for part in sets if part)
         template = reward_model.template
@@ -193,7 +191,7 @@ class LogRatio(NamedScorer):
                 problems.append(f"score.log_ratio.vector: {error}")
         return problems
 
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         scorer, path = self._loaded(), self.settings.cache
         causal = scorer.policy.causal
         with ScoreCache(path) if path else nullcontext() as cache:

@@ -67,10 +67,16 @@ def scorer_settings(loaded: LoadedRecipe) -> ScorerSettings:
 
 @dataclass(frozen=True)
 class NamedScorer(ABC):
-    """A subject with the settings it is scored with; see `open_scorer`."""
+    """A subject with the settings it is scored with; see `open_scorer`.
+
+    `launched`: folder in which processes of a launch share a classifier's scores of the same texts. `together`: those of the texts
+    that were once scored as a set, in its order, since below fp32 a classifier's score depends on its batch.
+    """
 
     subject: Subject
     settings: ScorerSettings
+    launched: Path | None = None
+    together: Sequence[Text] = ()
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """Settings of classifiers alone, to words that name the corresponding settings of this kind."""
@@ -105,7 +111,7 @@ class NamedScorer(ABC):
         """Problems of this kind that can be found before anything is scored; see `problems`."""
 
     @abstractmethod
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text; see `score`."""
 
     def problems(self) -> list[str]:
@@ -119,25 +125,22 @@ class NamedScorer(ABC):
         ]
         return [*problems, *self.missing()]
 
-    def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
+    def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
-        texts. `launched`: folder in which processes of a launch share a classifier's scores of the same texts. `together`:
-        those of the texts that were once scored as a set, in its order, since below fp32 a score depends on its batch."""
+        texts."""
         if self.compares:
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
             )
-        rewards, facts = self.rewards(texts, launched, together)
+        rewards, facts = self.rewards(texts)
         if not rewards.scored:
             raise DataError(f"{self.name}: none of {facts.texts} texts has a reward; all were too long for it")
         _tell(facts)
         return rewards, facts
 
-    def compare(
-        self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
-    ) -> tuple[Compared, Scorer]:
-        """Margins of all comparisons, and how they came about; arguments and errors as in `score`."""
-        return self.score(texts_of(comparisons), launched, together)
+    def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
+        """Margins of all comparisons, and how they came about; errors as in `score`."""
+        return self.score(texts_of(comparisons))
 
 
 def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:

@@ -29,7 +29,6 @@ from cda.resources.named_scorer import (
 from cda.resources.sources import prompt_name
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
 from cda.run import fingerprint
-from cda.scorers.cache import ScoreCache
 from cda.scorers.compared import (
     Compared,
     Comparison,
@@ -40,7 +39,7 @@ from cda.scorers.compared import (
     as_panel,
     compare_distinct,
 )
-from cda.scorers.engine import score_texts
+from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.served import ServedScorer
@@ -70,7 +69,7 @@ class Served(NamedScorer):
     def missing(self) -> list[str]:
         return self._client().check()
 
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         client = self._client()
         client.check()  # as in `source`
         scorer = ServedScorer(client, "  scoring")
@@ -109,17 +108,15 @@ class Function(NamedScorer):
         _ = self.own
         return []
 
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         scorer = self.own
         assert not isinstance(scorer, OwnPairwise)
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
 
-    def compare(
-        self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
-    ) -> tuple[Compared, Scorer]:
+    def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
         if not self.compares:
-            return super().compare(comparisons, launched, together)
+            return super().compare(comparisons)
         function = self.pairwise()
         preferences = compare_distinct(function, comparisons)
         if function.orders.n_unread == len(preferences.by_comparison):
@@ -176,15 +173,10 @@ class Judge(NamedScorer):
     def missing(self) -> list[str]:
         return llm_client(self.settings.llm.settings).check()
 
-    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
         raise NotImplementedError
 
-    def compare(
-        self,
-        comparisons: Sequence[Comparison],
-        launched: Path | None = None,  # noqa: ARG002
-        together: Sequence[Text] = (),  # noqa: ARG002
-    ) -> tuple[Compared, Scorer]:
+    def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
         names, llm = judges_of(self.name), self.settings.llm
         if len(names) > 1:
             return self._panel(names, comparisons)
@@ -269,6 +261,8 @@ KINDS: dict[Kind, type[NamedScorer]] = {
 }
 
 
-def open_scorer(subject: Subject, settings: ScorerSettings) -> NamedScorer:
-    """The scorer that a model's name stands for; a model is loaded only when it scores."""
-    return KINDS[subject.section.kind](subject, settings)
+def open_scorer(
+    subject: Subject, settings: ScorerSettings, launched: Path | None = None, together: Sequence[Text] = ()
+) -> NamedScorer:
+    """The scorer that a model's name stands for; a model is loaded only when it scores. Arguments as of `NamedScorer`."""
+    return KINDS[subject.section.kind](subject, settings, launched, together)

@@ -53,16 +53,15 @@ class TextBar(tqdm):  # type: ignore[type-arg]
 
 
 class SameTokens:
-    """Lets the first of all texts with the same tokens be computed, and gives its reward to the others. The first by
-    the order of tokenizing, not by what is known: a run that was killed makes the batches of one that was not.
+    """Has the first of all texts with the same tokens computed, and gives its reward to the others. The first by the
+    order of tokenizing, not by what is known: a run that was killed makes the batches of one that was not.
     """
 
     def __init__(self, skip: frozenset[int], known: Mapping[str, float]) -> None:
-        self._skip, self._known = skip, known
-        self._rewards: dict[str, float] = {}
+        self._skip, self._rewards = skip, dict(known)
+        self._known, self._seen = frozenset(known), set[str]()
         self._names: dict[int, tuple[str, bool]] = {}
-        self._waiting: dict[str, list[tuple[int, bool]]] = {}
-        self._ready: Finished = []
+        self._others: list[int] = []
 
     def first_of_each(self, window: Mapping[int, Encoded]) -> dict[int, Encoded]:
         """The texts of a window that have to be computed."""
@@ -70,33 +69,29 @@ class SameTokens:
         return {row: text for row, text in window.items() if self.is_first(row, names[row], text.truncated)}
 
     def is_first(self, row: int, name: str, truncated: bool) -> bool:
-        """Decide whether a text has to be computed, by the name of its tokens; `finished` gives the others their score."""
-        is_known = name in self._known
-        if name in self._waiting or (is_known and row not in self._skip):
-            reward = self._rewards.get(name, self._known.get(name))
-            if reward is None:
-                self._waiting[name].append((row, truncated))
-            else:
-                self._ready.append((row, _text_score(reward, name, truncated)))
-            return False
+        """Decide whether a text has to be computed, by the name of its tokens; if not, it is one of the `others`."""
         self._names[row] = (name, truncated)
-        if is_known or row not in self._skip:  # of a row that is skipped and unknown, no reward may ever come
-            self._waiting[name] = []
+        is_new = row not in self._skip
+        if name in self._seen or (name in self._known and is_new):
+            self._others.append(row)
+            return False
+        if name in self._known or is_new:  # of a row that is skipped and unknown, no reward may ever come
+            self._seen.add(name)
         return True
 
-    def finished(self, rewards: Iterable[tuple[int, float]]) -> Finished:
-        """Scores of a batch's rows, and of all other rows that are known by now."""
-        scored, self._ready = self._ready, []
-        for row, reward in rewards:
-            name, truncated = self._names.pop(row)
-            self._rewards[name] = reward
-            others, self._waiting[name] = self._waiting.get(name, []), []
-            scored += [(other, _text_score(reward, name, cut)) for other, cut in [(row, truncated), *others]]
-        return scored
+    def scored(self, rewards: Iterable[tuple[int, float]]) -> Finished:
+        """Scores of rows that were computed."""
+        rewards = list(rewards)
+        self._rewards |= {self._names[row][0]: reward for row, reward in rewards}
+        return [self._score(row) for row, _ in rewards]
 
+    def others(self) -> Finished:
+        """Scores of the rows that were not, once all others are computed."""
+        return [self._score(row) for row in self._others]
 
-def _text_score(reward: float, name: str, truncated: bool) -> TextScore:
-    return TextScore(reward, name if truncated else None, name)
+    def _score(self, row: int) -> tuple[int, TextScore]:
+        name, truncated = self._names[row]
+        return row, TextScore(self._rewards[name], name if truncated else None, name)
 
 
 def batch_budget(batch_tokens: int | None, device: str, elsewhere: int = ELSEWHERE_TOKENS) -> int:

@@ -82,10 +82,9 @@ class ClassifierScorer(TextScorer):
         with TextBar(sizes, skip, self.label) as bar:
             unknown = (batch for batch in batches if not skip.issuperset(batch))
             for batch, rewards in self._computed(unknown, sum(n_characters)):
-                finished = same.finished(zip(batch, map(float, rewards), strict=True))
-                yield finished
-                bar.scored([row for row, _ in finished])
-            if left := [*same.finished(()), *((row, TextScore(None)) for row in too_long)]:
+                yield same.scored(zip(batch, map(float, rewards), strict=True))
+                bar.scored(list(batch))
+            if left := [*same.others(), *((row, TextScore(None)) for row in too_long)]:
                 yield left
                 bar.scored([row for row, _ in left])
 

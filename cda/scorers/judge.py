@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -133,8 +133,7 @@ class LLMJudge:
         return self.llm.name
 
     def request(self, prompt: Prompt, first: str, second: str) -> Request:
-        request = token_request if self.by_token else judge_request
-        return request(prompt, first, second, self.ties, self.instructions)
+        return judge_request(prompt, first, second, self.ties, self.instructions, self.by_token)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,), NaN without a readable verdict: the mean of both orders,
@@ -184,25 +183,24 @@ class LLMJudge:
 
 
 def judge_request(
-    prompt: Prompt, first: str, second: str, ties: bool = True, instructions: JudgePrompt | None = None
+    prompt: Prompt,
+    first: str,
+    second: str,
+    ties: bool = True,
+    instructions: JudgePrompt | None = None,
+    by_token: bool = False,
 ) -> Request:
-    """One comparison in one order, for a written verdict."""
+    """One comparison in one order, for a written verdict or for one of one token."""
     instructions = instructions or ours().judge
+    if by_token:
+        form = _ONE_TOKEN.format(choices=_listed([_CHOICES[token] for token in _tokens(ties)]))
+        request = _filled(instructions, prompt, first, second, form)
+        return replace(request, user=f"{request.user}\n\nWhich answer is better? {form}", top_logprobs=TOP_LOGPROBS)
     code = verdict_code(prompt, first, second)
     verdict = "Verdict" if code is None else f"Verdict {code}"
     lines = [f"'{verdict}: {choice}'" for choice in (("1", "2", "tie") if ties else ("1", "2"))]
     form = _FORMS[instructions.reasons].format(lines=_listed(lines))
-    form = form if code is None else form + _QUOTED.format(code=code)
-    return _filled(instructions, prompt, first, second, form)
-
-
-def token_request(
-    prompt: Prompt, first: str, second: str, ties: bool = True, instructions: JudgePrompt | None = None
-) -> Request:
-    """One comparison in one order, for a verdict of one token."""
-    form = _ONE_TOKEN.format(choices=_listed([_CHOICES[token] for token in _tokens(ties)]))
-    filled_in = _filled(instructions or ours().judge, prompt, first, second, form)
-    return Request(filled_in.system, f"{filled_in.user}\n\nWhich answer is better? {form}", top_logprobs=TOP_LOGPROBS)
+    return _filled(instructions, prompt, first, second, form if code is None else form + _QUOTED.format(code=code))
 
 
 def is_swapped(prompt: Prompt, first: str, second: str) -> bool:

@@ -10,12 +10,11 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from cda.errors import CdaError, LLMError, ModelError
+from cda.errors import LLMError, ModelError
 from cda.llm.asking import Answers, answered, with_progress
 from cda.scorers.compared import Finished, Text, TextScore, TextScorer
 from cda.scorers.served_client import ServedClient
 
-_CHUNK = 16
 _PROBED = 8
 
 
@@ -50,9 +49,9 @@ class ServedScorer(TextScorer):
         self.n_truncated = 0
         done = 0
         try:
-            for finished in self._in_chunks(texts):
-                done += len(finished)
-                yield finished
+            for scored in self._checked(texts):
+                done += 1
+                yield [scored]
         except LLMError as error:
             if not done:
                 raise
@@ -61,13 +60,13 @@ class ServedScorer(TextScorer):
                 "same command goes on with the rest"
             ) from None
 
-    def _in_chunks(self, texts: Sequence[Text]) -> Iterator[Finished]:
+    def _checked(self, texts: Sequence[Text]) -> Iterator[tuple[int, TextScore]]:
         probed = range(0 if self._is_raw else min(_PROBED, len(texts)))
         if probed:
-            first = [row for chunk in self._chunks(texts, probed, activation=False) for row in chunk]
+            first = list(self._scores(texts, probed, activation=False))
             self._check_raw(texts, {row: score.reward for row, score in first if score.reward is not None})
-            yield first
-        yield from self._chunks(texts, range(len(probed), len(texts)), self.client.options.sigmoid, self.label)
+            yield from first
+        yield from self._scores(texts, range(len(probed), len(texts)), self.client.options.sigmoid, self.label)
 
     def _check_raw(self, texts: Sequence[Text], first: Mapping[int, float]) -> None:
         """Raise ModelError unless the server follows `use_activation: false`, which asks for the reward itself.
@@ -77,8 +76,8 @@ class ServedScorer(TextScorer):
         same texts are asked again with the sigmoid on, and the answers must be the sigmoids of the first ones.
         """
         if first and all(0 <= reward <= 1 for reward in first.values()):
-            asked = self._chunks(texts, list(first), activation=True)
-            again = {row: math.nan if score.reward is None else score.reward for chunk in asked for row, score in chunk}
+            asked = self._scores(texts, list(first), activation=True)
+            again = {row: math.nan if score.reward is None else score.reward for row, score in asked}
             # Nearer to one or the other: batch-mates move scores a little, so that equality would prove nothing.
             to_sigmoid = sum(abs(again[row] - 1 / (1 + math.exp(-reward))) for row, reward in first.items())
             if sum(abs(again[row] - reward) for row, reward in first.items()) <= to_sigmoid:
@@ -90,10 +89,9 @@ class ServedScorer(TextScorer):
                 )
         self._is_raw = True
 
-    def _chunks(
+    def _scores(
         self, texts: Sequence[Text], asked: Sequence[int], activation: bool, label: str | None = None
-    ) -> Iterator[Finished]:
-        """Scores of some rows in small groups; the last group comes before an error does."""
+    ) -> Iterator[tuple[int, TextScore]]:
         answers: Answers = answered(
             self.client, ((row, self.client.request(row, *texts[row], activation)) for row in asked)
         )
@@ -101,19 +99,7 @@ class ServedScorer(TextScorer):
             answers = with_progress(answers, (), label, len(asked), lambda: None)
         # The raw check asks for known texts again, which count once.
         cut = self.client.options.truncate_tokens if activation == self.client.options.sigmoid else None
-        chunk: Finished = []
-        failed: CdaError | None = None
         with closing(answers):
-            try:
-                for row, answer in answers:
-                    chunk.append((row, TextScore(None if answer.text is None else float(answer.text))))
-                    self.n_truncated += cut is not None and answer.input_tokens >= cut
-                    if len(chunk) == _CHUNK:
-                        yield chunk
-                        chunk = []
-            except CdaError as error:
-                failed = error
-        if chunk:
-            yield chunk
-        if failed is not None:
-            raise failed
+            for row, answer in answers:
+                self.n_truncated += cut is not None and answer.input_tokens >= cut
+                yield row, TextScore(None if answer.text is None else float(answer.text))

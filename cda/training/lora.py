@@ -14,7 +14,7 @@ from typing import Any
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say, world_size
-from cda.models.load import ModelSpec, RewardModel, load_config
+from cda.models.load import ModelSpec, RewardModel, load_config, skeleton
 from cda.records import TrainingExample
 from cda.results.facts import TrainCounts
 from cda.training.arguments import Lora, reward_config
@@ -209,7 +209,7 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
 
 def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
     """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
-    model = _without_weights(spec)
+    model = skeleton(spec, load_config(spec))
     if not any(_is_target(name, targets) for name, _ in model.named_modules()):
         raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
 
@@ -218,20 +218,11 @@ def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
     """Size of an adapter's weights with its head, all in fp32, by the model's configuration alone."""
     from torch.nn import Linear
 
-    model = _without_weights(spec)
+    model = skeleton(spec, load_config(spec))
     layers = [part for name, part in model.named_modules() if isinstance(part, Linear) and _is_target(name, targets)]
     head = [weights for name, weights in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
     n_lora = sum(r * (layer.in_features + layer.out_features) for layer in layers)
     return 4 * int(n_lora + sum(weights.numel() for weights in head))
-
-
-def _without_weights(spec: ModelSpec) -> Any:
-    from accelerate import init_empty_weights
-    from transformers import AutoModelForSequenceClassification
-
-    config = load_config(spec)
-    with init_empty_weights():
-        return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
 
 
 def _is_target(name: str, targets: Sequence[str]) -> bool:

@@ -194,8 +194,8 @@ def readable_by_all(folder: Path) -> str | None:
     """Caches with SQLite's files beside them, and a study's key, under the usual umask."""
     from cda.llm.cache import Cache
     from cda.llm.protocol import Completion
-    from cda.scorers.cache import ScoreCache
     from cda.scorers.compared import TextScore
+    from cda.scorers.engine import ScoreCache
 
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps(ROW | {"prompt": f"Fruit {n}?"}) + "\n" for n in range(4)), "utf-8"
@@ -221,7 +221,7 @@ def readable_by_all(folder: Path) -> str | None:
 def another_s_database(folder: Path) -> str | None:
     """The cache's name leads to a database of another program."""
     from cda.errors import CdaError
-    from cda.scorers.cache import ScoreCache
+    from cda.scorers.engine import ScoreCache
 
     with contextlib.closing(sqlite3.connect(folder / "theirs.sqlite")) as theirs:
         theirs.execute("CREATE TABLE theirs (value)")
@@ -289,9 +289,8 @@ def _scores(model: Path, cache: Path | None, batch_tokens: int | None = None) ->
     """Rewards of the texts, rounded, and how many came from the cache."""
     from cda.models.load import ModelSpec, load_reward_model
     from cda.records import user_prompt
-    from cda.scorers.cache import ScoreCache, scope_of
     from cda.scorers.classifier import ClassifierScorer
-    from cda.scorers.engine import score_texts
+    from cda.scorers.engine import ScoreCache, scope_of, score_texts
 
     loaded = load_reward_model(ModelSpec(str(model), "fp32", 64))
     texts = [(user_prompt(prompt), response) for prompt, response in TEXTS]

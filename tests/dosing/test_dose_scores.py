@@ -21,9 +21,9 @@ from cda.resources import model_scorers as classifier_scorers
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.sources import model_spec
-from cda.scorers.cache import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Rewards, Text, text_id
+from cda.scorers.engine import ScoreCache
 from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:

@@ -19,18 +19,7 @@ if TYPE_CHECKING:
     from conftest import ModelMaker
 
 TURNS = "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
-WITH_HEADER = TURNS + "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 THINKING = TURNS + "{% if add_generation_prompt %}<|assistant|> good{% endif %}"
-
-
-@pytest.fixture(scope="module")
-def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
-    """Makes a new folder of a tiny random Llama language model, with a chat template as language models have them."""
-
-    def make(name: str, chat_template: str | None = WITH_HEADER, **options: Any) -> Path:
-        return llama_maker(f"causal-{name}", "LlamaForCausalLM", chat_template=chat_template, **options)
-
-    return make
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from cda.models.causal import load_causal_config
 from cda.models.load import ModelSpec, RewardModel, load_config, load_reward_model
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.scorers.cache import scope_of
 from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.engine import scope_of
 
 OWN_PARTS = """
 from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast

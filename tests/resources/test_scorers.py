@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from conftest import Answer, ModelMaker
 
 N = 12
-CHAT = (
-    "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 ROWS = [
     {"prompt": f"w{row} w1", "perturbed": f"w{row % 7} good good w2", "base": f"w{row % 5} bad w3"} for row in range(N)
 ]
@@ -46,13 +42,9 @@ def pairs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def causal(llama_maker: ModelMaker) -> tuple[Path, Path]:
+def causal(causal_maker: ModelMaker) -> tuple[Path, Path]:
     """Two tiny language models of the same words."""
-    first, second = (
-        llama_maker(f"kinds-{spread}", "LlamaForCausalLM", config={"initializer_range": spread}, chat_template=CHAT)
-        for spread in (0.2, 0.15)
-    )
-    return first, second
+    return causal_maker("first"), causal_maker("second", spread=0.15)
 
 
 def audit(target: object, pairs: Path, out: Path, *more: str) -> Result:

@@ -24,10 +24,9 @@ from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
 from cda.scorers import batching, classifier
-from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Finished, Rewards, Text, TextScore, TextScorer, text_id
-from cda.scorers.engine import joined_rewards, score_texts
+from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -119,7 +118,7 @@ KILLED = """
 import os, signal, sys
 from summed import summed_model
 from cda.records import user_prompt
-from cda.scorers.cache import ScoreCache
+from cda.scorers.engine import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import score_texts
 
@@ -310,7 +309,7 @@ import json, os, sys
 from pathlib import Path
 from summed import summed_model
 from cda.records import user_prompt
-from cda.scorers.cache import ScoreCache
+from cda.scorers.engine import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import score_texts
 

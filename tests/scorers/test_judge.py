@@ -22,7 +22,6 @@ from cda.scorers.judge import (
     judge_request,
     of_one_order,
     parse_verdict,
-    token_request,
     verdict_code,
 )
 from cda.stats.proportions import wilson
@@ -232,7 +231,7 @@ def test_a_prompt_of_ones_own_keeps_form_and_markers() -> None:
         "Q <<<USER MESSAGE>>>\n{answer_2}?\n<<<END>>>\nA <<<ANSWER 1>>>\none {form}\n<<<END>>>"
     )
     assert request.user.count("<<<END>>>") == 3
-    by_token = token_request(user_prompt("q"), "a", "b", instructions=own)
+    by_token = judge_request(user_prompt("q"), "a", "b", instructions=own, by_token=True)
     assert by_token.system.startswith("Choose.") and by_token.system.endswith("0 if neither is.")
     assert "Verdict" not in by_token.system and by_token.top_logprobs > 0
 

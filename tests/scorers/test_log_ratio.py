@@ -17,32 +17,14 @@ from cda.models.causal import CausalModel
 from cda.models.load import Precision
 from cda.records import Prompt, user_prompt
 from cda.scorers import log_ratio
-from cda.scorers.cache import ScoreCache
 from cda.scorers.compared import text_id
-from cda.scorers.engine import score_texts
+from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
 
 TOLERANCE = 1e-4  # fp32; measured 6e-6 on sums between -270 and -18
-CHAT = (
-    "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
-    """Makes a new folder of a tiny random Llama language model; `spread` gives other weights."""
-
-    def make(name: str, spread: float = 0.2, chat_template: str | None = CHAT, **options: Any) -> Path:
-        config = {"initializer_range": spread}
-        return llama_maker(
-            f"log-ratio-{name}", "LlamaForCausalLM", config=config, chat_template=chat_template, **options
-        )
-
-    return make
 
 
 @pytest.fixture(scope="module")

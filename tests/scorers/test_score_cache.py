@@ -19,9 +19,9 @@ from tiny import load
 from cda.errors import ModelError, RunError
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
-from cda.scorers import cache as cache_module
-from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers import engine as cache_module
 from cda.scorers.compared import TextScore
+from cda.scorers.engine import ScoreCache, scope_of
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -55,7 +55,7 @@ def test_scores_come_back_exactly_and_only_in_their_scope(path: Path) -> None:
 
 WRITING = """
 import os, signal, sys
-from cda.scorers.cache import ScoreCache
+from cda.scorers.engine import ScoreCache
 from cda.scorers.compared import TextScore
 
 cache, number = ScoreCache(sys.argv[1]), int(sys.argv[2])

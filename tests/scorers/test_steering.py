@@ -13,8 +13,7 @@ from tiny import load_causal, message_of
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.causal import CausalModel
-from cda.scorers.log_ratio import LogRatioScorer, Policy
-from cda.scorers.steering import decoder_layers, read_vector, steer, steered
+from cda.scorers.log_ratio import LogRatioScorer, Policy, decoder_layers, read_vector, steer, steered
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -24,8 +23,8 @@ VECTOR = np.random.default_rng(0).normal(size=HIDDEN)
 
 
 @pytest.fixture(scope="module")
-def causal(llama_maker: ModelMaker) -> CausalModel:
-    return load_causal(llama_maker("steering", "LlamaForCausalLM"))
+def causal(causal_maker: ModelMaker) -> CausalModel:
+    return load_causal(causal_maker("steering"))
 
 
 def rewards(causal: CausalModel, texts: Texts, strength: float, layer: int = 1) -> FloatArray:

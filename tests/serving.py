@@ -1,0 +1,103 @@
+"""A real HTTP server on this machine that answers each POST by a function, and can misbehave."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
+"""Status, JSON (bytes: as they are) and headers; or `drop`, which closes the connection without an answer."""
+Body = dict[str, Any]
+
+
+class Served:
+    """A server that answers each POST by a function, and can die and come back at the same address."""
+
+    def __init__(self, answer: Callable[[Body], Reply]) -> None:
+        self.answer = answer
+        self.bodies: list[Body] = []
+        self.paths: list[str] = []
+        self.keys: list[str | None] = []
+        self.models = ["rm"]
+        self.port = 0
+        self._server: ThreadingHTTPServer | None = None
+        self._open: set[socket.socket] = set()
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                served._open.add(self.connection)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                served.bodies.append(body)
+                served.paths.append(self.path)
+                served.keys.append(self.headers["Authorization"])
+                self._reply(served.answer(body))
+
+            def do_GET(self) -> None:
+                listed = {"object": "list", "data": [{"id": name} for name in served.models]}
+                self._reply((200, listed) if self.path.endswith("/models") else (501, {"error": "not served here"}))
+
+            def _reply(self, reply: Reply) -> None:
+                if isinstance(reply, str):
+                    served.reset(self.connection)
+                    self.close_connection = True
+                    return
+                status, content, *headers = reply
+                payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in ({"Content-Type": "application/json"} | (headers[0] if headers else {})).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            allow_reuse_address = True
+            request_queue_size = 128
+
+            def handle_error(self, *_: object) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def stop(self) -> None:
+        """Close the port and every connection, as a process that is killed."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        for connection in list(self._open):
+            self.reset(connection)
+        self._open.clear()
+
+    @staticmethod
+    def reset(connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        except OSError:
+            pass
