@@ -15,9 +15,8 @@ from cda.models.load import RewardModel
 from cda.models.template import Encoded
 from cda.records import user_prompt
 from cda.scorers import batching
-from cda.scorers.batching import TextBar, batches, token_batches, windows
+from cda.scorers.batching import batches, token_batches, windows
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.compared import TextScore
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -93,26 +92,6 @@ def test_batches_hold_similar_lengths_within_the_budget_longest_first(
     assert [list(batch) for batch in batches(encoded, batch_tokens)] == expected
 
 
-def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_does(
-    llama_maker: ModelMaker, texts: Texts
-) -> None:
-    """Without a padding token, a stock model scores one text at its last token: the end mark it was trained on."""
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
-    folder = llama_maker("stock-no-pad", pad=None, chat_template=None)
-    reward_model = load(folder)
-    stock = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
-    assert stock.config.pad_token_id is None
-    expected = []
-    for prompt, response in zip(texts.prompts, texts.responses, strict=True):
-        ids = reward_model.template.encode(prompt, response).ids
-        assert ids[-1] == reward_model.template.tokenizer.eos_token_id
-        with torch.no_grad():
-            expected.append(stock(input_ids=torch.tensor([ids])).logits[0, 0].item())
-    np.testing.assert_allclose(scores_of(reward_model, texts, 8192), expected, atol=TOLERANCE)
-
-
 def test_no_more_than_three_windows_are_held_at_once(
     llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,26 +122,6 @@ def test_scores_are_the_same_however_small_the_windows(
     for size in (1, 300, 1000):
         monkeypatch.setattr(batching, "WINDOW_CHARACTERS", size)
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
-
-
-def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ClassifierScorer(load(llama, limit=12), over_length="drop")
-    prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
-    given = list(zip(prompts, responses, strict=True))
-    found = dict(itertools.chain(*(finished := list(scorer.in_batches(given)))))
-    assert finished[-1] == [(1, TextScore(None))]
-    whole = ClassifierScorer(scorer.reward_model).score(prompts, responses)
-    assert [found[row].reward for row in (0, 2)] == pytest.approx([whole[0], whole[2]], abs=TOLERANCE)
-    assert all(one.read is None for one in found.values())
-
-
-def test_long_texts_weigh_more_and_known_ones_are_behind_it() -> None:
-    with TextBar([100, 10, 10, 80], frozenset({3}), "scoring") as bar:
-        assert (bar.n, bar.total, bar.format_dict["texts"]) == (80, 200, "1/4 texts")
-        bar.scored([0, 3])  # the known one once more, with its batch-mates
-        assert (bar.n, bar.format_dict["texts"]) == (180, "2/4 texts")
-        bar.scored([1, 2])
-        assert (bar.n, bar.format_dict["texts"]) == (200, "4/4 texts")
 
 
 def test_a_resumed_scoring_starts_behind_what_is_known_and_ends_at_all(

@@ -183,18 +183,6 @@ def test_long_texts_are_refused_before_any_is_scored(
     assert len(score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).by_text) == 3
 
 
-@pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
-def test_lengths_are_those_of_the_pair_form_too(
-    bert: Path, words: Callable[..., str], longest: int, n_long: int
-) -> None:
-    reward_model = load(bert, limit=longest)
-    texts = [(user_prompt(words(25)), words(100)), (user_prompt(words(1)), words(1))]  # with three marks 128 tokens
-    assert len(score_texts(ClassifierScorer(reward_model, over_length="drop"), texts).dropped) == n_long
-    if n_long:
-        with pytest.raises(ModelError, match="1 of 2 texts are longer than 127 tokens, the longest has 128"):
-            score_texts(ClassifierScorer(reward_model, over_length="refuse"), texts)
-
-
 def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
     llama: Path, asked: list[Text], cache: ScoreCache
 ) -> None:
@@ -214,12 +202,8 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
 
 
 def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
-    found = score_texts(ClassifierScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
+    found = score_texts(ClassifierScorer(reward_model), [], cache=cache, scope="s")
     assert (found.by_text, found.read, found.n_cached) == ({}, {}, 0)
-
-
-def _never() -> RewardModel:
-    raise AssertionError("there is nothing to load a model for")
 
 
 class Served(TextScorer):

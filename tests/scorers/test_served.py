@@ -302,18 +302,6 @@ def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_r
     assert sorted(map(spoken, server.bodies)) == [response for _, response in rest.values()]
 
 
-def test_all_that_was_answered_is_passed_on_before_a_failure(serve: Serve) -> None:
-    server = serve(length)
-    server.answer = lambda body: length(body) if len(server.bodies) <= 15 else "drop"
-    kept: list[int] = []
-    with pytest.raises(LLMError, match="15 of 20 texts were scored before"):
-        for finished in scorer(server, concurrency=1, retries=0).in_batches(
-            [(prompt, "a" * 9) for prompt in prompts(20)]
-        ):
-            kept += [row for row, _ in finished]
-    assert kept == list(range(15))
-
-
 TOO_LONG = "This model's maximum context length is 512 tokens. However, your request has 600 input tokens."
 LONGER = "The decoder prompt (length 600) is longer than the maximum model length of 512."
 
