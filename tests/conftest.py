@@ -135,21 +135,34 @@ def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
 
 
 @pytest.fixture(scope="session")
-def bert(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:  # noqa: ARG001
-    """Tiny random BERT reward model: no chat template, no eos, prompt and response as a text pair."""
-    from transformers import BertConfig, BertForSequenceClassification
+def encoder_maker(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> ModelMaker:  # noqa: ARG001
+    """Makes a folder of a tiny random encoder reward model: no chat template, no eos, prompt and response as a text pair."""
+    import transformers
 
-    folder = tmp_path_factory.mktemp("bert") / "model"
-    tokenizer = _bert_tokenizer()
-    # No dropout, so that LoRA's is the only one.
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
-        max_position_embeddings=128, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        num_labels=1, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    _seeded(BertForSequenceClassification, config).save_pretrained(str(folder))
-    tokenizer.save_pretrained(str(folder))
-    return folder
+    def make(kind: str, **options: Any) -> Path:
+        folder, tokenizer = tmp_path_factory.mktemp(kind) / "model", _bert_tokenizer()
+        sizes = {
+            "vocab_size": len(tokenizer), "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+            "max_position_embeddings": 128, "initializer_range": 0.2, "num_labels": 1, "pad_token_id": tokenizer.pad_token_id,
+        }  # fmt: skip
+        config = getattr(transformers, f"{kind}Config")(**(sizes | options))
+        _seeded(getattr(transformers, f"{kind}ForSequenceClassification"), config).save_pretrained(str(folder))
+        tokenizer.save_pretrained(str(folder))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bert(encoder_maker: ModelMaker) -> Path:
+    """Without dropout, so that LoRA's is the only one."""
+    return encoder_maker("Bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+@pytest.fixture(scope="session")
+def roberta(encoder_maker: ModelMaker) -> Path:
+    """Its head takes the first position itself, and has a hidden layer: four tensors."""
+    return encoder_maker("Roberta")
 
 
 @pytest.fixture(scope="session")

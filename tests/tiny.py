@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,3 +38,8 @@ def message_of(call: Callable[[], object], kind: type[CdaError] = CdaError) -> s
     with pytest.raises(kind) as error:
         call()
     return str(error.value)
+
+
+def edit_json(file: Path, **changes: object) -> None:
+    """Set keys of a JSON object in a file."""
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")

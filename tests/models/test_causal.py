@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tiny import load_causal, message_of
+from tiny import edit_json, load_causal, message_of
 
 from cda.models.causal import response_spans, span_notes
 from cda.models.load import Precision
@@ -121,7 +121,7 @@ def test_what_is_no_causal_language_model_is_refused(
         causal_maker("seq2seq"),
         causal_maker("pickle"),
     )
-    rewrite_json(seq2seq / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
+    edit_json(seq2seq / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     for folder, expected in (
         (llama, "is a LlamaForSequenceClassification, which gives no probability of a next token"),
@@ -160,10 +160,6 @@ def lora_folder(folder: Path, target: Path, **options: Any) -> Path:
     config = LoraConfig(**({"task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj", "v_proj"]} | options))
     get_peft_model(load_causal(folder).model, config).save_pretrained(str(target))
     return target
-
-
-def rewrite_json(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def test_an_adapter_is_loaded_and_named(folder: Path, tmp_path: Path) -> None:

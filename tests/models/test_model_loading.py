@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tiny import load, message_of
+from tiny import edit_json, load, message_of
 
 from cda.models.load import Precision, check_adapter
 
@@ -135,8 +134,7 @@ def test_folders_that_are_no_whole_adapter_of_this_model(
 def test_the_task_of_an_adapter_is_checked_before_its_head(
     adapter: Path, task: str | None, head: str, expected: str | None
 ) -> None:
-    file = adapter / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"task_type": task}), encoding="utf-8")
+    edit_json(adapter / "adapter_config.json", task_type=task)
     if expected is None:
         check_adapter(adapter, (head,))
     else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from tiny import load
+from tiny import edit_json, load
 
 from cda.embedded.model import encoder_folder, encoder_tokenizer
 from cda.errors import ModelError
@@ -55,10 +54,6 @@ def plain(llama: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def edit(file: Path, **settings: object) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | settings), encoding="utf-8")
-
-
 def trusted(folder: Path) -> RewardModel:
     return load_reward_model(ModelSpec(str(folder), "fp32", trust_remote_code=True))
 
@@ -67,50 +62,50 @@ def trusted(folder: Path) -> RewardModel:
 def test_own_code_is_refused_also_where_the_library_knows_the_kind_of_model(plain: Path, part: str) -> None:
     """Transformers would pass over it without a word, and the scores would be others."""
     file, auto_map = AUTO_MAPS[part]
-    edit(plain / file, auto_map=auto_map)
+    edit_json(plain / file, auto_map=auto_map)
     with pytest.raises(ModelError, match=r"runs with your rights.*model.trust_remote_code=true"):
         load(plain)
 
 
 def test_own_code_of_a_language_model_is_refused_too(plain: Path) -> None:
     auto_map = {"AutoModelForCausalLM": "parts.OwnModel"}
-    edit(plain / "config.json", auto_map=auto_map, architectures=["LlamaForCausalLM"])
+    edit_json(plain / "config.json", auto_map=auto_map, architectures=["LlamaForCausalLM"])
     with pytest.raises(ModelError, match=r"runs with your rights.*model.trust_remote_code=true"):
         load_causal_config(ModelSpec(str(plain), "fp32"))
 
 
 def test_own_code_is_run_where_it_is_allowed_and_fails_with_one_message(plain: Path) -> None:
-    edit(plain / "config.json", auto_map=AUTO_MAPS["model"][1])
-    edit(plain / "tokenizer_config.json", auto_map=TOKENIZER)
+    edit_json(plain / "config.json", auto_map=AUTO_MAPS["model"][1])
+    edit_json(plain / "tokenizer_config.json", auto_map=TOKENIZER)
     found = trusted(plain)
     assert type(found.model).__name__ == "OwnModel"
     assert type(found.template.tokenizer).__name__ == "OwnTokenizer"
-    edit(plain / "config.json", auto_map=AUTO_MAPS["config"][1])
+    edit_json(plain / "config.json", auto_map=AUTO_MAPS["config"][1])
     assert type(load_config(found.spec)).__name__ == "OwnConfig"
-    edit(plain / "config.json", auto_map={"AutoModelForSequenceClassification": "parts.Failing"})
+    edit_json(plain / "config.json", auto_map={"AutoModelForSequenceClassification": "parts.Failing"})
     with pytest.raises(ModelError, match=r"cannot be loaded as a sequence classifier .boom while it is built"):
         trusted(plain)
 
 
 def test_own_code_that_the_library_does_not_run_though_it_is_allowed_is_refused(plain: Path) -> None:
     file, auto_map = AUTO_MAPS["tokenizer, in config.json"]
-    edit(plain / file, auto_map=auto_map)
+    edit_json(plain / file, auto_map=auto_map)
     with pytest.raises(ModelError, match=r"its tokenizer has a custom class \(OwnTokenizer\), but Transformers"):
         trusted(plain)
 
 
 def test_a_class_of_its_own_for_another_use_is_refused(plain: Path) -> None:
-    edit(plain / "config.json", auto_map={"AutoModel": "parts.OwnReward"}, architectures=["OwnReward"])
+    edit_json(plain / "config.json", auto_map={"AutoModel": "parts.OwnReward"}, architectures=["OwnReward"])
     for allowed in (False, True):
         with pytest.raises(
             ModelError, match=r"OwnReward.*AutoModel alone.*AutoModelForSequenceClassification in auto_"
         ):
             load_config(ModelSpec(str(plain), "fp32", trust_remote_code=allowed))
     # The code beside it is for another class: Transformers would load its own for `model_type`.
-    edit(plain / "config.json", auto_map={"AutoModel": "parts.OwnBase"})
+    edit_json(plain / "config.json", auto_map={"AutoModel": "parts.OwnBase"})
     with pytest.raises(ModelError, match=r"is a OwnReward, a custom class that it names for no auto class"):
         load_config(ModelSpec(str(plain), "fp32"))
-    edit(plain / "config.json", architectures=["LlamaForSequenceClassification"])
+    edit_json(plain / "config.json", architectures=["LlamaForSequenceClassification"])
     assert load_config(ModelSpec(str(plain), "fp32")).model_type == "llama"
 
 
@@ -118,7 +113,7 @@ def test_code_of_another_repository_counts_for_kept_scores(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`owner/name--file.Class` names code that is in no file of the model."""
-    edit(plain / "tokenizer_config.json", auto_map=TOKENIZER)
+    edit_json(plain / "tokenizer_config.json", auto_map=TOKENIZER)
     found, code = trusted(plain), tmp_path / "elsewhere" / "parts.py"
     code.parent.mkdir()
     monkeypatch.setattr(sys.modules[type(found.template.tokenizer).__module__], "__file__", str(code))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from tiny import load, scores_of
+from tiny import edit_json, load, scores_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from cda.errors import ModelError
@@ -37,8 +36,7 @@ def stock(folder: Path, texts: Texts, **left_out: Any) -> list[float]:
 def copy_with(folder: Path, target: Path, **tokenizer: Any) -> Path:
     """The model with other words in tokenizer_config.json."""
     shutil.copytree(folder, target)
-    config = target / "tokenizer_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | tokenizer), encoding="utf-8")
+    edit_json(target / "tokenizer_config.json", **tokenizer)
     return target
 
 

@@ -80,17 +80,23 @@ def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:
     assert (kind_of(name), bare_name(name)) == (kind, bare)
 
 
-def test_two_language_models(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
-    found = audited(
-        f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "out", "model.precision=fp32", "score.log_ratio.beta=0.5"
-    )
-    policy, reference = (Policy(load_causal_model(ModelSpec(str(one), "fp32", 2048))) for one in causal)
+def test_two_language_models_and_a_prompt_that_fills_them(
+    causal: tuple[Path, Path], pairs: Path, tmp_path: Path
+) -> None:
+    long = {"prompt": "w1 " * 100, "perturbed": "good", "base": "bad"}
+    pairs.write_text("\n".join(map(json.dumps, [long, *ROWS])), encoding="utf-8")
+    words = ("model.precision=fp32", "model.max_length_tokens=64", "score.log_ratio.beta=0.5")
+    found = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "out", *words)
+    policy, reference = (Policy(load_causal_model(ModelSpec(str(one), "fp32", 64))) for one in causal)
     scorer = LogRatioScorer(policy, reference, beta=0.5)
     prompts = [user_prompt(row["prompt"]) for row in ROWS]
     first, second = (scorer.score(prompts, [row[side] for row in ROWS]) for side in ("perturbed", "base"))
-    margins = [row["perturbed_model"] - row["base_model"] for row in found["margins"]]
+    margins = [row["perturbed_model"] - row["base_model"] for row in found["margins"] if row["base_model"] is not None]
     assert margins == pytest.approx((first - second).tolist(), abs=1e-4)
     assert "log-ratio" in found["model"]["how"] and "log-ratio" in found["printed"]
+    assert (found["model"]["dropped"], found["model"]["texts"]) == (2, 2 * N + 2)
+    assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["before"]["n"] == N
+    assert "2 of 26 texts are too long" in found["printed"]
 
 
 def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
@@ -107,16 +113,6 @@ def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Pat
     per_token = ("model.precision=fp32", "score.log_ratio.per_token=true")
     other = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "tokens", *per_token)
     assert other["model"]["cached"] == 0
-
-
-def test_a_prompt_that_fills_the_model_stops_no_audit(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
-    long = {"prompt": "w1 " * 100, "perturbed": "good", "base": "bad"}
-    pairs.write_text("\n".join(map(json.dumps, [long, *ROWS])), encoding="utf-8")
-    words = ("model.precision=fp32", "model.max_length_tokens=64")
-    found = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "out", *words)
-    assert (found["model"]["dropped"], found["model"]["texts"]) == (2, 2 * N + 2)
-    assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["before"]["n"] == N
-    assert "2 of 26 texts are too long" in found["printed"]
 
 
 def test_a_steered_model(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from conftest import ModelMaker, Texts, Trained
 
 EXACT = 1e-5  # fp32, on scores between -4 and 4
-SIZES: dict[str, Any] = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
-    "max_position_embeddings": 128,
-    "initializer_range": 0.2,
-    "num_labels": 1,
-}
 
 
 def states_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 8192) -> FloatArray:
@@ -46,34 +37,7 @@ def n_hooks(reward_model: RewardModel) -> int:
 
 
 @pytest.fixture(scope="module")
-def encoder_maker(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a folder of a tiny random encoder reward model with the tiny BERT's tokenizer."""
-    import torch
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(bert))
-
-    def make(kind: str, **options: Any) -> Path:
-        folder = tmp_path_factory.mktemp(kind)
-        sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id} | SIZES | options
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            config = getattr(transformers, f"{kind}Config")(**sizes)
-            getattr(transformers, f"{kind}ForSequenceClassification")(config).save_pretrained(str(folder))
-        tokenizer.save_pretrained(str(folder))
-        return folder
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def roberta(encoder_maker: Callable[..., Path]) -> Path:
-    """Its head takes the first position itself, and has a hidden layer."""
-    return encoder_maker("Roberta")
-
-
-@pytest.fixture(scope="module")
-def deberta(encoder_maker: Callable[..., Path]) -> Path:
+def deberta(encoder_maker: ModelMaker) -> Path:
     """It keeps pooler and classifier, both outside the base model."""
     return encoder_maker("DebertaV2", pooler_hidden_size=64)
 

@@ -185,15 +185,7 @@ def test_unread_answers_have_no_margin_and_no_say_on_places() -> None:
     assert of_one_order(np.array([np.nan]), np.array([True]), ["p"])[1].position_bias is None
 
 
-def test_where_the_verdict_is_asked_for_and_read() -> None:
-    lines = "'Verdict: 1', 'Verdict: 2' or 'Verdict: tie'"
-    for reasons, form in (
-        ("before", f"finish with a line that is exactly {lines}."),
-        ("after", f"Begin with a line that is exactly {lines}, then explain your choice in a sentence or two."),
-        ("none", f"single line that is exactly {lines}, and with nothing else."),
-    ):
-        told = ours().judge.model_copy(update={"reasons": reasons})
-        assert judge_request(user_prompt("q"), "a", "b", instructions=told).system.endswith(form)
+def test_where_the_verdict_is_read() -> None:
     first = "**Verdict: 2**\nIt is shorter.\nVerdict: 1"
     assert parse_verdict(first, reasons="after") == "2"
     assert parse_verdict(first) == "1"

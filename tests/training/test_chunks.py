@@ -162,15 +162,6 @@ def test_rows_padded_on_the_left_are_scored_right(llama: Path) -> None:
     torch.testing.assert_close(rewards, model(**inputs).logits.squeeze(-1), rtol=0, atol=1e-5)
 
 
-def test_gradient_checkpointing_changes_nothing(llama: Path) -> None:
-    model, inputs = classifier("llama", llama, adapter=True), batch("llama", UNEVEN)
-    expected = gradients(model, loss_of(model(**inputs).logits.squeeze(-1)))
-    model.enable_input_require_grads()
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    found = gradients(model, loss_of(chunked_rewards(model, **inputs, overhead_tokens=10)))
-    assert furthest(found, expected) < 1e-5
-
-
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory, llama: Path, bert: Path) -> list[dict[str, Any]]:
     """What `one_of_two` found, of each process."""
@@ -264,11 +255,9 @@ def test_every_training_asks_for_its_blocks(
 
 DDP_CASES: tuple[tuple[str, bool, str, dict[str, Any]], ...] = (
     ("llama", True, "default", {}),
-    ("llama", True, "find unused", {"find_unused_parameters": True}),
     ("llama", True, "static", {"static_graph": True}),
     ("llama", True, "checkpointing", {}),
-    ("llama", False, "default", {}),
-    ("bert", True, "checkpointing", {}),
+    ("bert", False, "default", {}),
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tiny import load, scores_of
+from tiny import edit_json, load, scores_of
 
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel
@@ -68,25 +68,6 @@ def adapters(make_adapter: AdapterMaker, llama: Path, bert: Path, roberta: Path)
         ),
         roberta: (make_adapter(roberta, "roberta-1", ["query"], 1), make_adapter(roberta, "roberta-2", ["value"], 2)),
     }
-
-
-@pytest.fixture(scope="module")
-def roberta(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tiny random RoBERTa reward model, whose head has four tensors."""
-    import torch
-    from transformers import AutoTokenizer, RobertaConfig, RobertaForSequenceClassification
-
-    folder = tmp_path_factory.mktemp("roberta") / "model"
-    tokenizer = AutoTokenizer.from_pretrained(str(bert))
-    config = RobertaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=130, initializer_range=0.2, num_labels=1, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        RobertaForSequenceClassification(config).save_pretrained(str(folder))
-    tokenizer.save_pretrained(str(folder))
-    return folder
 
 
 @pytest.fixture(scope="module", params=["llama", "bert", "roberta"])
@@ -214,8 +195,7 @@ def test_what_a_dose_cannot_represent_is_refused(
 ) -> None:
     folder = tmp_path / "odd"
     shutil.copytree(adapters[llama][0], folder)
-    config = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(json.dumps(config | change))
+    edit_json(folder / "adapter_config.json", **change)
     with pytest.raises(ModelError) as error:
         compose_adapters([(folder, 1.0)], read_head(ModelSpec(str(llama))), tmp_path / "out")
     assert str(error.value).startswith(f"{folder}: ") and part in str(error.value)

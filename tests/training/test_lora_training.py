@@ -197,24 +197,6 @@ def test_targets_are_checked_from_the_configuration_alone(llama: Path) -> None:
         check_targets(ModelSpec(str(llama), "fp32", 64), ["proj"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"lerning_rate": 1e-4}, "lerning_rate"),
-        ({"optim": "adamv"}, "adamv"),
-        ({"save_steps": 20, "eval_steps": 7}, "7"),
-    ],
-)
-def test_a_refused_training_argument_is_a_recipe_error(
-    train: Train, preference_pairs: list[Pair], arguments: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(RecipeError) as error:
-        train(validation=preference_pairs[12:], **arguments)
-    assert len(error.value.problems) == 1
-    assert str(error.value).startswith("train: ")
-    assert told in str(error.value)
-
-
 def test_a_validation_loss_that_is_no_number_stops_the_training(train: Train, preference_pairs: list[Pair]) -> None:
     with pytest.raises(ModelError) as error:
         # Evaluated after step 1, before the next training loss shows it.

@@ -29,25 +29,25 @@ def log_sigmoid(x: float) -> float:
     return -math.log1p(math.exp(-x))
 
 
-def test_a_preference_is_trls_pairwise_loss_with_its_margin() -> None:
-    assert loss([1.5], [1], [0], [1]) == pytest.approx(-log_sigmoid(1.5))
-    assert loss([1.5], [1], [0.5], [1]) == pytest.approx(-log_sigmoid(1.0))
+@pytest.mark.parametrize(
+    ("difference", "target", "margin", "expected"),
+    [
+        (1.5, 1.0, 0.0, -log_sigmoid(1.5)),  # TRL's pairwise loss
+        (1.5, 1.0, 0.5, -log_sigmoid(1.0)),
+        (1.5, 0.0, 0.5, -log_sigmoid(-2.0)),  # the pair the other way round
+        (0.0, 0.5, 0.0, math.log(2)),
+        (1.0, 0.5, 0.0, -(log_sigmoid(1.0) + log_sigmoid(-1.0)) / 2),
+        (-1.0, 0.5, 0.0, -(log_sigmoid(1.0) + log_sigmoid(-1.0)) / 2),
+    ],
+)
+def test_losses_by_hand(difference: float, target: float, margin: float, expected: float) -> None:
+    assert loss([difference], [target], [margin], [1]) == pytest.approx(expected)
 
 
-def test_a_target_of_zero_is_the_pair_the_other_way_round() -> None:
-    assert loss([1.5], [0], [0.5], [1]) == pytest.approx(loss([-1.5], [1], [0.5], [1]))
-
-
-def test_a_tie_is_least_at_no_difference_and_the_same_on_both_sides() -> None:
-    at = [loss([d], [0.5], [0], [1]) for d in (-1.0, -0.1, 0.0, 0.1, 1.0)]
-    assert min(at) == at[2] == pytest.approx(math.log(2))
-    assert at[0] == pytest.approx(at[4])
-    assert at[1] == pytest.approx(at[3])
-
-
-def test_a_soft_target_is_least_where_sigma_of_the_difference_is_the_target() -> None:
-    best = math.log(0.8 / 0.2)
-    at = [loss([best + step], [0.8], [0], [1]) for step in (-0.2, 0.0, 0.2)]
+@pytest.mark.parametrize("target", [0.5, 0.8])
+def test_a_tie_or_soft_target_is_least_where_sigma_of_the_difference_is_the_target(target: float) -> None:
+    best = math.log(target / (1 - target))
+    at = [loss([best + step], [target], [0], [1]) for step in (-0.1, 0.0, 0.1)]
     assert min(at) == at[1]
 
 
