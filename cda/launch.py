@@ -105,18 +105,9 @@ def say(text: str) -> None:
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:
     """Wait until the main process has made something; RunError if it failed."""
     while not ready():
-        marker = folder / _FAILED
-        if made_in_this_launch(marker) and _launch_of(marker) == launch_id():
+        if failure_told(folder / _FAILED) is not None:
             raise RunError("the main process failed; see its message")
         time.sleep(poll_s)
-
-
-def made_in_this_launch(path: Path) -> bool:
-    """True if a file exists that no earlier launch left.
-
-    Files of several machines are dated by the clock of the one that holds them, so this process's start is read off that.
-    """
-    return path.is_file() and path.stat().st_mtime > _STARTED + _clock_ahead_s(path.parent)
 
 
 def launch_id() -> str:
@@ -130,7 +121,24 @@ def tell_failure(folder: Path) -> None:
         # If the folder cannot be written, that is the error to be shown, and the launcher ends the others.
         with contextlib.suppress(OSError):
             clear_failure(folder)  # a link in its place would be written through
-            (folder / _FAILED).write_text(json.dumps({"launch": launch_id()}), encoding="utf-8")
+            write_failure(folder / _FAILED)
+
+
+def write_failure(marker: Path, error: str = "") -> None:
+    """Tell the other processes of this launch of a failure, by a file that all see."""
+    marker.write_text(json.dumps({"launch": launch_id(), "error": error}), encoding="utf-8")
+
+
+def failure_told(marker: Path) -> str | None:
+    """The error that a process of this launch told by a file; None if there is none, or an earlier launch left it."""
+    try:
+        # Files of several machines are dated by the clock of the one that holds them, so this process's start is read off that.
+        if marker.stat().st_mtime <= _STARTED + _clock_ahead_s(marker.parent):
+            return None
+        told = json.loads(marker.read_text(encoding="utf-8"))
+        return str(told["error"]) if told["launch"] == launch_id() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def clear_failure(folder: Path) -> None:
@@ -180,10 +188,3 @@ def _clock_ahead_s(folder: Path) -> float:
             return Path(probe.name).stat().st_mtime - time.time()
     except OSError:
         return 0.0
-
-
-def _launch_of(marker: Path) -> str | None:
-    try:
-        return str(json.loads(marker.read_text(encoding="utf-8"))["launch"])
-    except (OSError, ValueError, KeyError):
-        return None

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cda.arrays import FloatArray
-from cda.errors import CdaError, DataError, ModelError, RunError
-from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
-from cda.launch import launch_id, made_in_this_launch, rank, world_size
+from cda.errors import CdaError, ModelError, RunError
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.launch import failure_told, rank, world_size, write_failure
 from cda.models.load import Precision, RewardModel
 from cda.records import user_prompt
 from cda.scorers.batching import Batch, forward, token_ids
@@ -173,7 +173,7 @@ class Exchange:
                 write_jsonl(part, own())
             except BaseException as error:
                 with contextlib.suppress(OSError):
-                    write_json(self._file("failed.json"), {"launch": launch_id(), "error": error_line(error)})
+                    write_failure(self._file("failed.json"), error_line(error))
                 raise
         parts = [self._file("rows.jsonl", number) for number in range(world_size())]
         for number, path in enumerate(parts):
@@ -184,14 +184,10 @@ class Exchange:
 
     def _check(self, waited_for: int) -> None:
         for number in range(world_size()):
-            marker = self._file("failed.json", number)
-            with contextlib.suppress(DataError, OSError):
-                # The failure of an earlier launch says nothing of this one.
-                if made_in_this_launch(marker) and (content := read_json(marker))["launch"] == launch_id():
-                    raise RunError(
-                        f"process {number} of {world_size()} failed while process {rank()} waited for process {waited_for}: "
-                        f"{content['error']}"
-                    )
+            if (error := failure_told(self._file("failed.json", number))) is not None:
+                raise RunError(
+                    f"process {number} of {world_size()} failed while process {rank()} waited for process {waited_for}: {error}"
+                )
 
     def _file(self, ending: str, number: int | None = None) -> Path:
         which = rank() if number is None else number
