@@ -1,4 +1,4 @@
-"""Chunked forward passes: the cheapest cut, and the same rewards and gradients as one padded pass; shards of blocks, on two processes."""
+"""Pairs to token ids with the cut ones counted; chunked forward passes, with the rewards and gradients of one pass, also on two processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ import pytest
 from devices import on_a_cpu
 from tiny import load
 
-from cda.records import Pair, TrainingExample
+from cda.models.load import ModelSpec, load_template
+from cda.models.template import Template
+from cda.records import Pair, TrainingExample, user_prompt
 from cda.training import lora as training
 from cda.training.arguments import Lora
-from cda.training.chunks import chunked_rewards, partition
+from cda.training.chunks import chunked_rewards, encode_pairs, partition
 from cda.training.lora import block_names, shard_blocks, train_adapter
 
 UNEVEN = [3, 40, 5, 21, 4, 38, 20, 6]
@@ -387,6 +389,35 @@ def sharded(model: Any, by_blocks: bool) -> Any:
         device=torch.device("cpu"), parallelism_config=None,
     )  # fmt: skip
     return fsdp2_prepare_model(accelerator, model)
+
+
+LIMIT = 12  # BOS and four marks leave seven words
+
+
+@pytest.fixture(scope="module")
+def template(llama: Path) -> Template:
+    return load_template(ModelSpec(str(llama), "fp32", LIMIT))
+
+
+def test_cut_and_identical_pairs_are_counted_and_the_rest_keeps_its_order(
+    template: Template, words: Callable[..., str]
+) -> None:
+    prompt = user_prompt(words(2))
+    pairs = [
+        Pair(prompt, words(5), words(3, start=20)),  # exactly twelve tokens: not cut
+        Pair(prompt, words(6), words(3, start=20)),  # one side cut
+        Pair(prompt, words(3, start=20), words(9)),  # the other side cut
+        Pair(prompt, words(8), words(9)),  # both cut, different only past the cut
+        Pair(prompt, words(8), words(8, start=30)),  # both cut, still different
+        Pair(prompt, words(4), words(4)),  # the same from the start
+    ]
+    encoded = encode_pairs([TrainingExample(pair) for pair in pairs], template)
+    assert encoded.n_truncated == 4
+    assert encoded.n_identical == 2
+    assert encoded.dataset["length"] == [12, 12, 12, 12]
+    for side in ("chosen", "rejected"):  # as scoring reads them
+        read = [template.encode(prompt, getattr(pairs[row], side)).ids for row in (0, 1, 2, 4)]
+        assert encoded.dataset[f"{side}_ids"] == read
 
 
 if __name__ == "__main__":

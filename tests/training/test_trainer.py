@@ -1,9 +1,11 @@
-"""The trainer: the checkpoint it goes on from (the newest whole one, whose best one is whole as well), and what it notes."""
+"""The trainer: the checkpoint it goes on from, what it notes, and its loss by hand, against TRL's, and as a training reaches it."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from cda.training.trainer import FindBest, ObjectiveTrainer, newest_whole, seal
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Pair, TrainingExample
+from cda.scorers.classifier import ClassifierScorer
+from cda.training.arguments import Lora
+from cda.training.chunks import collator, encode_pairs
+from cda.training.lora import train_adapter
+from cda.training.trainer import FindBest, ObjectiveTrainer, newest_whole, ordered_as_taught, preference_loss, seal
 
 
 @pytest.fixture
@@ -106,3 +114,112 @@ def test_in_training_every_pair_that_was_trained_on_counts() -> None:
     found = noted(training=True)
     assert found["accuracy"] == [1.0, 1.0, 0.0]
     assert (found["max_reward"], found["num_tokens"]) == ([9.0], [40])
+
+
+def loss(differences: list[float], targets: list[float], margins: list[float], weights: list[float]) -> float:
+    import torch
+
+    columns = (torch.tensor(values, dtype=torch.float64) for values in (differences, targets, margins, weights))
+    return float(preference_loss(*columns))
+
+
+def log_sigmoid(x: float) -> float:
+    return -math.log1p(math.exp(-x))
+
+
+@pytest.mark.parametrize(
+    ("difference", "target", "margin", "expected"),
+    [
+        (1.5, 1.0, 0.0, -log_sigmoid(1.5)),  # TRL's pairwise loss
+        (1.5, 1.0, 0.5, -log_sigmoid(1.0)),
+        (1.5, 0.0, 0.5, -log_sigmoid(-2.0)),  # the pair the other way round
+        (0.0, 0.5, 0.0, math.log(2)),
+        (1.0, 0.5, 0.0, -(log_sigmoid(1.0) + log_sigmoid(-1.0)) / 2),
+        (-1.0, 0.5, 0.0, -(log_sigmoid(1.0) + log_sigmoid(-1.0)) / 2),
+    ],
+)
+def test_losses_by_hand(difference: float, target: float, margin: float, expected: float) -> None:
+    assert loss([difference], [target], [margin], [1]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("target", [0.5, 0.8])
+def test_a_tie_or_soft_target_is_least_where_sigma_of_the_difference_is_the_target(target: float) -> None:
+    best = math.log(target / (1 - target))
+    at = [loss([best + step], [target], [0], [1]) for step in (-0.1, 0.0, 0.1)]
+    assert min(at) == at[1]
+
+
+def test_weights_scale_a_pair_whatever_is_beside_it() -> None:
+    alone, beside = loss([0.3], [1], [0], [3]), loss([0.3, 2.0], [1, 1], [0, 0], [3, 0])
+    assert alone == pytest.approx(3 * -log_sigmoid(0.3))
+    assert beside == pytest.approx(alone / 2)  # the mean is over pairs
+
+
+def test_ties_have_no_side_to_agree_with() -> None:
+    import torch
+
+    differences = torch.tensor([1.0, -1.0, 0.0, 2.0, -2.0])
+    targets = torch.tensor([1.0, 0.3, 1.0, 0.5, 1.0])
+    assert ordered_as_taught(differences, targets) == (2, 4)
+
+
+@pytest.mark.parametrize("target", [0.0, 0.3, 0.7, 1.0])
+def test_equal_rewards_agree_with_no_side_whichever_is_taught(target: float) -> None:
+    import torch
+
+    assert ordered_as_taught(torch.tensor([0.0, 0.0]), torch.tensor([target, 0.5])) == (0, 1)
+
+
+def test_gradients_are_trls_own_on_the_same_batch(llama: Path, preference_pairs: list[Pair], tmp_path: Path) -> None:
+    import torch
+    from trl import RewardConfig, RewardTrainer
+    from trl.trainer.reward_trainer import DataCollatorForPreference
+
+    from cda.training.trainer import ObjectiveTrainer
+
+    def gradients(kind: type, **own: Any) -> dict[str, Any]:
+        loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+        dataset = encode_pairs([TrainingExample(pair) for pair in preference_pairs[:8]], loaded.template).dataset
+        config = RewardConfig(
+            str(tmp_path), use_cpu=True, bf16=False, max_length=None, remove_unused_columns=False, report_to="none"
+        )
+        pad = loaded.template.pad_token_id
+        collate = collator(pad) if own else DataCollatorForPreference(pad_token_id=pad)
+        trainer = kind(
+            model=loaded.model, args=config, train_dataset=dataset, processing_class=loaded.template.tokenizer,
+            data_collator=collate, **own,
+        )  # fmt: skip
+        loaded.model.train()
+        batch = collate([dataset[row] for row in range(8)])
+        trainer.compute_loss(loaded.model, batch).backward()
+        return {name: one.grad for name, one in loaded.model.named_parameters() if one.grad is not None}
+
+    ours, theirs = gradients(ObjectiveTrainer, overhead_tokens=0), gradients(RewardTrainer)
+    assert ours.keys() == theirs.keys()
+    assert max(float(one.abs().max()) for one in theirs.values()) > 1e-3
+    for name, one in theirs.items():
+        torch.testing.assert_close(ours[name], one, atol=1e-5, rtol=0)
+
+
+def test_training_reaches_ties_and_soft_targets(
+    llama: Path, preference_pairs: list[Pair], lora: Lora, train_arguments: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """One model learns a tie, a soft target and the pair the other way round, each of pairs of its own."""
+    loaded, pairs = load_reward_model(ModelSpec(str(llama), "fp32", 64)), preference_pairs[:3]
+    examples = [TrainingExample(pair, target) for pair, target in zip(pairs, (0.5, 0.75, 0.0), strict=True)]
+    arguments = {
+        **train_arguments,
+        "num_train_epochs": 100,
+        "learning_rate": 1e-2,
+        "save_strategy": "no",
+        "logging_steps": 100,
+    }
+    adapter = train_adapter(loaded, examples, [], lora.model_copy(update={"dropout": 0.0}), arguments, tmp_path, 0)
+    scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter.adapter))
+    chosen, rejected = (
+        scorer.score([pair.prompt for pair in pairs], [getattr(pair, side) for pair in pairs])
+        for side in ("chosen", "rejected")
+    )
+    tie, soft, turned = chosen - rejected
+    assert (tie, soft) == (pytest.approx(0, abs=0.15), pytest.approx(math.log(3), abs=0.25))
+    assert turned < -1.5

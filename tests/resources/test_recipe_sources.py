@@ -1,7 +1,8 @@
-"""A run reads each of its files once, however many stages and checks want it."""
+"""Files of a recipe: each read once in a run; columns and settings named where they cannot be used."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +13,16 @@ import pytest
 
 from cda.auditing.audit import audit_texts
 from cda.counterfactuals import label
+from cda.counterfactuals.triples import read_responses
 from cda.data import load
+from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.money import Budgeted
 from cda.pipeline import plan
 from cda.recipe.load import Opened, load_recipe
+from cda.recipe.sections import AuditSection
 from cda.resources.llm_access import llm_access, llm_counts
-from cda.resources.sources import audit_inputs
+from cda.resources.sources import audit_inputs, load_pairs
 
 
 @pytest.fixture
@@ -95,3 +99,27 @@ def test_an_error_leaves_nothing_behind() -> None:
         opened.once("x", lambda: 1 / 0)
     assert opened.once("x", lambda: 2.0) == 2.0
     assert opened.once("x", lambda: 3.0) == 2.0
+
+
+def test_prompts_under_another_name_are_told_how_to_be_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.jsonl"
+    path.write_text(json.dumps({"question": "Why?", "chosen": "So.", "rejected": "Thus."}) + "\n", encoding="utf-8")
+    with pytest.raises(DataError) as error:
+        load_pairs(str(path), "train", {}, "data.columns")
+    assert "no usable pair" in str(error.value)
+    assert "the columns are question, chosen, rejected" in str(error.value)
+    assert "data.columns.prompt=<your column>" in str(error.value)
+    assert len(load_pairs(str(path), "train", {"prompt": "question"}, "data.columns").pairs) == 1
+
+
+def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> None:
+    audit = AuditSection()
+    rows = [{"prompt": "q", "response": "a", "has_attribute": word} for word in ("", "yes")]
+    rows += [{"prompt": "q ", "response": [{"role": "assistant", "content": "a\r\n"}], "has_attribute": "yes"}]
+    found, exclusions = read_responses(rows, "f.csv", audit)
+    assert [(one.response, one.has_attribute) for one in found] == [("a", True)]
+    assert dict(exclusions.reasons) == {"duplicate": 2}
+    with pytest.raises(
+        DataError, match=r"f\.csv: rows 1, 2, 3, 4: the same response, and has_attribute says yes and no"
+    ):
+        read_responses([*rows, rows[0] | {"has_attribute": "no"}], "f.csv", audit)
