@@ -29,7 +29,7 @@ from cda.results.audit import (
     PaperShare,
     RewardSpread,
 )
-from cda.results.base import Estimate, Measure, Missing, PerScoring
+from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
 from cda.results.benchmarks import SetQuality
 from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate
 from cda.results.facts import (
@@ -218,9 +218,7 @@ def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dic
     pairs = [_margins(share, 400) for share in quality]
     ids = [str(row) for row in range(400)]
     return {
-        group.bias.name: result_room.estimated(
-            partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids)
-        )
+        group.bias.name: or_missing(partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids))
         for group in groups
     }
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Group, Scorings, estimated, people_of, per_scoring, rng
+from cda.auditing.groups import Group, Scorings, people_of, per_scoring, rng
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.features import PATTERN_FEATURES
 from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
 from cda.results import effects as found
 from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
-from cda.results.base import Estimate, Kinds, Missing, PerScoring
+from cda.results.base import Estimate, Kinds, Missing, PerScoring, or_missing
 from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, LabelRates, SameMargin
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
@@ -71,8 +71,8 @@ def label_rates(bias: Bias, labels: PairLabels | None, seed: int) -> LabelRates 
     else:
         values = np.array([float(bool(chosen)) - float(bool(rejected)) for chosen, rejected in both])
     return LabelRates(
-        contingency=estimated(partial(contingency, labels.chosen, labels.rejected, ids)),
-        r_train=estimated(partial(chosen_correlation, values[parsed], list(compress(ids, parsed)), rng(seed))),
+        contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, ids)),
+        r_train=or_missing(partial(chosen_correlation, values[parsed], list(compress(ids, parsed)), rng(seed))),
     )
 
 
@@ -86,7 +86,7 @@ def _correlations(group: Group, rule: TieRule, seed: int) -> found.Correlations:
     def correlation(signs: FloatArray, rows: NDArray[np.bool_]) -> Estimate | Missing:
         """r of the attribute's difference (perturbed − base) with the preferred side (sign 1: perturbed) on some rows."""
         ids = list(compress(group.prompt_ids, rows))
-        return estimated(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
+        return or_missing(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
 
     rows = np.ones(len(group), dtype=bool)
     by_people = None
@@ -111,7 +111,7 @@ def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> fou
         rewards = np.array([scoring.of(prompt, text) for prompt, text in texts])
         there = ~np.isnan(rewards)  # others were left out as too long, which is counted where they were scored
         kept = list(compress(attribute, there)), list(compress(ids, there))
-        by_scoring[label] = estimated(partial(observational_effect, rewards[there], *kept))
+        by_scoring[label] = or_missing(partial(observational_effect, rewards[there], *kept))
     return found.Observational(labelled_by=f"measured {bias.measure.feature}", effect=per_scoring(by_scoring))
 
 
@@ -172,7 +172,8 @@ def _edges(values: Sequence[_Values]) -> tuple[float, ...]:
 def _distributions(values: _Values, edges: Sequence[float], seed: int) -> PerScoring[Kinds]:
     def of_kinds(kinds: Mapping[str, tuple[FloatArray, list[str]]]) -> Kinds:
         return {
-            kind: estimated(partial(distribution, array, ids, edges, rng(seed))) for kind, (array, ids) in kinds.items()
+            kind: or_missing(partial(distribution, array, ids, edges, rng(seed)))
+            for kind, (array, ids) in kinds.items()
         }
 
     return per_scoring({label: of_kinds(kinds) for label, kinds in values.items()})
@@ -191,7 +192,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
     ids = group.prompt_ids
     similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
     if encode is not None:
-        similarity = estimated(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
+        similarity = or_missing(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
 
     def labels(other: Bias) -> Estimate:
         with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
@@ -199,9 +200,11 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
 
     return BiasDrift(
         n=len(group),
-        features=estimated(lambda: tuple(feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment))),
+        features=or_missing(
+            lambda: tuple(feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment))
+        ),
         labels={
-            other.name: estimated(partial(labels, other))
+            other.name: or_missing(partial(labels, other))
             for other in biases.values()
             if other.name != group.bias.name and other.measure and not other.measure.relative
         },
@@ -230,19 +233,19 @@ def _effects(group: Group, seed: int) -> BiasEffects:
         return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
 
     tested = Missing(reason="the change of skew is tested instead")
-    return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=estimated(change), test=tested)
+    return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=or_missing(change), test=tested)
 
 
 def _direct(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects:
     perturbed, base = map(measured, group.sides)
     ids, unit = group.prompt_ids, group.unit
-    direct: Effect | SameMargin | Missing = estimated(
+    direct: Effect | SameMargin | Missing = or_missing(
         partial(direct_contrast, margins, ids, Resampling(rng(seed)), unit)
     )
     if isinstance(direct, Missing):
         direct = same_in_all(margins, ids, direct.reason) or direct
     identified = partial(identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit)
-    return found.DirectEffects(direct=direct, identification=estimated(identified))
+    return found.DirectEffects(direct=direct, identification=or_missing(identified))
 
 
 def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:

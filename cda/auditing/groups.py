@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
@@ -15,7 +15,7 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Compared, Comparison, Preferences
 from cda.stats.people import ONE_SIDED, against_people, human_skew, mean_against_people, people_change
@@ -158,14 +158,6 @@ def sides_of(group: Group, people: People) -> list[Preference | None]:
     return sides
 
 
-def estimated(estimate: Callable[[], T]) -> T | Missing:
-    """An estimate, or the reason why the data cannot give it. Never a number that stands for none."""
-    try:
-        return estimate()
-    except DataError as error:
-        return Missing(reason=str(error))
-
-
 def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
     """A value of the one model; or of the model before and after."""
     return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
@@ -222,8 +214,8 @@ def _voted(group: Group, people: People, seed: int) -> VotedBias:
         by_majority=per_scoring(tables),
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
-        agreement=None if counts is None else estimated(lambda: agreement(counts, ids, rng(seed))),
-        noise_ceiling=None if counts is None else estimated(lambda: noise_ceiling(counts, majority, ids, rng(seed))),
+        agreement=None if counts is None else or_missing(lambda: agreement(counts, ids, rng(seed))),
+        noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids, rng(seed))),
         prediction_powered=_powered(group) if any(contrast.verdicts for contrast in group.contrasts) else None,
     )
 
@@ -262,11 +254,11 @@ def _powered(group: Group) -> PoweredVotes | Missing:
     judge = np.array([np.mean(verdicts) if verdicts else np.nan for verdicts in given])
     ids, majority = group.prompt_ids, people.majority
     missed = {
-        label: estimated(partial(powered_miscalibration, margins, majority, judge, ids, group.ties))
+        label: or_missing(partial(powered_miscalibration, margins, majority, judge, ids, group.ties))
         for label, margins in group.margins.items()
     }
     return PoweredVotes(
-        human_skew=estimated(partial(powered_human_skew, majority, judge, ids)), miscalibration=per_scoring(missed)
+        human_skew=or_missing(partial(powered_human_skew, majority, judge, ids)), miscalibration=per_scoring(missed)
     )
 
 
@@ -309,8 +301,8 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
         return against(filled, voted, group.prompt_ids, "half").miscalibration
 
     return JudgedBias(
-        skew=estimated(skew),
+        skew=or_missing(skew),
         ties=None if is_mean else int((margins == 0).sum()),
         unread=int((~there).sum()),
-        miscalibration=None if people is None else estimated(lambda: miscalibration(people)),
+        miscalibration=None if people is None else or_missing(lambda: miscalibration(people)),
     )

@@ -10,12 +10,12 @@ from itertools import compress
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Scorings, estimated, per_scoring, read_margins, rng, ties_of, unit_of
+from cda.auditing.groups import Scorings, per_scoring, read_margins, rng, ties_of, unit_of
 from cda.auditing.result import share_measure
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
-from cda.results.base import NOT_TRAINED, Measure, Missing
+from cda.results.base import NOT_TRAINED, Measure, Missing, or_missing
 from cda.results.effects import NORMAL_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
 from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
@@ -97,8 +97,8 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(
-            overall=estimated(partial(statistics.rate_effects, of_scoring, Resampling(rng(seed)), refused)),
-            by_length=estimated(partial(_by_length, of_scoring, kept, refused, seed)),
+            overall=or_missing(partial(statistics.rate_effects, of_scoring, Resampling(rng(seed)), refused)),
+            by_length=or_missing(partial(_by_length, of_scoring, kept, refused, seed)),
             slope=_slope(of_scoring, kept, refused, seed),
         )
         for label, of_scoring in contrasts.items()
@@ -107,7 +107,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     changes: RateEffects | Missing = NOT_TRAINED
     if len(contrasts) == 2:
         before, after = contrasts.values()
-        changes = estimated(partial(_changes, before, after, refused, seed))
+        changes = or_missing(partial(_changes, before, after, refused, seed))
     average = list(measured.values())[-1].average
     return BiasRate(
         flips=flips,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
 
 from cda.auditing import paper, seeds
 from cda.auditing import report_data as data
@@ -17,11 +16,11 @@ from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.page import Entry, ReportSection
 from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
 from cda.report.tables import Table
-from cda.results.audit import AuditResult, PaperPeople, PaperShare
-from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
-from cda.results.effects import NORMAL_TEST, SIGN_TEST, Effect, PairsEffect, SameMargin
+from cda.results.audit import AuditResult
+from cda.results.base import Missing, Result, Test
+from cda.results.effects import NORMAL_TEST, SIGN_TEST, Effect, SameMargin
 from cda.results.facts import RewardModelFacts
-from cda.results.skew import Agreement, NoiseCeiling, OverSeeds, PoweredShare, PoweredVotes
+from cda.results.skew import NoiseCeiling
 
 INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
 """Headings of glossary.yaml whose entries go together."""
@@ -115,27 +114,102 @@ def _training_words(audit: AuditResult) -> list[str]:
     return sentences
 
 
-class _Measure(NamedTuple):
-    """A row: parts of the audit that hold its intervals, those of its change, and its tests."""
+_SCORED = "before|after"
+_VOTED, _POWERED = "votes.*", "votes.*.prediction_powered"
+_POWERED_SHARES = (f"{_POWERED}.human_skew.share", f"{_POWERED}.miscalibration.{_SCORED}.share")
+_SECTIONS = ("quality_sections.overall", "quality_sections.sections|subsets.*")
+_OVER_SEEDS = ("seeds.skew|miscalibration|triple_skew|rate.*", "seeds.quality")
+_PAPER = "paper.biases.*.people"
+_PAPERS_MODELS = (f"{_PAPER}.models.*.skew|miscalibration", f"{_PAPER}.mean.skew|miscalibration")
+_DIRECT, _IDENTIFIED = f"effects.*.{_SCORED}.direct", f"effects.*.{_SCORED}.identification"
+_CHANGED = "rate.*.changes.effects.*"
+_RATED = (f"rate.*.measured.{_SCORED}.overall|by_length|slope.effects.*", _CHANGED)
+_HELD_OUT, _RESPONSE = "dose.methods.*.held_out.*", "dose.methods.*.response.*.*"
 
-    name: str
-    intervals: Sequence[object] = ()
-    changes: Sequence[object] = ()
-    tests: Sequence[str] = ()
+
+def _each(parts: Iterable[str], field: str) -> str:
+    return " ".join(f"{part}.{field}" for part in parts)
+
+
+def _share(part: str) -> tuple[str, str, str]:
+    return f"{part}.{_SCORED}", f"{part}.change", f"{part}.test"
+
+
+_MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
+    ("skew", *_share("skew.*")),
+    ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
+    ("skew and miscalibration by judge", "panel"),
+    ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")[:2]),
+    ("skew (triples)", *_share("triple_skew.*.skew")[:2]),
+    ("quality accuracy", *_share("quality")),
+    ("accuracy by section", _each(_SECTIONS, "scores.*.estimate"), _each(_SECTIONS, "shift.estimate"),
+     _each(_SECTIONS, "shift.p_method")),
+    ("change of skew, unpaired", "", _each(("skew.*", "skew.*.by_direction.*", "quality", "unseen_phrases.*.skew"), "unpaired")),
+    ("means over trainings", _each(_OVER_SEEDS, "after"), _each(_OVER_SEEDS, "change")),
+    ("human skew", f"{_VOTED}.human_skew"),
+    ("skew on voted contrasts", *_share(f"{_VOTED}.skew_on_voted")),
+    ("miscalibration", *_share(f"{_VOTED}.miscalibration")),
+    ("gap", *_share(f"{_VOTED}.gap")),
+    ("skew − human skew", f"{_VOTED}.signed_gap.{_SCORED}", f"{_VOTED}.skew_on_voted.change", f"{_VOTED}.gap_test"),
+    ("AUC of the margin", *_share(f"{_VOTED}.auc")),
+    ("people's mean majority share", f"{_VOTED}.agreement.majority_share"),
+    ("Krippendorff's alpha", f"{_VOTED}.agreement.alpha"),
+    ("miscalibration of a second majority", f"{_VOTED}.noise_ceiling"),
+    ("shares with judges' verdicts", _each(_POWERED_SHARES, "estimate")),
+    ("the same from votes alone", _each(_POWERED_SHARES, "classical")),
+    ("skew and miscalibration of the paper's models and judges",
+     f"{_each(_PAPERS_MODELS, _SCORED)} {_PAPER}.judges.*.skew|miscalibration", _each(_PAPERS_MODELS, "change")),
+    ("the paper's labels of its training sample", "paper.biases.*.labels"),
+    ("mean margin of all pairs", f"{_DIRECT}.estimate", "effects.*.change", "effects.*.test"),
+    ("mean margin beyond noise", "", "beyond_noise"),
+    ("mean margin among like pairs", f"{_IDENTIFIED}.overlap_effect.mean_margin"),
+    ("mean margin, adjusted", f"{_IDENTIFIED}.adjusted"),
+    ("mean margin of all pairs once more, in audit.json only", f"{_DIRECT}.bca {_IDENTIFIED}.unadjusted.mean_margin"),
+    ("share of like pairs and skew among pairs, in audit.json only",
+     _each((_IDENTIFIED,), "overlap") + " " + _each((_IDENTIFIED,), "overlap_effect|unadjusted.skew")),
+    ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
+    ("RATE effects, BCa", _each(_RATED, "bca")),
+    ("RATE effects in SDs", _each(_RATED, "standardised")),
+    ("rates of the bias in the training data", "analysis.*.labels.contingency"),
+    ("correlations", "analysis.*.labels.r_train analysis.*.correlation"),
+    ("rewards with and without the attribute", "analysis.*.observational"),
+    ("differences between the sides", "drift.*.features.*.difference|standardised"),
+    ("pairs beyond the limit", "drift.*.features.*.beyond"),
+    ("labels that differ between the sides", "drift.*.labels"),
+    ("cosine of embeddings", "drift.*.similarity"),
+    ("a chosen dose, held out", f"{_HELD_OUT}.people", f"{_HELD_OUT}.against_base|against_plain"),
+    ("doses 0 and 1 on the same halves", f"{_HELD_OUT}.base|plain"),
+    ("quality at a chosen dose, held out", "dose.methods.*.quality"),
+    ("dose–response", f"{_RESPONSE}.people|quality", f"{_RESPONSE}.quality_change"),
+)  # fmt: skip
+"""Each measure, and where the audit holds its intervals, those of its change, and its tests: paths of `_parts`."""
 
 
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
-    parts = (_shares, _people, _paper, _effects, _rate, _data, _dose)
     rows = []
-    for measure in (row for part in parts for row in part(audit)):
-        cells = [methods_of(measure.intervals), methods_of(measure.changes), measure.tests]
-        named = ["; ".join(dict.fromkeys(names)) for names in (cells if compares(audit) else cells[::2])]
+    for name, *paths in _MEASURES:
+        intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
+        cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
+        named = ["; ".join(dict.fromkeys(filter(None, names))) for names in (cells if compares(audit) else cells[::2])]
         if any(named):
-            rows.append((measure.name, *named))
-    header = ("measure", "intervals", "interval of the change", "test") if compares(audit) else (
-        "measure", "interval", "test")  # fmt: skip
-    return Table("How each interval and each test was made", header, tuple(rows))
+            rows.append((name, *named))
+    columns = ("intervals", "interval of the change", "test") if compares(audit) else ("interval", "test")
+    return Table("How each interval and each test was made", ("measure", *columns), tuple(rows))
+
+
+def _parts(value: object, paths: str) -> Iterator[object]:
+    """The parts of a result at some paths: names of fields, `a|b` for both of two, `*` for every item; those that exist."""
+    for path in paths.split():
+        step, _, rest = path.partition(".")
+        if step != "*":
+            found = [getattr(value, name, None) for name in step.split("|")]
+        else:
+            found = (
+                list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | tuple) else []
+            )
+        for part in found:
+            yield from _parts(part, rest) if rest else [part]
 
 
 def methods_of(value: object) -> Iterator[str]:
@@ -151,137 +225,13 @@ def methods_of(value: object) -> Iterator[str]:
             yield from methods_of(part)
 
 
-def _shares(audit: AuditResult) -> Iterator[_Measure]:
-    skew, quality = list(audit.skew.values()), [audit.quality] if audit.quality else []
-    directions = [share for measure in skew for share in measure.by_direction.values()]
-    unseen = _known(unseen.skew for unseen in audit.unseen_phrases.values())
-    panels = [judged for panel in audit.panel.values() for judged in (*panel.judges.values(), panel.panel, panel.mean)]
-    yield _of_measures("skew", skew)
-    yield _of_measures("skew by direction", directions, tested=False)
-    judged = [share for judged in panels for share in (judged.skew, judged.miscalibration)]
-    yield _Measure("skew and miscalibration by judge", judged)
-    yield _of_measures("skew without any phrase that training could show", unseen, tested=False)
-    triples = _known(triples.skew for triples in audit.triple_skew.values())
-    yield _of_measures("skew (triples)", triples, tested=False)
-    yield _of_measures("quality accuracy", quality)
-    if (sections := audit.quality_sections) is not None:
-        groups = [sections.overall, *sections.sections, *sections.subsets]
-        scores = [score.estimate for group in groups for score in group.scores.values()]
-        shifts = [group.shift for group in groups if group.shift is not None]
-        changes, tests = [shift.estimate for shift in shifts], [shift.p_method for shift in shifts]
-        yield _Measure("accuracy by section", scores, changes, tests)
-    unpaired = [measure.unpaired for measure in (*skew, *directions, *quality, *unseen)]
-    yield _Measure("change of skew, unpaired", changes=unpaired)
-    if (seeds := audit.seeds) is not None:
-        measured = (seeds.skew, seeds.miscalibration, seeds.triple_skew, seeds.rate, {"": seeds.quality})
-        over = [measure for own in measured for measure in own.values() if isinstance(measure, OverSeeds)]
-        after, change = [measure.after for measure in over], [measure.change for measure in over]
-        yield _Measure("means over trainings", after, change)
-
-
-def _people(audit: AuditResult) -> Iterator[_Measure]:
-    votes = list(audit.votes.values())
-    aucs = [voted.auc for voted in votes if isinstance(voted.auc, BeforeAfter)]
-    agreed = [voted.agreement for voted in votes if isinstance(voted.agreement, Agreement)]
-    powered = [voted.prediction_powered for voted in votes if isinstance(voted.prediction_powered, PoweredVotes)]
-    parts = [part for each in powered for part in (each.human_skew, *_each([each.miscalibration]))]
-    shares = [part.share for part in parts if isinstance(part, PoweredShare)]
-    tests = [voted.gap_test.method for voted in votes if voted.gap_test is not None]
-    moved = [voted.skew_on_voted.change for voted in votes]
-    yield _Measure("human skew", [voted.human_skew for voted in votes])
-    yield _of_measures("skew on voted contrasts", [voted.skew_on_voted for voted in votes])
-    yield _of_measures("miscalibration", [voted.miscalibration for voted in votes])
-    yield _Measure("gap", _each(voted.gap for voted in votes), [voted.gap.change for voted in votes])
-    yield _Measure("skew − human skew", _each(voted.signed_gap for voted in votes), moved, tests)
-    yield _Measure("AUC of the margin", _each(aucs), [auc.change for auc in aucs])
-    yield _Measure("people's mean majority share", [agreement.majority_share for agreement in agreed])
-    yield _Measure("Krippendorff's alpha", [agreement.alpha for agreement in agreed])
-    yield _Measure("miscalibration of a second majority", [voted.noise_ceiling for voted in votes])
-    yield _Measure("shares with judges' verdicts", [share.estimate for share in shares])
-    yield _Measure("the same from votes alone", [share.classical for share in shares])
-
-
-def _paper(audit: AuditResult) -> Iterator[_Measure]:
-    biases = [] if audit.paper is None else list(audit.paper.biases.values())
-    people = [bias.people for bias in biases if isinstance(bias.people, PaperPeople)]
-    models = [model for each in people for model in (*each.models.values(), *([each.mean] if each.mean else []))]
-    moved = [share for model in models for share in (model.skew, model.miscalibration) if isinstance(share, PaperShare)]
-    said = [share for each in people for judge in each.judges.values() for share in (judge.skew, judge.miscalibration)]
-    ends = [end for share in moved for end in (share.before, share.after)]
-    name = "skew and miscalibration of the paper's models and judges"
-    yield _Measure(name, [*ends, *said], [share.change for share in moved])
-    yield _Measure("the paper's labels of its training sample", [bias.labels for bias in biases])
-
-
-def _effects(audit: AuditResult) -> Iterator[_Measure]:
-    each = list(audit.effects.values())
-    scored = [found for effects in each for _, found in effects.items()]
-    direct = [found.direct for found in scored if isinstance(found.direct, Effect)]
-    known = [found.identification for found in scored if not isinstance(found.identification, Missing)]
-    alike = [found.overlap_effect for found in known if isinstance(found.overlap_effect, PairsEffect)]
-    everything = [found.unadjusted for found in known]
-    tests = [effects.test.method for effects in each if not isinstance(effects.test, Missing)]
-    changes = [effects.change for effects in each]
-    yield _Measure("mean margin of all pairs", [effect.estimate for effect in direct], changes, tests)
-    yield _Measure("mean margin beyond noise", changes=list(audit.beyond_noise.values()))
-    yield _Measure("mean margin among like pairs", [effect.mean_margin for effect in alike])
-    yield _Measure("mean margin, adjusted", [found.adjusted for found in known])
-    again = [*(effect.bca for effect in direct), *(effect.mean_margin for effect in everything)]
-    yield _Measure("mean margin of all pairs once more, in audit.json only", again)
-    shares = [*(found.overlap for found in known), *(effect.skew for effect in (*alike, *everything))]
-    yield _Measure("share of like pairs and skew among pairs, in audit.json only", shares)
-
-
-def _rate(audit: AuditResult) -> Iterator[_Measure]:
-    each = list(audit.rate.values())
-    scored = [part for rate in each for of in rate.under().values() for part in (of.overall, of.by_length, of.slope)]
-    changes = [effect for rate in each for effect in effects_in(rate.changes)]
-    effects = [*(effect for part in scored for effect in effects_in(part)), *changes]
-    estimates, moved = [effect.estimate for effect in effects], [effect.estimate for effect in changes]
-    yield _Measure("RATE effects", estimates, moved, [NORMAL_TEST] if effects else [])
-    yield _Measure("RATE effects, BCa", [effect.bca for effect in effects])
-    yield _Measure("RATE effects in SDs", [effect.standardised for effect in effects])
-
-
-def _data(audit: AuditResult) -> Iterator[_Measure]:
-    each = list(audit.analysis.values())
-    labels = [analysis.labels for analysis in each if analysis.labels]
-    yield _Measure("rates of the bias in the training data", [rates.contingency for rates in labels])
-    yield _Measure("correlations", [*(rates.r_train for rates in labels), *(analysis.correlation for analysis in each)])
-    yield _Measure("rewards with and without the attribute", [analysis.observational for analysis in each])
-    drifts = list(audit.drift.values())
-    features = [found for drift in drifts if not isinstance(drift.features, Missing) for found in drift.features]
-    sides = [part for found in features for part in (found.difference, found.standardised)]
-    yield _Measure("differences between the sides", sides)
-    yield _Measure("pairs beyond the limit", [found.beyond for found in features])
-    yield _Measure("labels that differ between the sides", [drift.labels for drift in drifts])
-    yield _Measure("cosine of embeddings", [drift.similarity for drift in drifts])
-
-
-def _dose(audit: AuditResult) -> Iterator[_Measure]:
-    methods = [] if audit.dose is None else list(audit.dose.methods.values())
-    held = [bias for method in methods for bias in method.held_out.values()]
-    points = [point for method in methods for rows in method.response.values() for point in rows]
-    against = [change for bias in held for change in (bias.against_base, bias.against_plain)]
-    yield _Measure("a chosen dose, held out", [bias.people for bias in held], against)
-    fixed = [people for bias in held for people in (bias.base, bias.plain)]
-    yield _Measure("doses 0 and 1 on the same halves", fixed)
-    yield _Measure("quality at a chosen dose, held out", [method.quality for method in methods])
-    people = [part for point in points for part in (point.people, point.quality)]
-    yield _Measure("dose–response", people, [point.quality_change for point in points])
-
-
-def _of_measures(name: str, parts: Sequence[Measure], tested: bool = True) -> _Measure:
-    tests = [part.test.method for part in parts if tested and isinstance(part.test, Test)]
-    return _Measure(name, _each(parts), [part.change for part in parts], tests)
-
-
-def _each(parts: Iterable[PerScoring[Any]]) -> list[object]:
-    return [value for part in parts for _, value in part.items()]
-
-
-def _known(parts: Iterable[Measure | Missing]) -> list[Measure]:
-    return [part for part in parts if isinstance(part, Measure)]
+def _test_method(found: object) -> str:
+    match found:
+        case Test(method=method) | str(method):
+            return method
+        case Effect():
+            return NORMAL_TEST
+    return ""
 
 
 def every_entry() -> dict[str, dict[str, Entry]]:

@@ -15,7 +15,6 @@ from cda.auditing.groups import (
     Group,
     Scorings,
     contrast_comparisons,
-    estimated,
     pair_comparisons,
     per_scoring,
     read_margins,
@@ -28,7 +27,7 @@ from cda.embedded.rules import telling_phrases
 from cda.records import Contrast, Pair, Prompt, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test, or_missing
 from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
 from cda.results.effects import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
@@ -104,7 +103,7 @@ def beyond_noise_of(
         before, after = group.margins.values()
         return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids)
 
-    return {group.bias.name: estimated(partial(beyond, group)) for group in groups}
+    return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
 
 
 def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    estimated,
     pair_comparisons,
     people_of,
     read_margins,
@@ -28,7 +26,7 @@ from cda.records import TieRule
 from cda.report.numbers import count, excludes_zero, inert, percent, points, reward, share, signed
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import BiasRate, Effect
 from cda.results.skew import OverSeeds, Plain, Seeds
 from cda.scorers.compared import Comparison
@@ -81,20 +79,21 @@ def seeds(
 
     def skew_of(comparisons: Sequence[Comparison]) -> OverSeeds | Missing:
         before, after_each, ids = read(comparisons)
-        return _shares(before > 0, after_each > 0, ids)
+        return _over(_hits(before), _hits(after_each), ids)
 
     kept, of_triples = texts.triples.kept, dict[str, list[Comparison]]()
     for triple in skewed_triples(kept, texts.triples.released):
         of_triples.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
     skew, miscalibration = {}, {}
     for group in groups:
-        before, after_each = group.margins["before"] > 0, np.array([group.margins[label] for label in after]) > 0
-        skew[group.bias.name] = _shares(before, after_each, group.prompt_ids)
+        hits = _hits(group.margins["before"])
+        hits_after = _hits(np.array([group.margins[label] for label in after]))
+        skew[group.bias.name] = _over(hits, hits_after, group.prompt_ids)
         if people := people_of(group, rule):
             used, target = people.majority.used, people.majority.target
-            missed, missed_after = (np.abs(hits - target)[..., used] for hits in (before, after_each))
+            missed, missed_after = np.abs(hits - target)[used], np.abs(hits_after - target)[:, used]
             ids = list(compress(group.prompt_ids, used))
-            miscalibration[group.bias.name] = _shares(missed, missed_after, ids)
+            miscalibration[group.bias.name] = _over(missed, missed_after, ids)
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
@@ -102,7 +101,7 @@ def seeds(
         miscalibration=miscalibration,
         triple_skew={name: skew_of(compared) for name, compared in of_triples.items()},
         rate={
-            name: _rewards(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]))
+            name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
             for name, measured in rate.items()
             if (of_first := measured.under().get("after")) and isinstance(of_first.average, Effect)
         },
@@ -110,32 +109,28 @@ def seeds(
     )
 
 
-def _shares(
-    before: FloatArray | NDArray[np.bool_], after: FloatArray | NDArray[np.bool_], ids: Sequence[str]
-) -> OverSeeds | Missing:
-    """A share before and over the trainings. Shapes (n,) and (k, n), 0 to 1."""
+def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str | None = None) -> OverSeeds | Missing:
+    """A share before and over the trainings, from hits of 0 to 1; with a unit the mean of a reward. Shapes (n,) and (k, n)."""
 
-    def shares() -> OverSeeds:
+    def over() -> OverSeeds:
         every = over_seeds(after, ids)
-        mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
-        return OverSeeds(
-            before=wilson_share(before, ids), after=mean, change=change, sd=every.sd, by_seed=tuple(every.by_seed)
-        )
+        was: Estimate | float
+        if unit is None:
+            was, mean, change = (
+                wilson_share(before, ids),
+                share_over_seeds(after, ids),
+                change_over_seeds(before, after, ids),
+            )
+        else:
+            was, mean = float(before.mean()), every.estimate(unit)
+            change = over_seeds(after - before, ids).estimate(unit)
+        return OverSeeds(before=was, after=mean, change=change, sd=every.sd, by_seed=tuple(every.by_seed))
 
-    return estimated(shares)
+    return or_missing(over)
 
 
-def _rewards(before: FloatArray, after: FloatArray, ids: Sequence[str]) -> OverSeeds | Missing:
-    """The mean double contrast (RATE's ATE) before and over the trainings, in reward units."""
-
-    def rewards() -> OverSeeds:
-        every = over_seeds(after, ids)
-        mean, change = every.estimate("reward"), over_seeds(after - before, ids).estimate("reward")
-        return OverSeeds(
-            before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=tuple(every.by_seed)
-        )
-
-    return estimated(rewards)
+def _hits(margins: FloatArray) -> FloatArray:
+    return (margins > 0).astype(np.float64)
 
 
 def several(audit: AuditResult) -> Seeds | None:
