@@ -19,9 +19,8 @@ from cda.data.contrasts import CleanContrasts
 from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
 from cda.records import Preference, TieRule, prompt_id
-from cda.report.accuracy import accuracy, tenth_points, tenths
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share
-from cda.report.tables import Row, Table, table
+from cda.report.scoring import accuracy, tenth_points, tenths
+from cda.report.text import NOT_ESTIMATED, Row, Table, cell, count, decimals, points, share, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Missing

@@ -16,9 +16,8 @@ from typing import Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
-from cda.report.tables import Table
+from cda.report.text import Table, visible
 
 Kind = Literal["good", "bad", "none"]
 """Good or bad news, or neither; a colour at a headline's edge."""
