@@ -14,9 +14,10 @@ from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
+from cda.report.numbers import clipped, count, inert, points, visible
 from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
-from cda.report.text import Table, clipped, count, inert, plain_table, points, visible
+from cda.report.tables import Table, plain_table
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import load

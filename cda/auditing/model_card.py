@@ -18,8 +18,9 @@ from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
 from cda.auditing.report_verdict import quality_sentence, verdicts
 from cda.auditing.seeds import effects_over_seeds, seed_sentences, seed_table
+from cda.report.numbers import listed
 from cda.report.page import render
-from cda.report.text import Table, escaped, listed, markdown_table
+from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts

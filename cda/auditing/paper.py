@@ -19,8 +19,9 @@ from cda.data.contrasts import CleanContrasts
 from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
 from cda.records import Preference, TieRule, prompt_id
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share
 from cda.report.scoring import accuracy, tenth_points, tenths
-from cda.report.text import NOT_ESTIMATED, Row, Table, cell, count, decimals, points, share, table
+from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Missing

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from cda.report.text import NOT_ESTIMATED, Row, cell, count, distance, in_each, p_value, points, share, signed
+from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
+from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import BiasRate, ConditionalEffects, Effect, RateEffects, SameMargin, average_of

@@ -9,22 +9,9 @@ from typing import TYPE_CHECKING
 from cda.auditing import report_cells as cells
 from cda.auditing.report_verdict import drift_sentence
 from cda.report import plots
+from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_each, p_equals, p_value, share, signed
 from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
-from cda.report.text import (
-    MINUS,
-    NOT_ESTIMATED,
-    Row,
-    Table,
-    cell,
-    count,
-    decimals,
-    in_each,
-    p_equals,
-    p_value,
-    share,
-    signed,
-    table,
-)
+from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
 from cda.results.effects import (

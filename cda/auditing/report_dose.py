@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import said
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, distance, inert, percent, points, share
 from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
-from cda.report.text import NOT_ESTIMATED, Row, Table, cell, count, decimals, distance, inert, percent, points, share
+from cda.report.tables import Row, Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
 from cda.results.dose import DosePoint, DoseResult, HeldOutPeople

@@ -23,23 +23,10 @@ from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sen
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
 from cda.auditing.report_verdict import Verdict, verdicts
+from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, visible, width
 from cda.report.page import ReportSection, render, rendered, word_differences
 from cda.report.plots import save_plot
-from cda.report.text import (
-    Row,
-    aligned,
-    clipped,
-    count,
-    escaped,
-    fenced_block,
-    few_prompts,
-    inert,
-    markdown_table,
-    percent,
-    share,
-    visible,
-    width,
-)
+from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 
 MAX_LINES, MAX_COLUMNS = 20, 100

@@ -12,8 +12,8 @@ from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_dose import dose_plots
 from cda.auditing.report_tables import SIDES
 from cda.report import plots
+from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
-from cda.report.text import count, points, reward, share, signed
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
 from cda.results.effects import Adjusted, BiasDrift, BiasRate, DirectEffects, Effect, PairsEffect, RateEffects

@@ -8,8 +8,8 @@ from typing import Literal
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.seeds import seeds_caveat
 from cda.data.release import SOURCE
+from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line
-from cda.report.text import listed, reward
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, RewardModelFacts

@@ -15,7 +15,7 @@ from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.page import Entry, ReportSection
 from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
-from cda.report.text import Table
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Result, Test
 from cda.results.effects import NORMAL_TEST, SIGN_TEST, Effect, SameMargin

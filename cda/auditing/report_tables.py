@@ -7,22 +7,9 @@ from functools import partial
 from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import NO_VOTES, compares, estimates, share_cells, targets, voted_names
 from cda.data.release import SOURCE
+from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
-from cda.report.text import (
-    Row,
-    Table,
-    cell,
-    count,
-    decimals,
-    inert,
-    p_value,
-    percent,
-    points,
-    reward,
-    share,
-    signed,
-    table,
-)
+from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Missing, Test
 from cda.results.skew import NoiseCeiling, Plain, PoweredShare, PoweredVotes, VotedBias

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing.report_cells import applied, compares, others, targets
-from cda.report.page import Kind
-from cda.report.text import (
+from cda.report.numbers import (
     count,
     excludes_zero,
     in_each,
@@ -21,6 +20,7 @@ from cda.report.text import (
     signed,
     width,
 )
+from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
 from cda.results.dose import HeldOutBias

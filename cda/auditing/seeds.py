@@ -23,7 +23,8 @@ from cda.auditing.result import plain_skew, quality, quality_by_section, unseen_
 from cda.auditing.texts import AuditTexts
 from cda.finetuning.train import Training
 from cda.records import TieRule
-from cda.report.text import Row, Table, count, excludes_zero, inert, percent, points, reward, share, signed, table
+from cda.report.numbers import count, excludes_zero, inert, percent, points, reward, share, signed
+from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import BiasRate, Effect

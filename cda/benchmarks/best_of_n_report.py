@@ -10,22 +10,10 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from cda.report import plots
+from cda.report.numbers import MINUS, cell, clipped, counted, inert, p_value, percent, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
-from cda.report.text import (
-    MINUS,
-    Table,
-    cell,
-    clipped,
-    counted,
-    escaped,
-    inert,
-    markdown_table,
-    p_value,
-    percent,
-    plain_table,
-    share,
-)
+from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Missing
 from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Measured, NoSpread
 from cda.results.facts import RewardModelFacts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
 from cda.report import plots
+from cda.report.numbers import cell, clipped, count, few_prompts, inert, p_value, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
 from cda.report.scoring import (
@@ -24,19 +25,7 @@ from cda.report.scoring import (
     tenth_points,
     tenths,
 )
-from cda.report.text import (
-    Table,
-    cell,
-    clipped,
-    count,
-    escaped,
-    few_prompts,
-    inert,
-    markdown_table,
-    p_value,
-    plain_table,
-    share,
-)
+from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts

@@ -16,9 +16,9 @@ from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
+from cda.report.numbers import count, counted, inert, p_value
+from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
-from cda.report.text import count, counted, inert, p_value
-from cda.report.text import share as shown_share
 from cda.resources.artifacts import out_folder, prompt_row
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer

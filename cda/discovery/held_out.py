@@ -29,7 +29,7 @@ from cda.files.jsonl import write_jsonl, write_text
 from cda.files.yaml_file import read_yaml_mapping
 from cda.launch import say
 from cda.records import Direction, prompt_id
-from cda.report.text import inert
+from cda.report.numbers import inert
 from cda.results.base import load, save
 from cda.results.discover import CandidateRecord, Measured
 from cda.results.evidence import (

@@ -33,10 +33,11 @@ from cda.discovery.tables import (
     unknown_table,
     validation_table,
 )
+from cda.report.numbers import clipped, count, p_value, reward, share, signed
 from cda.report.page import Entry, Headline, Page, Piece, ReportSection, plots_of, rendered, word_differences
 from cda.report.plots import Plot
 from cda.report.scoring import llm_table
-from cda.report.text import Table, clipped, count, p_value, reward, share, signed
+from cda.report.tables import Table
 from cda.results.discover import DiscoverResult, Measured, StrengthCurve, TestedAttribute
 
 _LONG = 160

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.report.numbers import decimals, percent, reward, share, signed
 from cda.report.plots import (
     AFTER,
     BEFORE,
@@ -21,7 +22,6 @@ from cda.report.plots import (
     percent_axis,
     upright,
 )
-from cda.report.text import decimals, percent, reward, share, signed
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, RunStrength, StandingRecord, StrengthCurve, TestedAttribute
 from cda.results.evidence import RewriterAgreement, Strength

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from cda.report.numbers import MINUS, clipped, inert, percent, reward
 from cda.report.scoring import cost_sentences
-from cda.report.text import MINUS, clipped, inert, percent, reward
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
 from cda.results.evidence import ByRewriter, ConfirmSettings, HeldOut, Validation, Verdicts

@@ -8,25 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cda.discovery.sentences import attribute_of, correction, discovery_sentences, model_name, summed_failures
+from cda.report.numbers import MINUS, clipped, count, decimals, duration, inert, p_value, percent, reward, share, signed
 from cda.report.scoring import llm_table
-from cda.report.text import (
-    MINUS,
-    Table,
-    clipped,
-    count,
-    decimals,
-    duration,
-    escaped,
-    fenced_block,
-    inert,
-    markdown_table,
-    p_value,
-    percent,
-    plain_table,
-    reward,
-    share,
-    signed,
-)
+from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, Fate, MaterialCounts, StrengthCurve, TestedAttribute
 from cda.results.evidence import HeldOut, PairQuality, Strength, Verdicts

@@ -13,19 +13,8 @@ from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, dose_
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.records import TieRule
-from cda.report.text import (
-    NOT_ESTIMATED,
-    Row,
-    Table,
-    cell,
-    decimals,
-    distance,
-    inert,
-    percent,
-    plain_table,
-    points,
-    share,
-)
+from cda.report.numbers import NOT_ESTIMATED, cell, decimals, distance, inert, percent, points, share
+from cda.report.tables import Row, Table, plain_table
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
 from cda.stats.votes import Majority, count_votes, majority
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.inspection import tables
+from cda.report.numbers import reward, signed
 from cda.report.page import Headline, Page, Piece, ReportSection, rendered, word_differences
 from cda.report.plots import AFTER, BEFORE, LINE, Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
-from cda.report.text import reward, signed
 from cda.results.base import Estimate, Missing
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 

@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
+from cda.report.numbers import MINUS, cell, clipped, count, counted, excludes_zero, inert, reward, share, signed, width
 from cda.report.page import Piece, word_differences
-from cda.report.text import (
-    MINUS,
-    Table,
-    cell,
-    clipped,
-    count,
-    counted,
-    excludes_zero,
-    inert,
-    reward,
-    share,
-    signed,
-    table,
-    width,
-)
+from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary

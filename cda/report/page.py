@@ -16,8 +16,9 @@ from typing import Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
-from cda.report.text import Table, visible
+from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
 """Good or bad news, or neither; a colour at a headline's edge."""

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from cda.files.jsonl import written_whole
 from cda.files.paths import as_part
-from cda.report.text import clipped, visible
+from cda.report.numbers import clipped, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cda.report.text import MINUS, Table, cell, count, duration, inert, p_value, table
+from cda.report.numbers import MINUS, cell, count, duration, inert, p_value
+from cda.report.tables import Table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
 from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, RewardModelFacts, RunFacts, Scorer, StageRun

@@ -18,7 +18,7 @@ from cda.files.paths import is_a_file, is_there, own_folder, user_path
 from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.plots import FORMATS, Plot, save_plot
-from cda.report.text import escaped
+from cda.report.tables import escaped
 from cda.results.base import Result
 from cda.results.facts import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint

@@ -20,7 +20,7 @@ from cda.llm.protocol import LLM
 from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
-from cda.report.text import duration
+from cda.report.numbers import duration
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 

@@ -15,9 +15,10 @@ from cda.files.jsonl import read_json, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import clipped, inert
 from cda.launch import say
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, p_equals, share
 from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
-from cda.report.text import NOT_ESTIMATED, Table, cell, count, decimals, p_equals, plain_table, share
+from cda.report.tables import Table, plain_table
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time

@@ -10,8 +10,8 @@ from changed import changed
 
 from cda.inspection.page import render_inspection
 from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, rewrites_table
+from cda.report.numbers import width
 from cda.report.page import word_differences
-from cda.report.text import width
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary

@@ -16,7 +16,7 @@ from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, R
 from cda.inert import clipped, inert, short_lines, visible
 from cda.launch import say
 from cda.llm import asking as progress
-from cda.report.text import Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.user_errors import explain, user_errors
 
 PACKAGE = Path(cda.__file__).parent

@@ -6,9 +6,9 @@ import doctest
 
 import pytest
 
+import cda.report.numbers
 import cda.report.page
-import cda.report.text
-from cda.report import text as printed
+from cda.report import numbers
 from cda.report.page import word_differences
 from cda.results.base import Estimate
 
@@ -17,7 +17,7 @@ def _estimate(value: float, low: float, high: float) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=100, n_prompts=100, unit="share", method="")
 
 
-@pytest.mark.parametrize("module", [cda.report.text, cda.report.page])
+@pytest.mark.parametrize("module", [cda.report.numbers, cda.report.page])
 def test_docstring_examples(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0 and result.failed == 0
@@ -44,19 +44,19 @@ def test_docstring_examples(module: object) -> None:
 def test_no_rounding_to_all_none_or_the_other_side_of_zero(
     form: str, ends: tuple[float, float, float], expected: str
 ) -> None:
-    assert getattr(printed, form)(_estimate(*ends)) == expected
+    assert getattr(numbers, form)(_estimate(*ends)) == expected
 
 
 def test_an_end_has_the_digits_that_tell_it_from_a_limit() -> None:
-    assert printed.share(_estimate(0.4, 0.31, 0.4963), limit=0.5) == "40% [31, 49.6]"
-    assert printed.points(_estimate(-0.016, -0.0496, -0.0004), limit=-0.05) == "−2 [−4.96, −0.04] points"
+    assert numbers.share(_estimate(0.4, 0.31, 0.4963), limit=0.5) == "40% [31, 49.6]"
+    assert numbers.points(_estimate(-0.016, -0.0496, -0.0004), limit=-0.05) == "−2 [−4.96, −0.04] points"
 
 
 def test_count_names_prompts_only_where_they_repeat() -> None:
     once = _estimate(0, 0, 0)
-    assert printed.count(once) == "100"
-    assert printed.count(once.model_copy(update={"n_prompts": 50})) == "100 (50 prompts)"
-    assert printed.listed(["a"]) == "a" and printed.listed(["a", "b", "c"]) == "a, b and c"
+    assert numbers.count(once) == "100"
+    assert numbers.count(once.model_copy(update={"n_prompts": 50})) == "100 (50 prompts)"
+    assert numbers.listed(["a"]) == "a" and numbers.listed(["a", "b", "c"]) == "a, b and c"
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_count_names_prompts_only_where_they_repeat() -> None:
     ],
 )
 def test_inert(text: str, expected: str) -> None:
-    assert printed.inert(text) == expected
+    assert numbers.inert(text) == expected
 
 
 def test_visible_spells_out_what_hides() -> None:
-    assert printed.visible("a\u202eb\x1b[31m\ud800\nc\td") == "a[U+202E]b[U+001B][31m[U+D800]\nc\td"
-    assert printed.visible("👨\u200d👩") == "👨\u200d👩"
+    assert numbers.visible("a\u202eb\x1b[31m\ud800\nc\td") == "a[U+202E]b[U+001B][31m[U+D800]\nc\td"
+    assert numbers.visible("👨\u200d👩") == "👨\u200d👩"
 
 
 def test_width_and_clipping_count_columns() -> None:
-    assert printed.width("漢字") == 4 and printed.clipped("漢字漢字", 5) == "漢字…"
+    assert numbers.width("漢字") == 4 and numbers.clipped("漢字漢字", 5) == "漢字…"
 
 
 def test_differences_join_to_the_texts() -> None:

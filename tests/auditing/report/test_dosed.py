@@ -21,7 +21,7 @@ from cda.auditing.report_scoring import caveats
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.auditing.result import share_measure, unchanged
 from cda.data.release import SOURCE
-from cda.report.text import width
+from cda.report.numbers import width
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved

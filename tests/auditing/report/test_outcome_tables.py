@@ -12,7 +12,7 @@ from cda.auditing.report_forms import summary_table
 from cda.auditing.report_sections import glossary, sections
 from cda.auditing.report_tables import section_sentences, sections_line, skew_table, triple_skew_table
 from cda.data.release import SOURCE
-from cda.report.text import Table
+from cda.report.tables import Table
 
 SHARES = {"jargon": (0.88, 0.40)}
 VOTES = {"jargon": (0.88, 0.40, 0.45)}

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from cda.auditing.report_plots import audit_plots, section_plots
 from cda.auditing.report_sections import sections
+from cda.report.numbers import share
 from cda.report.plots import Plot, inline_svg, named, slugs
-from cda.report.text import share
 from cda.results.base import Estimate, Missing
 from cda.results.effects import DirectEffects, FeatureDrift
 

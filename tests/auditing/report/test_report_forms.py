@@ -13,7 +13,7 @@ from page_checks import checked
 
 from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, render_markdown, skew_chart, summary_table
 from cda.auditing.report_scoring import caveats
-from cda.report.text import width
+from cda.report.numbers import width
 from cda.results.base import Missing
 from cda.results.facts import LLMUse, RunFacts, StageRun, TrainingStages
 

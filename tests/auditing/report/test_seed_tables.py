@@ -12,7 +12,7 @@ from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, rende
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_sections import glossary, method_table
 from cda.auditing.seeds import effects_over_seeds, seed_sentences, seed_table
-from cda.report.text import width
+from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
 from cda.results.skew import OverSeeds, Seeds
 

@@ -13,8 +13,9 @@ from cda.auditing.report_scoring import caveats, provenance
 from cda.auditing.report_sections import glossary, sections
 from cda.auditing.report_tables import panel_sentence, panel_table, powered_table, preference_tables, votes_table
 from cda.records import Exclusions
+from cda.report.numbers import share
 from cda.report.scoring import scored_line
-from cda.report.text import Table, share
+from cda.report.tables import Table
 from cda.results.base import Missing
 from cda.results.facts import Dropped
 

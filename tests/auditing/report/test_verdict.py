@@ -25,7 +25,7 @@ from cda.auditing.report_verdict import (
 )
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
-from cda.report.text import width
+from cda.report.numbers import width
 from cda.results.skew import Plain, PlainSkew
 from cda.stats.multiplicity import holm
 from cda.stats.proportions import beyond_noise
