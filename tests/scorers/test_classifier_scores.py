@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ from cda.models.load import RewardModel
 from cda.models.template import Encoded
 from cda.records import user_prompt
 from cda.scorers import batching
-from cda.scorers.batching import batches, token_batches, windows
+from cda.scorers.batching import batches, token_batches
 from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:
@@ -90,20 +88,6 @@ def test_batches_hold_similar_lengths_within_the_budget_longest_first(
 ) -> None:
     encoded = {row: Encoded([0] * length, False) for row, length in enumerate(lengths)}
     assert [list(batch) for batch in batches(encoded, batch_tokens)] == expected
-
-
-def test_no_more_than_three_windows_are_held_at_once(
-    llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside the window that is scored, one is being tokenized; a third may have just been used up."""
-    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 400)
-    template, encoded = load(llama).template, list[int]()
-    real = template.encode
-    monkeypatch.setattr(template, "encode", lambda *text: encoded.append(1) or real(*text))
-    found = windows(template, [(user_prompt("w1"), words(3, start=row)) for row in range(300)])
-    for used, window in enumerate(itertools.islice(found, 5)):
-        assert len(window) == 3
-        assert len(encoded) <= 3 * (used + 2)
 
 
 def test_what_fills_no_batch_waits_for_the_next_window() -> None:

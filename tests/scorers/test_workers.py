@@ -185,19 +185,3 @@ def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process: AsProce
         exchanged(tmp_path, "a", {"x": 1})
     as_process(1)
     assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
-
-
-def test_a_failure_of_an_earlier_launch_says_nothing(as_process: AsProcess, tmp_path: Path) -> None:
-    as_process(0)
-    marker = tmp_path / "a" / "1-of-2.failed.json"
-    exchange = Exchange(tmp_path, "a")
-    marker.parent.mkdir()
-    marker.write_text(json.dumps({"launch": "127.0.0.1:9:", "error": "of another launch"}))
-    exchange._check(1)
-    marker.write_text(json.dumps({"launch": f"{os.environ.get('MASTER_ADDR', '')}:1:", "error": "of this one"}))
-    with pytest.raises(RunError, match="of this one"):
-        exchange._check(1)
-    os.utime(marker, (1e9, 1e9))  # before this process began
-    exchange._check(1)
-    marker.write_text("{half")
-    exchange._check(1)
