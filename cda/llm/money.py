@@ -1,4 +1,4 @@
-"""Costs and counts of calls: prices, estimates, a budget that is never exceeded, and the models that have answered."""
+"""Costs and counts of calls: prices, estimated tokens, a budget that is never exceeded, and the models that have answered."""
 
 from __future__ import annotations
 
@@ -41,32 +41,6 @@ class Price(BaseModel):
         1.75
         """
         return (input_tokens * self.input + output_tokens * self.output) / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class CallCost:
-    """Estimated cost of calls; the dollars are None without a price, the seconds wall clock."""
-
-    dollars: float | None
-    seconds: float
-
-
-def estimate(
-    n_requests: int,
-    mean_input_tokens: float,
-    mean_output_tokens: float,
-    price: Price | None,
-    concurrency: int,
-    requests_per_minute: float | None,
-    seconds_per_call: float,
-) -> CallCost:
-    """Cost and duration of so many calls that are not in the cache, from the means of a call. The duration is that of
-    the calls or of the limit on requests, whichever is longer.
-    """
-    dollars = n_requests * price.of(mean_input_tokens, mean_output_tokens) if price is not None else None
-    by_calls = n_requests * seconds_per_call / min(concurrency, max(n_requests, 1))
-    by_limit = n_requests * 60 / requests_per_minute if requests_per_minute is not None else 0.0
-    return CallCost(dollars, max(by_calls, by_limit))
 
 
 def tokens_of(text: str) -> int:

@@ -14,7 +14,7 @@ from cda.launch import say
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
-from cda.llm.money import AnsweredBy, Budgeted, CallCost, CountedLLM, Price, Purse, Tally, estimate
+from cda.llm.money import AnsweredBy, Budgeted, CountedLLM, Price, Purse, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
 from cda.prompts import Prompts, ours
@@ -118,15 +118,17 @@ class Planned:
 
 
 def sentence(planned: Planned, llm: LlmSection) -> str:
-    cost = _cost(planned, llm)
+    cost = _dollars(planned, llm)
     tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
     dollars = (
         f"no price of {llm.model} is given (llm.prices), so no cost can be told"
-        if cost.dollars is None
-        else f"about ${cost.dollars:,.2f}"
+        if cost is None
+        else f"about ${cost:,.2f}"
     )
     time = (
-        "within a day" if llm.mode == "batch" else f"about {duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
+        "within a day"
+        if llm.mode == "batch"
+        else f"about {duration(_seconds(planned, llm))} at {_SECONDS_PER_CALL:g} s a call"
     )
     calls = f"about {planned.calls:,} calls of {llm.model}, more where answers have to be asked for again"
     return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
@@ -142,7 +144,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
     _check_batches(steps)
     if not steps:
         return
-    dollars = [_cost(planned, llm).dollars for llm, planned in steps]
+    dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
         unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
@@ -172,7 +174,7 @@ def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | 
 def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
     """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
     batches = [(llm.budget_usd, planned, llm) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd]
-    dollars = sum(_cost(planned, llm).dollars or 0.0 for _, planned, llm in batches)
+    dollars = sum(_dollars(planned, llm) or 0.0 for _, planned, llm in batches)
     budget = min((budget for budget, *_ in batches), default=dollars)
     if dollars > budget:
         what = batches[0][1].what if len(batches) == 1 else f"all {len(batches)} steps together"
@@ -196,8 +198,13 @@ def _is_free(llm: LlmSection) -> bool:
     return llm.base_url is not None if price is None else price.input == price.output == 0
 
 
-def _cost(planned: Planned, llm: LlmSection) -> CallCost:
-    return estimate(
-        planned.calls, planned.input_tokens, planned.output_tokens, price_of(llm), llm.concurrency, llm.requests_per_minute,
-        _SECONDS_PER_CALL,
-    )  # fmt: skip
+def _dollars(planned: Planned, llm: LlmSection) -> float | None:
+    """Estimated cost; None without a price."""
+    price = price_of(llm)
+    return None if price is None else planned.calls * price.of(planned.input_tokens, planned.output_tokens)
+
+
+def _seconds(planned: Planned, llm: LlmSection) -> float:
+    """Estimated duration: that of the calls or of the limit on requests, whichever is longer."""
+    by_calls = planned.calls * _SECONDS_PER_CALL / min(llm.concurrency, max(planned.calls, 1))
+    return max(by_calls, planned.calls * 60 / llm.requests_per_minute if llm.requests_per_minute else 0.0)

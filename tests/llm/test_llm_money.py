@@ -23,12 +23,10 @@ from cda.llm.cached import CachedLLM
 from cda.llm.money import (
     AnsweredBy,
     Budgeted,
-    CallCost,
     CountedLLM,
     Price,
     Purse,
     Tally,
-    estimate,
     is_version_of,
     request_tokens,
     tokens_of,
@@ -43,23 +41,6 @@ LONGEST = (20, 100)
 MOST = PRICE.of(len("s\n\nu") + 16, 100)
 """What a call with QUESTION could cost at most: every byte a token, 16 tokens of frame, and the longest answer."""
 SECRET = "sk-secret-of-many-characters"
-
-
-def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
-    """RATE paid about $60 at $1.25/$5, which is $0.0012 a rewrite: reviews of 130 words, at 1.3 tokens a word and 100
-    tokens of instruction. Reviews of IMDB's mean of 230 words would cost $100 with answers of the same length.
-    """
-    for words, dollars in ((130, 60), (230, 100)):
-        cost = estimate(2 * 25_000, 1.3 * words + 100, 1.3 * words, PRICE, 64, None, 3.0)
-        assert cost.dollars == pytest.approx(dollars, rel=0.03)
-
-
-def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
-    assert estimate(1000, 1, 1, None, 10, None, 2.0) == CallCost(None, 200.0)
-    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == CallCost(None, 600.0)
-    assert estimate(1000, 1, 1, Price(input=0, output=0), 10, 6000, 2.0) == CallCost(0.0, 200.0)
-    assert estimate(3, 1, 1, None, 100, None, 2.0).seconds == 2.0
-    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == CallCost(0.0, 0.0)
 
 
 def test_four_characters_are_about_a_token_and_a_schema_is_paid_for_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cda.errors import RunError
 from cda.recipe.schema import LlmSection
-from cda.resources.llm_access import Planned, confirm_all
+from cda.resources.llm_access import Planned, confirm_all, sentence
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},
@@ -23,6 +23,24 @@ JUDGING = Planned("judging", 2000, 1000, 100)  # at cheap's: 0.40 + 0.20 = $0.60
 
 def llm(model: str, **changed: Any) -> LlmSection:
     return LlmSection.model_validate({"model": model, "prices": PRICES, "concurrency": 10, **changed})
+
+
+@pytest.mark.parametrize(("words", "dollars"), [(130, 60), (230, 100)])
+def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid(words: int, dollars: float) -> None:
+    """RATE paid about $60 at $1.25/$5, which is $0.0012 a rewrite: reviews of 130 words, at 1.3 tokens a word and 100
+    tokens of instruction. Reviews of IMDB's mean of 230 words would cost $100 with answers of the same length.
+    """
+    rate = llm("rate", prices={"rate": {"input": 1.25, "output": 5.0}})
+    said = sentence(Planned("rewriting", 2 * 25_000, 1.3 * words + 100, 1.3 * words), rate)
+    assert float(said.partition("about $")[2].partition(",")[0]) == pytest.approx(dollars, rel=0.03)
+
+
+@pytest.mark.parametrize(("calls", "limit", "time"), [(1200, None, "10 min"), (1200, 60, "20 min"), (3, None, "5 s")])
+def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer(
+    calls: int, limit: int | None, time: str
+) -> None:
+    said = sentence(Planned("judging", calls, 1, 1), llm("own", requests_per_minute=limit))
+    assert said.endswith(f"about {time} at 5 s a call")
 
 
 @pytest.fixture
