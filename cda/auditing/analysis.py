@@ -230,7 +230,7 @@ def _effects(group: Group, seed: int) -> BiasEffects:
 
     def change() -> Estimate:
         before, after = group.margins.values()
-        return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
+        return bootstrap_mean(after - before, group.prompt_ids, rng(seed), group.unit)
 
     tested = Missing(reason="the change of skew is tested instead")
     return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=or_missing(change), test=tested)

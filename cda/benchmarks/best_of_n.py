@@ -27,7 +27,7 @@ from cda.report.plots import save_plot
 from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.base import Missing, save
+from cda.results.base import Missing, or_missing, save
 from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curves, Followed, Measured
 from cda.results.facts import Scorer
 from cda.rewriting.labels import exhibits, measure_of
@@ -290,10 +290,7 @@ def best_of_n(
         curves = [followed.model_copy(update={"p_holm": p}) for followed, p in zip(curves, holm(tested), strict=True)]
     reference: Curve | Missing = Missing(reason="no quality was given")
     if quality is not None:
-        try:
-            reference = curve(quality)
-        except DataError as error:
-            reference = Missing(reason=str(error))
+        reference = or_missing(partial(curve, quality))
     return Curves(
         attributes=tuple(curves),
         quality=reference,

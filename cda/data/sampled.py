@@ -87,32 +87,24 @@ class Outputs:
 
 
 def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
-    """Sampled responses of a file, folder or hub id; see `clean_sampled`."""
-    return clean_sampled(_rows(reference, split), columns or {}, reference)
+    """As `load_outputs`; and a DataError if no prompt has two responses to choose from."""
+    outputs = load_outputs(reference, columns, split)
+    if not any(len(placed.responses) > 1 for placed in outputs.prompts):
+        raise DataError(
+            f"{reference}: no prompt has two responses to choose from, so there is no best of n; {len(outputs.prompts)} prompts, "
+            f"rows: {outputs.rows}; responses: {outputs.responses}"
+        )
+    return outputs
 
 
 def load_outputs(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
     """Outputs of a file, folder or hub id; see `placed_outputs`."""
-    return placed_outputs(_rows(reference, split), columns or {}, reference)
-
-
-def _rows(reference: str, split: str) -> list[Row]:
     try:
-        return load_rows(reference, split)
+        rows = load_rows(reference, split)
     except DataError as error:
         # The loader's message names a recipe, which these files do not have.
         raise DataError(str(error).replace("data.split=", "--split ")) from None
-
-
-def clean_sampled(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:
-    """As `placed_outputs`; and a DataError if no prompt has two responses to choose from."""
-    outputs = placed_outputs(rows, columns, where)
-    if not any(len(placed.responses) > 1 for placed in outputs.prompts):
-        raise DataError(
-            f"{where}: no prompt has two responses to choose from, so there is no best of n; {len(outputs.prompts)} prompts, "
-            f"rows: {outputs.rows}; responses: {outputs.responses}"
-        )
-    return outputs
+    return placed_outputs(rows, columns or {}, reference)
 
 
 def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:

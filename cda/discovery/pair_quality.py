@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from cda.errors import DataError
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.llm.reading import Answer, ask, closing_object, formed
 from cda.records import Exclusions, count_reasons, prompt_text
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, or_missing
 from cda.results.discover import Measured
 from cda.results.effects import FeatureDrift
 from cda.results.evidence import EditGrades, Fidelity, Guess, Guesses, PairQuality
@@ -76,11 +77,6 @@ def pair_quality(
     if not rows:
         raise DataError("no pairs: their quality cannot be measured")
     labelled = fidelity(rows, bias, label) if label is not None else {}
-    drift: tuple[FeatureDrift, ...] | Missing
-    try:
-        drift = pair_drift(rows, bias, rng)
-    except DataError as error:
-        drift = Missing(reason=str(error))
     return PairQuality(
         candidate=rows[0].candidate,
         n=len(rows),
@@ -91,7 +87,7 @@ def pair_quality(
         agreement=agreements(rows, rng),
         grades=edit_grades(rows, bias, llm, rng) if llm is not None else None,
         guesses=guessed_attribute(rows, bias, llm, rng) if llm is not None else None,
-        drift=drift,
+        drift=or_missing(partial(pair_drift, rows, bias, rng)),
     )
 
 
@@ -307,9 +303,9 @@ def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: 
     low, high = scale
     unit, n_clusters = f"score {low} to {high}", len(set(clusters))
     if n_clusters >= _FEW_CLUSTERS:
-        drawn = bootstrap_mean(values, clusters, rng)
+        drawn = bootstrap_mean(values, clusters, rng, unit)
         if drawn.low < drawn.high:
-            return drawn.estimate(unit)
+            return drawn
     mean, width = float(values.mean()), high - low
     bottom, top = wilson((mean - low) / width * n_clusters, n_clusters)
     return Estimate(

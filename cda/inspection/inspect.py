@@ -335,7 +335,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
         rejected=_share([bool(row.rejected) for row in accepted], of_accepted),
         rejected_reasons=count_reasons([row.rejected[0] for row in accepted if row.rejected]),
         noticed=count_reasons([reason for row in written for reason in row.noticed]),
-        reward=or_missing(lambda: bootstrap_mean(differences, of_scored, _rng(seed)).estimate(unit))
+        reward=or_missing(lambda: bootstrap_mean(differences, of_scored, _rng(seed), unit))
         if scored
         else Missing(reason="no rewards"),
         n_without_reward=len(written) - len(scored),

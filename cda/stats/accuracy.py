@@ -264,12 +264,14 @@ def _drawn(
     """
     residuals, mean = design.residuals(values), design.mean(values)
     if min(design.sizes(design.strata).values()) > 1 and np.abs(residuals).max() >= ROUNDING:
-        drawn = bootstrap_sums(residuals[:, None], design.prompt_ids, lambda sums: mean + sums[:, 0], design.rng())
+        drawn = bootstrap_sums(
+            residuals[:, None], design.prompt_ids, lambda sums: mean + sums[:, 0], design.rng(), unit
+        )
         if drawn.low < drawn.high:
             # No share, and no change of one, lies further out than its rows.
             low, high = max(drawn.low, min(values.min(), mean)), min(drawn.high, max(values.max(), mean))
             method = "prompt-clustered bootstrap 95% within subsets"
-            return drawn.estimate(unit).model_copy(update={"low": float(low), "high": float(high), "method": method})
+            return drawn.model_copy(update={"low": float(low), "high": float(high), "method": method})
     if np.ptp(values) == 0:
         return None
     # Their widths are added as squares.

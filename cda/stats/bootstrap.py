@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,66 +26,47 @@ _PRIOR_PROMPTS = 4
 """Prompts in which all rows are alike, added to those seen: few prompts do not show how alike the rows of a prompt are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bootstrapped:
-    """A statistic with a 95% interval from resampled clusters.
-
-    `low` equals `high` if no draw differs: then there is no spread to resample, and the caller should use an interval that
-    keeps its width (Wilson's, Newcombe's). `standard_error` is the standard deviation over the draws. `n_undefined` draws
-    are left out because the statistic is undefined there (a ratio whose denominators are all 0).
-    """
-
-    value: float
-    low: float
-    high: float
-    standard_error: float
-    n: int
-    n_clusters: int
-    n_undefined: int
-    method: Method
-
-    def estimate(self, unit: str) -> Estimate:
-        method = f"prompt-clustered {'BCa ' if self.method == 'bca' else ''}bootstrap 95%"
-        value, n, n_prompts = self.value, self.n, self.n_clusters
-        return Estimate(value=value, low=self.low, high=self.high, n=n, n_prompts=n_prompts, unit=unit, method=method)
-
-
 def bootstrap_mean(
     values: ArrayLike,
-    clusters: Sequence[str],
+    prompt_ids: Sequence[str],
     rng: np.random.Generator,
+    unit: str = "reward",
     *,
     n_draws: int = N_DRAWS,
     method: Method = "percentile",
-) -> Bootstrapped:
-    """Mean over rows, values of shape (n,), when whole clusters are drawn with replacement; see `bootstrap_sums`."""
+) -> Estimate:
+    """Mean over rows, values of shape (n,), when whole prompts are drawn with replacement; see `bootstrap_sums`."""
     column = finite(values)
     columns = np.column_stack([column, np.ones(len(column))])
-    return bootstrap_sums(columns, clusters, mean_of_sums, rng, n_draws=n_draws, method=method)
+    return bootstrap_sums(columns, prompt_ids, mean_of_sums, rng, unit, n_draws=n_draws, method=method)
 
 
 def bootstrap_sums(
     columns: ArrayLike,
-    clusters: Sequence[str],
+    prompt_ids: Sequence[str],
     statistic: Statistic,
     rng: np.random.Generator,
+    unit: str,
     *,
     n_draws: int = N_DRAWS,
     method: Method = "percentile",
-) -> Bootstrapped:
-    """Any function of column sums (a ratio, a correlation, …) when whole clusters are drawn with replacement.
+) -> Estimate:
+    """Any function of column sums (a ratio, a correlation, …) when whole prompts are drawn with replacement.
 
-    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one cluster at a
+    `low` equals `high` if no draw differs: then there is no spread to resample, and the caller should use an interval
+    that keeps its width (Wilson's, Newcombe's). Draws in which the statistic is undefined are left out.
+
+    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one prompt at a
     time; draws equal to the estimate count half towards the bias, as in scipy. The statistic sees sums of `columns`,
-    shape (n, k), alone; it should not change when all are scaled alike. DataError: no rows, not finite, one cluster, or
+    shape (n, k), alone; it should not change when all are scaled alike. DataError: no rows, not finite, one prompt, or
     a statistic undefined for all rows or for over 1% of the draws.
     """
     rows = finite(columns)
     if not rows.size:
         raise DataError("no rows: values are empty, so nothing can be estimated")
-    if rows.ndim != 2 or len(rows) != len(clusters):
-        raise DataError(f"{rows.shape} values for {len(clusters)} clusters: one cluster for each row is needed")
-    sums = cluster_sums(rows, clusters)
+    if rows.ndim != 2 or len(rows) != len(prompt_ids):
+        raise DataError(f"{rows.shape} values for {len(prompt_ids)} clusters: one cluster for each row is needed")
+    sums = cluster_sums(rows, prompt_ids)
     if len(sums) < 2:
         raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
     total = sums.sum(axis=0)
@@ -103,8 +83,10 @@ def bootstrap_sums(
         )
     tails = _bca_tails(value, defined, statistic(total - sums)) if method == "bca" else (0.025, 0.975)
     low, high = np.quantile(defined, tails)
-    error = float(defined.std(ddof=1))
-    return Bootstrapped(value, float(low), float(high), error, len(rows), len(sums), n_undefined, method)
+    name = f"prompt-clustered {'BCa ' if method == 'bca' else ''}bootstrap 95%"
+    return Estimate(
+        value=value, low=float(low), high=float(high), n=len(rows), n_prompts=len(sums), unit=unit, method=name
+    )
 
 
 def mean_of_sums(sums: FloatArray) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import Effect, SameMargin
 from cda.stats.bootstrap import N_DRAWS, ROUNDING, Statistic, bootstrap_sums, clustered_error, mean_of_sums
 from cda.stats.proportions import Z_95
@@ -180,12 +181,8 @@ def _effect(
     if resampling and n_prompts < _FEWEST_FOR_BCA:
         bca = Missing(reason=f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})")
     elif resampling:
-        rng, n_draws = resampling.rng, resampling.n_draws
-        try:
-            drawn = bootstrap_sums(columns, prompt_ids, statistic, rng, n_draws=n_draws, method="bca")
-            bca = drawn.estimate(target.unit)
-        except DataError as problem:
-            bca = Missing(reason=str(problem))
+        draw = partial(bootstrap_sums, n_draws=resampling.n_draws, method="bca")
+        bca = or_missing(partial(draw, columns, prompt_ids, statistic, resampling.rng, target.unit))
     estimate = Estimate.symmetric(value, Z_95 * error, n=n, n_prompts=n_prompts, unit=target.unit, method=_NORMAL)
     unit, scale = "pooled within-group SD of the originals' rewards", target.scale
     return Effect(

@@ -31,7 +31,7 @@ from cda.results.effects import (
 )
 from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
-from cda.stats.proportions import margins_finite, paired_change, wilson_share
+from cda.stats.proportions import paired_change, wilson_share
 
 Features = Mapping[str, ArrayLike]
 
@@ -78,7 +78,7 @@ def feature_drift(
     """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small."""
     drifts = []
     for name, (first, second) in paired_features(perturbed, base, len(prompt_ids)).items():
-        drawn = bootstrap_mean(first - second, prompt_ids, rng).estimate(name)
+        drawn = bootstrap_mean(first - second, prompt_ids, rng, name)
         spread = float(np.sqrt((first.var() + second.var()) / 2))
         both = (first > 0) & (second > 0)
         limit = limits.get(name)
@@ -131,7 +131,7 @@ def embedding_similarity(
     if not np.isfinite(norms).all() or (norms == 0).any():
         raise DataError(f"{int((~(norms > 0)).sum())} of {2 * n} embeddings are zero or not finite: no cosine exists")
     unit = vectors / norms[:, None]
-    return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng).estimate("cosine")
+    return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng, "cosine")
 
 
 def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -178,15 +178,15 @@ def pairs_effect(
     margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
 ) -> PairsEffect:
     """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or without spread between prompts."""
-    values = margins_finite(margins)
-    mean = bootstrap_mean(values, prompt_ids, rng)
+    values = finite(margins, "margins")
+    mean = bootstrap_mean(values, prompt_ids, rng, unit)
     # Rounding leaves a trace of an error if there is none.
-    if mean.standard_error <= ROUNDING * float(np.abs(values).max()):
+    if mean.high - mean.low <= ROUNDING * float(np.abs(values).max()):
         raise DataError(
-            f"the mean margin does not vary between its {mean.n_clusters} prompts "
+            f"the mean margin does not vary between its {mean.n_prompts} prompts "
             f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
         )
-    return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
+    return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean)
 
 
 def overlap_effect(
@@ -194,7 +194,7 @@ def overlap_effect(
 ) -> PairsEffect | SameMargin | Missing:
     """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)
-    values = margins_finite(margins)
+    values = finite(margins, "margins")
     kept = list(compress(prompt_ids, rows))
     if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
@@ -222,7 +222,7 @@ def adjusted_effect(
     same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
     explains in full, so that its error is unknown.
     """
-    values = margins_finite(margins)
+    values = finite(margins, "margins")
     sides = paired_features(perturbed, base, len(values))
     used = tuple(name for name, (first, second) in sides.items() if (first != second).any())
     columns = [column for name in used for column in _terms(*sides[name], form)]

@@ -278,7 +278,7 @@ def distribution(
     DataError: no values, one prompt only, or values outside the bins.
     """
     rows = np.asarray(values, dtype=np.float64)
-    mean = bootstrap_mean(rows, prompt_ids, rng).estimate(unit)
+    mean = bootstrap_mean(rows, prompt_ids, rng, unit)
     counts = np.histogram(rows, np.asarray(edges))[0]
     if counts.sum() != len(rows):
         raise DataError(f"{len(rows) - int(counts.sum())} of {len(rows)} values lie outside the bins")

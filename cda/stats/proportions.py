@@ -158,11 +158,6 @@ def _shares(hits: ArrayLike) -> FloatArray:
 ModelTies = Literal["no-hit", "half"]
 
 
-def margins_finite(margins: ArrayLike) -> FloatArray:
-    """Margins as an array; DataError if one is NaN or infinite."""
-    return finite(margins, "margins")
-
-
 def hits_of(margins: FloatArray, ties: ModelTies = "no-hit") -> FloatArray:
     """1 for each margin above 0, else 0; a margin of exactly 0 as `ties` has it."""
     return np.where(margins == 0, 0.5 if ties == "half" else 0.0, margins > 0)
@@ -170,12 +165,12 @@ def hits_of(margins: FloatArray, ties: ModelTies = "no-hit") -> FloatArray:
 
 def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Estimate:
     """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs (score(chosen) − score(rejected))."""
-    return wilson_share(hits_of(margins_finite(margins), ties), prompt_ids)
+    return wilson_share(hits_of(finite(margins, "margins"), ties), prompt_ids)
 
 
 def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Measure:
     """Change of the share of positive margins between two scorings of the same rows; a margin of 0 is no hit."""
-    first, second = margins_finite(before), margins_finite(after)
+    first, second = finite(before, "margins"), finite(after, "margins")
     ties = int((first == 0).sum()), int((second == 0).sum())
     return share_change(hits_of(first), hits_of(second), prompt_ids, ties)
 
@@ -202,7 +197,7 @@ def preference_table(
     `people`: `tie` for a split too; None without votes, which leaves the contrast out. `ties`: value of a tie of the
     model in `skew_given`. DataError: a margin that is not finite, or no contrast with votes.
     """
-    values = margins_finite(margins)
+    values = finite(margins, "margins")
     rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in get_args(Preference)}
     if not any(keep.any() for keep in rows.values()):
         raise DataError("no contrast has votes: there is nothing to compare the model's preferences with")
@@ -253,7 +248,7 @@ def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]
     if x.size and not x.any():
         raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
     columns = np.column_stack([np.ones(len(x)), x, x * x])
-    drawn = bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation")
+    drawn = bootstrap_sums(columns, prompt_ids, _both_orders, rng, "correlation", method="bca")
     # Rounding may leave −1 to 1.
     value, low, high = float(np.clip(drawn.value, -1, 1)), max(-1.0, drawn.low), min(1.0, drawn.high)
     method = drawn.method
@@ -292,8 +287,8 @@ def beyond_noise(
     DataError: margins that are not finite, lengths that differ, fewer than two prompts of either kind, or a mean
     quality margin before that is not shown to be above 0: without it there is no yardstick.
     """
-    own = np.column_stack([margins_finite(before), margins_finite(after)])
-    pairs = np.column_stack([margins_finite(quality_before), margins_finite(quality_after)])
+    own = np.column_stack([finite(before, "margins"), finite(after, "margins")])
+    pairs = np.column_stack([finite(quality_before, "margins"), finite(quality_after, "margins")])
     n_prompts = min(len(set(prompt_ids)), len(set(quality_prompt_ids)))
     if n_prompts < 2:
         raise DataError("fewer than two prompts of contrasts or of quality pairs: their spread is unknown")

@@ -203,9 +203,17 @@ def effect(
     if not rows.any() or (constant and (estimand == "ATE" or estimator == "naive")):
         have, missing = ("have", "without") if w.all() else ("lack", "with")
         raise target.cannot(f"W is constant: all {len(w)} originals {have} the attribute, there is none {missing} it")
-    if estimator == "naive" and contrasts.originals is not None:
-        return difference_effect(contrasts.originals, w, contrasts.prompt_ids, target, resampling)
-    return mean_effect(contrasts.of(estimator)[rows], contrasts.ids(rows), target, resampling)
+    return _among(rows | (estimator == "naive"), contrasts, estimator, target, resampling)
+
+
+def _among(
+    rows: BoolArray, contrasts: Contrasts, estimator: Estimator, target: Target, resampling: Resampling | None
+) -> Effect:
+    """The effect among some of the triples."""
+    if estimator != "naive":
+        return mean_effect(contrasts.of(estimator)[rows], contrasts.ids(rows), target, resampling)
+    originals, treated = _originals(contrasts, target)[rows], contrasts.attribute[rows]
+    return difference_effect(originals, treated, contrasts.ids(rows), target, resampling)
 
 
 def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
@@ -260,11 +268,7 @@ def conditional_effects(
 
     def within(name: str) -> Effect:
         rows = np.array([group == name for group in groups], dtype=bool)
-        prompt_ids, target = contrasts.ids(rows), contrasts.target(f"CATE: {name}", estimator)
-        if estimator != "naive":
-            return mean_effect(contrasts.of(estimator)[rows], prompt_ids, target, resampling)
-        originals = _originals(contrasts, target)
-        return difference_effect(originals[rows], contrasts.attribute[rows], prompt_ids, target, resampling)
+        return _among(rows, contrasts, estimator, contrasts.target(f"CATE: {name}", estimator), resampling)
 
     effects, missing = collect(
         [(f"CATE: {name}", estimator, None, partial(within, name)) for name in sorted(set(groups))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, or_missing
 from cda.results.skew import Agreement, Leading, NoiseCeiling
 from cda.stats.bootstrap import ROUNDING, bootstrap_sums
 from cda.stats.proportions import wilson, wilson_share
@@ -114,10 +115,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator)
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
     n_votes = int(used.sum())
     top = wilson_share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
-    try:
-        alpha: Estimate | Missing = _estimated_alpha(used, ids, rng)
-    except DataError as problem:
-        alpha = Missing(reason=str(problem))
+    alpha = or_missing(partial(_estimated_alpha, used, ids, rng))
     return Agreement(majority_share=top, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions)
 
 
@@ -194,8 +192,8 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng:
         compared[rows] = chance @ counted
         disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
     columns = np.hstack([likelihood, disagreed, compared])
-    drawn = bootstrap_sums(columns, item_ids, _ceiling, rng, n_draws=_CEILING_DRAWS)
-    value, n_prompts, model = drawn.value, drawn.n_clusters, "Dirichlet-multinomial vote model"
+    drawn = bootstrap_sums(columns, item_ids, _ceiling, rng, "share", n_draws=_CEILING_DRAWS)
+    value, n_prompts, model = drawn.value, drawn.n_prompts, "Dirichlet-multinomial vote model"
     low, high, method = min(drawn.low, value), max(drawn.high, value), f"{model}, prompt-clustered bootstrap 95%"
     if high - low <= ROUNDING:
         # Every item has the same votes: no draw differs, which does not show that no other prompt would.

@@ -195,7 +195,7 @@ def preference_correlation(differences: list[float], prefers_first: list[bool], 
             raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
     x, y = x - x.mean(), y - y.mean()
     columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-    return bootstrap_sums(columns, ids, _pearson, DRAWS, method="bca").estimate("correlation")
+    return bootstrap_sums(columns, ids, _pearson, DRAWS, "correlation", method="bca")
 
 
 def _pearson(sums: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cda.data.sampled import Output, clean_sampled, load_outputs, load_sampled, placed_outputs
+from cda.data.sampled import Output, load_outputs, load_sampled, placed_outputs
 from cda.errors import DataError
 
 LISTED: dict[str, Any] = {"prompt": "q", "responses": ["a", "b", "a"]}
@@ -19,11 +19,11 @@ def test_both_layouts_give_the_same() -> None:
     long.append({"prompt": [{"role": "user", "content": "q"}], "response": [{"role": "assistant", "content": "a"}]})
     listed = [LISTED, {"prompt": "other", "responses": ["c"]}]
     for rows in (listed, long):
-        found = clean_sampled(rows, {}, "f")
+        found = placed_outputs(rows, {}, "f")
         assert [placed.responses for placed in found.prompts] == [("a", "b", "a"), ("c",)]
         assert (found.n_repeated, found.responses.seen, found.rows.seen) == (1, 4, len(rows))  # sampled twice, so kept
         assert not found.has_quality and found.prompts[0].quality == (None, None, None)
-    (placed,) = clean_sampled([LISTED, {"prompt": "q", "responses": ["c"]}], {}, "f").prompts
+    (placed,) = placed_outputs([LISTED, {"prompt": "q", "responses": ["c"]}], {}, "f").prompts
     assert placed.responses == ("a", "b", "a", "c")
 
 
@@ -41,7 +41,7 @@ def test_both_layouts_give_the_same() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_counted(row: dict[str, Any], rows: dict[str, int], responses: dict[str, int]) -> None:
-    cleaned = clean_sampled([LISTED, row], {}, "f")
+    cleaned = placed_outputs([LISTED, row], {}, "f")
     assert (dict(cleaned.rows.reasons), dict(cleaned.responses.reasons)) == (rows, responses)
     n_kept = sum(len(one.responses) for one in cleaned.prompts)
     assert n_kept == cleaned.responses.seen - cleaned.responses.dropped
@@ -55,7 +55,7 @@ def test_quality_goes_with_its_response() -> None:
         {"prompt": "t", "responses": ["a", "b"], "quality": "[1, 2"},
         {"prompt": "u", "responses": ["a", "b"]},
     ]
-    cleaned = clean_sampled(rows, {}, "f")
+    cleaned = placed_outputs(rows, {}, "f")
     assert [one.quality for one in cleaned.prompts] == [(1.0, 0.5), *([(None, None)] * 4)]
     assert cleaned.has_quality
     assert dict(cleaned.quality.reasons) == {
@@ -63,16 +63,16 @@ def test_quality_goes_with_its_response() -> None:
         "quality is not one number for each response": 4,
     }
     long = [{"prompt": "q", "response": text, "gold": number} for text, number in (("a", "2.5"), ("b", float("nan")))]
-    (sampled,) = clean_sampled(long, {"quality": "gold"}, "f").prompts
+    (sampled,) = placed_outputs(long, {"quality": "gold"}, "f").prompts
     assert sampled.quality == (2.5, None)
 
 
 def test_columns_are_mapped_and_mistakes_are_all_named() -> None:
     rows = [{"instruction": "q", "outputs": ["a", "b"]}]
     columns = {"prompt": "instruction", "responses": "outputs"}
-    assert clean_sampled(rows, columns, "f").prompts[0].responses == ("a", "b")
+    assert placed_outputs(rows, columns, "f").prompts[0].responses == ("a", "b")
     with pytest.raises(DataError) as caught:
-        clean_sampled(rows, {"prompt": "instructions", "answer": "outputs"}, "f")
+        placed_outputs(rows, {"prompt": "instructions", "answer": "outputs"}, "f")
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
     assert "--column answer is unknown" in lines[0]
@@ -81,10 +81,8 @@ def test_columns_are_mapped_and_mistakes_are_all_named() -> None:
 
     rows = [LISTED | {"response": "x"}]
     with pytest.raises(DataError, match="both responses and response"):
-        clean_sampled(rows, {}, "f")
-    assert clean_sampled(rows, {"responses": "responses"}, "f").prompts[0].responses == ("a", "b", "a")
-    with pytest.raises(DataError, match="no prompt has two responses"):
-        clean_sampled([{"prompt": "q", "response": "a"}, {"prompt": "r", "response": ""}], {}, "f")
+        placed_outputs(rows, {}, "f")
+    assert placed_outputs(rows, {"responses": "responses"}, "f").prompts[0].responses == ("a", "b", "a")
 
 
 def test_from_files(tmp_path: Path) -> None:
@@ -95,6 +93,8 @@ def test_from_files(tmp_path: Path) -> None:
     assert (placed.responses, placed.quality) == (("a", "b", "a"), (1.0, 2.0, 3.0))
     path.write_text("prompt,response\nq,a\n")
     assert len(load_outputs(str(path)).by_prompt) == 1  # one output a prompt is enough to compare, and none is not
+    with pytest.raises(DataError, match="no prompt has two responses"):
+        load_sampled(str(path))
     path.write_text("prompt,response\nq,\n")
     with pytest.raises(DataError, match=r"no usable response.*1 empty response"):
         load_outputs(str(path))
