@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -291,14 +291,28 @@ def _seeded(architecture: Any, config: Any) -> Any:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Answer], str]]:
     """Starts a real HTTP server on this machine that answers each POST by a function; gives its base URL."""
-    with ExitStack() as stack:
-
-        def start(answer: Answer) -> str:
-            server = Served(answer)
-            stack.callback(server.stop)
-            return f"{server.url}/v1"
-
+    with _serving() as start:
         yield start
+
+
+@pytest.fixture(scope="module")
+def serve_all() -> Iterator[Callable[[Answer], str]]:
+    """The same for all tests of a file."""
+    with _serving() as start:
+        yield start
+
+
+@contextmanager
+def _serving() -> Iterator[Callable[[Answer], str]]:
+    servers: list[Served] = []
+
+    def start(answer: Answer) -> str:
+        servers.append(Served(answer))
+        return f"{servers[-1].url}/v1"
+
+    yield start
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

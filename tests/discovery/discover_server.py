@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from replies import reply
+
 OPENER = "Opens with an affirmative word such as Certainly"
 GREETING = "Greets the reader before the answer starts"
 PROPOSED = (
@@ -74,19 +76,9 @@ class Clerk:
             self.bodies[json.dumps(body, sort_keys=True)] += 1
             self.event(kind, self.kinds[kind])
         said = getattr(self, f"_{kind}")(_shown(user), user, body)
-        finish = "stop"
-        if isinstance(said, tuple):
-            said, finish = said
-        message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": None}
-        if said is None:
-            message["refusal"] = "I will not do that."
-        if isinstance(said, dict):
-            message["content"] = json.dumps(said)
-        return 200, {
-            "id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
-            "choices": [{"index": 0, "finish_reason": finish, "message": message}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-        }  # fmt: skip
+        said, finish = said if isinstance(said, tuple) else (said, "stop")
+        text = json.dumps(said) if isinstance(said, dict) else said
+        return reply(text, body["model"], (100, 20), finish_reason=finish)
 
     def _scenarios(self, shown: Mapping[str, str], user: str, _: Any) -> Any:
         n = int(re.findall(r"Write (\d+)", user)[0])

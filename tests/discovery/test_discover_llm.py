@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,51 +37,74 @@ STAGES = ("material", "search", "validate", "confirm", "pairs")
 
 @dataclass(frozen=True)
 class Desk:
-    """A folder with its inputs, and a server."""
+    """A folder with its inputs, a server, and a run."""
 
     folder: Path
     clerk: Clerk
     url: str
+    name: str = "run"
 
     def words(self, *more: str) -> list[str]:
         words = [f"{self.folder / 'reward.py'}:reward", *SMALL, f"llm.base_url={self.url}"]
-        words += [f"discover.topics={self.folder / 'topics.txt'}", "--out", str(self.run)]
-        return ["discover", *words, *more]
+        return ["discover", *words, f"discover.topics={self.folder / 'topics.txt'}", "--out", str(self.run), *more]
 
-    def discover(self, *more: str) -> Any:
-        return CliRunner().invoke(app, self.words(*more))
+    def refused(self, *more: str) -> str:
+        done = CliRunner().invoke(app, self.words(*more))
+        assert done.exit_code == 1 and "Traceback" not in done.output, (more, done.output)
+        return done.output
+
+    def discover(self, *more: str) -> str:
+        done = CliRunner().invoke(app, self.words(*more))
+        assert done.exit_code == 0, done.output
+        return done.output
 
     @property
     def run(self) -> Path:
-        return self.folder / "run"
+        return self.folder / self.name
 
     def result(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.run / "discover.json").read_text(encoding="utf-8"))
         return content
 
+    def confirmed(self) -> dict[str, bool]:
+        return {one["attribute"]: one["confirmed"] for one in self.result()["tested"]}
 
-@pytest.fixture
-def desk(tmp_path: Path, serve: Serve, one_thread: None) -> Callable[..., Desk]:  # noqa: ARG001
-    """Makes a desk with a clerk."""
+    def rows(self, file: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.run / file).read_text(encoding="utf-8").splitlines()]
 
-    def make(clerk: Clerk | None = None) -> Desk:
-        write_inputs(tmp_path)
-        clerk = clerk or Clerk()
-        return Desk(tmp_path, clerk, serve(clerk))
-
-    return make
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    def copied(self, name: str, *stages: str) -> Desk:
+        """Another run beside this one, with the same answers in its cache and these stages finished."""
+        other = replace(self, name=name)
+        for stage in stages:
+            shutil.copytree(self.run / stage, other.run / stage)
+        return other
 
 
-def test_the_planted_opener_is_found_and_nothing_else(desk: Callable[..., Desk]) -> None:
-    at = desk()
-    done = at.discover()
-    assert done.exit_code == 0, done.output
+class Forgetful(Clerk):
+    """Leaves an attribute out of each of its groupings."""
+
+    def _group(self, *asked: Any) -> Any:
+        return {"groups": super()._group(*asked)["groups"][:-1]}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, serve_all: Serve, one_thread: None) -> Desk:  # noqa: ARG001
+    """A desk with nothing done."""
+    folder, clerk = tmp_path_factory.mktemp("desk"), Forgetful()
+    write_inputs(folder)
+    return Desk(folder, clerk, serve_all(clerk))
+
+
+@pytest.fixture(scope="module")
+def found(desk: Desk) -> tuple[Desk, str]:
+    """A finished discovery and its output."""
+    return desk, desk.discover()
+
+
+def test_the_planted_opener_is_found_and_nothing_else(found: tuple[Desk, str]) -> None:
+    at, output = found
     result = at.result()
-    assert [one["attribute"] for one in result["tested"] if one["confirmed"]] == [OPENER]
+    assert [name for name, confirmed in at.confirmed().items() if confirmed] == [OPENER]
     opener = result["tested"][0]
     assert opener["pooled"]["reward"]["low"] > 1.3 and opener["pooled"]["judge"]["value"] == 0
     validated = {
@@ -88,47 +113,25 @@ def test_the_planted_opener_is_found_and_nothing_else(desk: Callable[..., Desk])
     # The model likes greetings, too, but the judge does not care.
     assert validated[OPENER]["passed"] and not validated[GREETING]["passed"]
     assert validated[GREETING]["p_reward"] < 0.01 and validated[GREETING]["p_judge"] > 0.05
+    assert result["grouping"].keys() == {"attributes left out"}
     everybody_took_part(at)
     refusals_are_counted(opener, at.clerk)
     every_file_is_there(at, result)
-    assert "1 of 1 tested candidates confirmed" in done.output
-    assert done.output.count("judging") == done.output.count("judging by lead") + 1  # costs are said once, at the start
-
+    assert output.count("judging") == output.count("judging by lead") + 1  # costs are said once, at the start
     calls = at.clerk.n_calls
-    before = at.result()
-    again = at.discover()
-    assert again.exit_code == 0, again.output
-    assert again.output.count("done before, reused") == len(STAGES)
+    assert at.discover().count("done before, reused") == len(STAGES)
     assert at.clerk.n_calls == calls and max(at.clerk.bodies.values()) == 1
-    assert at.result() == before
+    assert at.result() == result
     the_file_is_taken_by_a_training(at, result)
 
 
 def everybody_took_part(at: Desk) -> None:
     assert at.clerk.models["response"] == {"gale", "hope"}
     assert at.clerk.models["rewrite"] == {"ada", "bob", "cyd"}
-    others = set(at.clerk.models) - {"response", "rewrite"}
-    assert others == {
-        "scenarios",
-        "prompts",
-        "propose",
-        "group",
-        "mutate",
-        "judge",
-        "label",
-        "grade",
-        "guess",
-        "similarity",
-    }
-    assert all(at.clerk.models[kind] == {"lead"} for kind in others)
-    searched = [row for index in (0, 1) for row in rows(at.run / "search" / f"generation-{index}.jsonl")]
+    others = {kind: models for kind, models in at.clerk.models.items() if kind not in ("response", "rewrite")}
+    assert len(others) == 10 and all(models == {"lead"} for models in others.values())
+    searched = [row for index in (0, 1) for row in at.rows(f"search/generation-{index}.jsonl")]
     assert {row["rewriter"] for row in searched} == {"ada"}
-    opened = [
-        one["text"].startswith("Certainly!")
-        for row in rows(at.run / "material" / "samples.jsonl")
-        for one in row["responses"]
-    ]
-    assert 0.3 < sum(opened) / len(opened) < 0.6
 
 
 def refusals_are_counted(opener: dict[str, Any], clerk: Clerk) -> None:
@@ -148,14 +151,14 @@ def every_file_is_there(at: Desk, result: dict[str, Any]) -> None:
     assert sum(cut.values()) > 0 and material["responses"] == 120 - sum(cut.values())
     report = (at.run / "discover.md").read_text(encoding="utf-8")
     assert OPENER in report and "cyd" in report and "rewrites failed" in report
-    pairs = rows(at.run / "pairs.jsonl")
+    pairs = at.rows("pairs.jsonl")
     assert {row["rewriter"] for row in pairs} == {"ada", "bob", "cyd"}
     assert all(
         row["rewrite"].startswith("Certainly!") and not row["original"].startswith("Certainly!") for row in pairs
     )
     # A response that had the opener came back as it was: no failure, and counted.
     assert result["already"][result["tested"][0]["candidate"]]["ada"] > 0
-    standings = rows(at.run / "lineage.jsonl")
+    standings = at.rows("lineage.jsonl")
     known = {row["candidate"]["bias"]["description"]: row for row in standings}
     assert known[OPENER]["generation"] == 1 and known[OPENER]["candidate"]["origin"] == "mutated"
     assert known[OPENER]["candidate"]["parents"] == [known[GREETING]["candidate"]["id"]]
@@ -175,17 +178,7 @@ def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     assert path.stem in plan.output
 
 
-class Forgetful(Clerk):
-    """Leaves an attribute out of each of its groupings."""
-
-    def _group(self, *asked: Any) -> Any:
-        return {"groups": super()._group(*asked)["groups"][:-1]}
-
-
-def test_a_killed_search_goes_on_and_finds_the_same(desk: Callable[..., Desk], serve: Serve) -> None:
-    whole = desk(Forgetful())
-    assert whole.discover("discover.pair_quality=false").exit_code == 0
-    assert whole.result()["grouping"].keys() == {"attributes left out"}
+def test_a_killed_search_goes_on_and_finds_the_same(found: tuple[Desk, str], tmp_path: Path, serve: Serve) -> None:
     process: list[subprocess.Popen[bytes]] = []
 
     def kill(kind: str, n: int) -> None:
@@ -193,111 +186,84 @@ def test_a_killed_search_goes_on_and_finds_the_same(desk: Callable[..., Desk], s
             process.pop().send_signal(signal.SIGKILL)
 
     clerk = Forgetful(event=kill)
-    at = Desk(whole.folder / "second", clerk, serve(clerk))
-    at.folder.mkdir()
-    write_inputs(at.folder)
-    # Beside another cache, or the first run's answers would be taken; one call at a time, so that one alone is lost.
-    words = [*at.words("discover.pair_quality=false", "llm.concurrency=1"), f"llm.cache={at.folder / 'cache.sqlite'}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = subprocess.Popen([sys.executable, "-P", "-m", "cda", *words], env=environment, stdout=-3, stderr=-3)
+    at = Desk(tmp_path, clerk, serve(clerk))
+    write_inputs(tmp_path)
+    # One call at a time, so that one alone is lost.
+    command = [sys.executable, "-P", "-m", "cda", *at.words("llm.concurrency=1")]
+    started = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=-3, stderr=-3)
     process.append(started)
     assert started.wait(timeout=280) == -signal.SIGKILL
     partial = at.run / ".search.partial"
     assert [path.name for path in sorted(partial.glob("generation-*.json"))] == ["generation-0.json"]
-    first = (partial / "generation-0.json").read_bytes()
-    proposals = clerk.kinds["propose"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert "1 generations were finished before" in done.output
+    first, proposals = (partial / "generation-0.json").read_bytes(), clerk.kinds["propose"]
+    assert "1 generations were finished before" in at.discover("llm.concurrency=1")
     assert (at.run / "search" / "generation-0.json").read_bytes() == first
     assert clerk.kinds["propose"] == proposals
     # The call under way when it died is the only one made twice.
     assert sorted(clerk.bodies.values())[-2:] == [1, 2]
-    assert apart_from_times(at) == apart_from_times(whole)
+    assert apart_from_times(at) == apart_from_times(found[0])
 
 
 def apart_from_times(at: Desk) -> str:
     result = at.result()
-    del result["name"]  # which is made from the folder
-    del result["stages"]  # time and calls
+    for own in ("name", "stages"):  # made from the folder; time and calls
+        del result[own]
     return json.dumps(result, sort_keys=True).replace(str(at.folder), "")
 
 
-def test_a_person_looks_before_the_test(desk: Callable[..., Desk]) -> None:
-    at = desk()
-    stopped = at.discover("--review", "discover.pair_quality=false")
-    assert stopped.exit_code == 0, stopped.output
-    assert "1 candidates to review" in stopped.output
+def test_a_person_looks_before_the_test(found: tuple[Desk, str]) -> None:
+    at = found[0].copied("reviewed", "material", "search", "validate")
+    words = ("--review", "discover.pair_quality=false")
+    assert "1 candidates to review" in at.discover(*words)
     assert not (at.run / "confirm").exists() and not (at.run / "discover.json").exists()
     path = at.run / "review.yaml"
-    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert [one["attribute"] for one in entries.values()] == [OPENER]
-    calls = at.clerk.n_calls
-    path.write_text(path.read_text(encoding="utf-8").replace("keep: true", "keep: false"), encoding="utf-8")
-    dropped = at.discover("--review", "discover.pair_quality=false")
-    assert dropped.exit_code == 0, dropped.output
-    assert at.clerk.n_calls == calls and at.result()["tested"] == []
-    assert not list(at.run.glob("biases/*.yaml"))
-    path.write_text(path.read_text(encoding="utf-8").replace("keep: false", "keep: true"), encoding="utf-8")
-    kept = at.discover("--review", "discover.pair_quality=false")
-    assert kept.exit_code == 0, kept.output
-    assert [one["attribute"] for one in at.result()["tested"] if one["confirmed"]] == [OPENER]
+    text = path.read_text(encoding="utf-8")
+    assert [one["attribute"] for one in yaml.safe_load(text).values()] == [OPENER]
+    path.write_text(text.replace("keep: true", "keep: false"), encoding="utf-8")
+    at.discover(*words)
+    assert at.confirmed() == {} and not list(at.run.glob("biases/*.yaml"))
+    path.write_text(text, encoding="utf-8")
+    at.discover(*words)
+    assert at.confirmed() == {OPENER: True}
 
 
-def test_given_attributes_are_measured_without_a_search(desk: Callable[..., Desk]) -> None:
-    at = desk()
-    given = ("--attribute", OPENER, "--attribute", "Names a colour", "discover.pair_quality=false")
-    done = at.discover(*given)
-    assert done.exit_code == 0, done.output
-    result = at.result()
-    assert {one["attribute"]: one["confirmed"] for one in result["tested"]} == {OPENER: True, "Names a colour": False}
-    assert not {"propose", "group", "mutate"} & set(at.clerk.kinds)
-    assert "over-rewards 1 of 2 attributes" in done.output
-    n_responses = at.clerk.kinds["response"]
-    formats = at.discover("--formats", "discover.pair_quality=false", "discover.max_test=4")
-    assert formats.exit_code == 0, formats.output
+def test_given_attributes_are_measured_without_a_search(found: tuple[Desk, str]) -> None:
+    at = found[0].copied("given", "material")
+    before = Counter(at.clerk.kinds)
+    output = at.discover("--attribute", OPENER, "--attribute", "Names a colour", "discover.pair_quality=false")
+    assert at.confirmed() == {OPENER: True, "Names a colour": False}
+    assert "over-rewards 1 of 2 attributes" in output
+    at.discover("--formats", "discover.pair_quality=false", "discover.max_test=4")
     assert {one["name"] for one in at.result()["tested"]} == {
         "affirmative", "bold", "emoji", "exclamations", "headers", "links", "lists",
     }  # fmt: skip
-    assert at.clerk.kinds["response"] == n_responses
+    assert (at.clerk.kinds - before).keys() == {"rewrite", "judge"}
 
 
-def test_money_is_asked_for_and_limited(desk: Callable[..., Desk]) -> None:
-    at = desk()
-    declined = at.discover(PRICES)
-    assert declined.exit_code == 1
-    assert "Agree beforehand with --yes" in declined.output and "in all about $" in declined.output
-    assert at.clerk.n_calls == 0
-    planned = at.discover(PRICES, "--dry-run")
-    assert planned.exit_code == 0, planned.output
-    assert planned.output.count("judging in both orders") == 1 and at.clerk.n_calls == 0
-    assert not at.run.exists() or not list(at.run.glob("*/stage.json"))
-    broke = at.discover(PRICES, "--yes", "llm.budget_usd=0.08")
-    assert broke.exit_code == 1
-    assert "llm.budget_usd" in broke.output and "Traceback" not in broke.output
-    spent = at.clerk.n_calls
-    assert 0 < 100 * spent * 2e-6 + 20 * spent * 8e-6 <= 0.08
+def test_money_is_asked_for_and_limited(desk: Desk, tmp_path: Path) -> None:
+    at, before = replace(desk, name="paid"), desk.clerk.n_calls
+    declined = at.refused(PRICES)
+    assert "Agree beforehand with --yes" in declined and "in all about $" in declined
+    assert at.discover(PRICES, "--dry-run").count("judging in both orders") == 1
+    assert at.clerk.n_calls == before and not list(at.run.glob("*/stage.json"))
+    assert "llm.budget_usd" in at.refused(PRICES, "--yes", "llm.budget_usd=0.08", f"llm.cache={tmp_path / 'c.sqlite'}")
+    assert 0 < (at.clerk.n_calls - before) * (100 * 2e-6 + 20 * 8e-6) <= 0.08
 
 
-def test_mistakes_are_said_at_once(desk: Callable[..., Desk]) -> None:
-    at = desk()
-    for words, messages in (
-        (["discover.rewriters=[]"], ["two rewriters or more"]),
-        (["discover.rewriters=[ada]"], ["name two different ones"]),
-        (["discover.rewriters=[ada,ada]"], ["name two different ones"]),
-        (["discover.rewriters=[ada,ada,bob]"], ["ada is named twice"]),
-        (["discover.by=rules"], ["discover.policies: asks an LLM", "discover.rewriters: asks", "discover.topics: asks"]),
-        (["llm.model=null"], ["discover.policies: needs an LLM", "discover.rewriters: needs", "discover.topics: needs"]),
-        (["llm.model=null", "discover.by=llm"], ["discover.by is llm, but llm.model is not set"]),
-        (
-            ["discover.rewriters=[]", "discover.topics=none.txt", "--judge", "none.py:judge", "--responses", "none.jsonl"],
-            ["two rewriters or more", "none.txt: no such file", "none.py: no such file", "none.jsonl: no such file",
-             "discover.topics: has no effect with discover.responses"],
-        ),
-    ):  # fmt: skip
-        done = at.discover(*words)
-        assert done.exit_code == 1, (words, done.output)
-        assert "Traceback" not in done.output
-        for message in messages:
-            assert done.output.count(message) == 1, (message, done.output)
-    assert at.clerk.n_calls == 0
+@pytest.mark.parametrize(("words", "messages"), [
+    (["discover.rewriters=[]"], ["two rewriters or more"]),
+    (["discover.rewriters=[ada,ada]"], ["name two different ones"]),
+    (["discover.rewriters=[ada,ada,bob]"], ["ada is named twice"]),
+    (["discover.by=rules"], ["discover.policies: asks an LLM", "discover.rewriters: asks", "discover.topics: asks"]),
+    (["llm.model=null"], ["discover.policies: needs an LLM", "discover.rewriters: needs", "discover.topics: needs"]),
+    (["llm.model=null", "discover.by=llm"], ["discover.by is llm, but llm.model is not set"]),
+    (
+        ["discover.rewriters=[]", "discover.topics=none.txt", "--judge", "none.py:judge", "--responses", "none.jsonl"],
+        ["two rewriters or more", "none.txt: no such file", "none.py: no such file", "none.jsonl: no such file",
+         "discover.topics: has no effect with discover.responses"],
+    ),
+])  # fmt: skip
+def test_mistakes_are_said_at_once(desk: Desk, words: list[str], messages: list[str]) -> None:
+    before, output = desk.clerk.n_calls, replace(desk, name="mistaken").refused(*words)
+    assert [output.count(message) for message in messages] == [1] * len(messages), output
+    assert desk.clerk.n_calls == before

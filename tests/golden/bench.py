@@ -6,11 +6,9 @@ import json
 import re
 import shlex
 import shutil
-import threading
 import traceback
 from collections.abc import Callable
 from fnmatch import fnmatch
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 from cases import CASES, Case
 from inputs import SCORERS, number, write_inputs
 from recorded import Scrubber, kept_file, printed
+from replies import reply
 from simulated import planted, result_of
 from typer.testing import CliRunner
 
@@ -37,23 +36,16 @@ ENVIRONMENT = {
 class Bench:
     """A folder with the inputs, the servers, and the output of every case that has run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, serve: Callable[..., str]) -> None:
         self.folder = folder
         self._found: dict[str, dict[str, str]] = {}
         scorers: dict[str, Any] = {}
         exec(SCORERS, scorers)
         self._reward: Callable[..., list[float]] = scorers["reward"]
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-
-    def __enter__(self) -> Bench:
-        write_inputs(self.folder)
-        discover_server.write_inputs(self.folder)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._clerk = discover_server.Clerk()
+        self._address = serve(self._answer).removesuffix("/v1")
+        write_inputs(folder)
+        discover_server.write_inputs(folder)
 
     def output(self, case: Case) -> dict[str, str]:
         """Name to text of everything that is kept of a case; cases that it needs run first."""
@@ -68,7 +60,7 @@ class Bench:
             for code in PARTICIPANTS[:3]:
                 content = result_of(self.folder / "study-export" / "run", code, planted)
                 (self.folder / f"{code}.json").write_text(json.dumps(content), encoding="utf-8")
-        address = f"http://127.0.0.1:{self._server.server_port}"
+        address = self._address
         # A folder of its own for each run: scores and answers lie beside a run for all of its neighbours.
         (self.folder / case.name).mkdir()
         if case.copy:
@@ -104,35 +96,10 @@ class Bench:
             raise AssertionError(f"cda {command}: status {result.exit_code}\n{result.output}\n{trace}")
         return f"$ cda {command}\n{result.output if fails else result.stdout}"
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        clerk = discover_server.Clerk()
-        reward = self._reward
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.path.endswith("/classify"):
-                    self._reply(200, served(reward, body))
-                elif body["model"] in ("judge", "other"):
-                    self._reply(200, verdict(body))
-                else:
-                    self._reply(*clerk(body))
-
-            def do_GET(self) -> None:
-                self._reply(200, {"object": "list", "data": [{"id": "rm"}]})
-
-            def _reply(self, status: int, content: Any) -> None:
-                payload = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        return Handler
+    def _answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if body["model"] == "rm":
+            return 200, served(self._reward, body)
+        return verdict(body) if body["model"] in ("judge", "other") else self._clerk(body)
 
 
 def named(name: str) -> Case:
@@ -148,19 +115,10 @@ def served(reward: Callable[..., list[float]], body: dict[str, Any]) -> dict[str
     return {"id": "c", "object": "list", "model": "rm", "data": [{"index": 0, "probs": [value]}], "usage": usage}
 
 
-def verdict(body: dict[str, Any]) -> dict[str, Any]:
+def verdict(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """A judge's answer: two judges with tastes of their own, both of which now and then take the first or say nothing."""
     shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][-1]["content"], re.DOTALL)
     first, second = (number(body["model"], text) % 97 + 30 * ("ly " in text) for text in shown[:2])
     drawn = number(body["model"], *shown) % 11
     text = f"Reasons.\nVerdict: {1 if first > second or drawn < 2 else 2}" if drawn < 10 else "I cannot choose."
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text, "refusal": None}}
-    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-    return {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 0,
-        "model": body["model"],
-        "choices": [choice],
-        "usage": usage,
-    }
+    return reply(text, body["model"], (100, 20))

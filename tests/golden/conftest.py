@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Iterator[Bench]:  # noqa: ARG001
+def bench(tmp_path_factory: pytest.TempPathFactory, serve_all: Callable[..., str], one_thread: None) -> Bench:  # noqa: ARG001
     """Where the commands run."""
-    with Bench(tmp_path_factory.mktemp("golden")) as made:
-        yield made
+    return Bench(tmp_path_factory.mktemp("golden"), serve_all)
