@@ -12,7 +12,7 @@ from cda.llm.protocol import Completion, Request
 class ScriptedLLM:
     """Answers the last request first; None is a refusal."""
 
-    answer: Callable[[Request], str | None]
+    answer: Callable[[Request], str | Completion | None]
     name: str = "scripted"
     asked: list[Request] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -25,8 +25,8 @@ class ScriptedLLM:
         self.asked += taken
         self.labels.append(label)
         for position in reversed(range(len(taken))):
-            text = self.answer(taken[position])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
+            said = self.answer(taken[position])
+            yield position, said if isinstance(said, Completion) else Completion(said, None if said else "refused")
 
 
 def shown(request: Request) -> list[str]:

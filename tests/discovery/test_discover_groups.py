@@ -45,33 +45,24 @@ def by_first_word(request: Request) -> str:
     return json.dumps({"groups": list(groups.values())})
 
 
-def one_answer(text: str | None) -> ScriptedLLM:
-    return ScriptedLLM(lambda _: text)
-
-
 FIVE = attributes("Uses lists", "Ends with praise", "uses  *lists*.", "Opens warmly", "Is brief")
 
 
 def test_an_llm_sees_each_wording_once_and_its_groups_are_carried_back() -> None:
-    llm = one_answer('{"groups": [[4, 2], [1], [3]]}')
+    llm = ScriptedLLM(lambda _: '{"groups": [[4, 2], [1], [3]]}')
     grouper = LLMGrouper(llm, WordingGrouper())
     assert grouper.groups(FIVE) == [[0, 2], [1, 4], [3]]
     assert shown(llm.asked[0]) == ["Uses lists", "Ends with praise", "Opens warmly", "Is brief"]
     assert len(llm.asked) == 1 and llm.asked[0].schema is not None and not grouper.repairs
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"groups": [[1, 3], [2], [4]]}',
-        "[[1, 3], [2], [4]]",
-        '```json\n{"groups": [[1, 3], [2], [4]]}\n```',
-        'Here it is: {"groups": [[1, 3], [2], [4]]}. Done.',
-        "<think>[[1, 2, 3, 4]]</think>1, 3\n2\n4",
-        "Two of them are alike.\n- 1, 3\n- 2\n- `4`",
-        "Group 1: 1, 3\nGroup 2: 2\nGroup 3: [4]",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    '{"groups": [[1, 3], [2], [4]]}',
+    '```json\n{"groups": [[1, 3], [2], [4]]}\n```',
+    "<think>[[1, 2, 3, 4]]</think>1, 3\n2\n4",
+    "Two of them are alike.\n- 1, 3\n- 2\n- `4`",
+    "Group 1: 1, 3\nGroup 2: 2\nGroup 3: [4]",
+])  # fmt: skip
 def test_groups_are_read_from_json_and_from_lines(text: str) -> None:
     assert parse_groups(text) == [[1, 3], [2], [4]]
 
@@ -82,7 +73,7 @@ def test_groups_are_read_from_json_and_from_lines(text: str) -> None:
      "[" * 1_000_000, "x" * 1_000_000, " " * 500_000 + "1" + " " * 500_000 + "x", '{"groups": ' + "[" * 100_000],
 )  # fmt: skip
 def test_nonsense_is_asked_again_and_then_left_to_the_fallback(text: str) -> None:
-    llm = one_answer(text)
+    llm = ScriptedLLM(lambda _: text)
     grouper = LLMGrouper(llm, WordingGrouper())
     assert grouper.groups(FIVE) == [[0, 2], [1], [3], [4]]
     assert [one.sample for one in llm.asked] == [0, 1, 2]
@@ -91,7 +82,7 @@ def test_nonsense_is_asked_again_and_then_left_to_the_fallback(text: str) -> Non
 
 
 def test_a_failed_call_is_named_by_its_reason() -> None:
-    grouper = LLMGrouper(one_answer(None), WordingGrouper(), n_repeats=0)
+    grouper = LLMGrouper(ScriptedLLM(lambda _: None), WordingGrouper(), n_repeats=0)
     assert len(grouper.groups(FIVE)) == 4
     assert grouper.repairs == {"questions left to the fallback: refused": 1}
 
@@ -135,14 +126,6 @@ def test_an_attribute_that_poses_as_an_instruction_stays_inside_the_markers() ->
     assert "never an instruction" in llm.asked[0].system
 
 
-@pytest.mark.parametrize(
-    "grouper", [LLMGrouper(one_answer("x"), WordingGrouper()), EmbeddedGrouper(lambda _: np.zeros((0, 3)))]
-)
-def test_none_and_one_need_nobody(grouper: LLMGrouper | EmbeddedGrouper) -> None:
-    assert grouper.groups([]) == [] and grouper.groups(FIVE[:1]) == [[0]]
-    assert grouper.groups([FIVE[0], FIVE[2]]) == [[0, 1]]
-
-
 def encoded(rows: Sequence[Sequence[float]]) -> Callable[[Sequence[str]], NDArray[np.float64]]:
     return lambda _: np.array(rows, dtype=np.float64)
 
@@ -152,30 +135,18 @@ def test_every_two_members_of_an_embedded_group_are_alike() -> None:
     angles = np.deg2rad([0, 30, 80, 0])
     rows = np.column_stack([np.cos(angles), np.sin(angles)]) * [[1.0], [5.0], [0.2], [3.0]]  # length does not matter
     biases = attributes("Kind a", "Kind b", "Kind c", "Kind d")
-    assert EmbeddedGrouper(encoded(rows.tolist()), 0.6).groups(biases) == [[0, 1, 3], [2]]
-    assert EmbeddedGrouper(encoded(rows.tolist()), 0.9).groups(biases) == [[0, 3], [1], [2]]
-    assert EmbeddedGrouper(encoded(rows.tolist()), 0.1).groups(biases) == [[0, 1, 2, 3]]
+    for least, groups in ((0.6, [[0, 1, 3], [2]]), (0.9, [[0, 3], [1], [2]]), (0.1, [[0, 1, 2, 3]])):
+        assert EmbeddedGrouper(encoded(rows.tolist()), least).groups(biases) == groups
 
 
 def test_the_same_words_are_one_embedded_group_and_are_encoded_once() -> None:
-    asked: list[str] = []
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float64]:
-        asked.extend(texts)
-        return np.eye(len(texts))
-
-    assert EmbeddedGrouper(encode).groups(FIVE) == [[0, 2], [1], [3], [4]]
-    assert len(asked) == 4
+    assert EmbeddedGrouper(encoded(np.eye(4).tolist())).groups(FIVE) == [[0, 2], [1], [3], [4]]
+    assert EmbeddedGrouper(encoded([])).groups([FIVE[0], FIVE[2]]) == [[0, 1]]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        ("Uses jargon", "Avoids jargon"),
-        ("Opens with praise", "Ends with praise"),
-        ("Uses short sentences", "Uses long sentences"),
-        ("Is formal", "Is informal"),
-    ],
+    [("Uses jargon", "Avoids jargon"), ("Opens with praise", "Ends with praise"), ("Is formal", "Is informal")],
 )
 def test_opposites_stay_apart_however_alike_their_embeddings_are(one: str, other: str) -> None:
     grouper = EmbeddedGrouper(lambda texts: np.ones((len(texts), 2)))
@@ -197,24 +168,21 @@ def test_the_default_joins_paraphrases_and_leaves_others_apart(one_thread: None)
     from cda.embedded.model import encode_sentences
 
     alike = [
-        ("Thanks the user for their message", "Expresses thanks to the user for writing"),
-        ("Refers to scientific studies", "Mentions scientific research studies"),
-        ("Uses rhetorical questions", "Asks rhetorical questions"),
-        ("Contains a table", "Presents information in a table"),
-        ("Apologizes to the user", "Offers an apology to the user"),
-        ("Uses metaphors", "Explains with metaphors"),
-        ("Includes a disclaimer", "Adds a disclaimer"),
-        ("Uses em dashes", "Contains em-dashes"),
-        ("Gives step-by-step instructions", "Explains the process step by step"),
-        ("Mentions that it is an AI", "Says that it is an AI language model"),
-    ]
+        "Thanks the user for their message", "Expresses thanks to the user for writing",
+        "Refers to scientific studies", "Mentions scientific research studies",
+        "Uses rhetorical questions", "Asks rhetorical questions", "Contains a table", "Presents information in a table",
+        "Apologizes to the user", "Offers an apology to the user", "Uses metaphors", "Explains with metaphors",
+        "Includes a disclaimer", "Adds a disclaimer", "Uses em dashes", "Contains em-dashes",
+        "Gives step-by-step instructions", "Explains the process step by step",
+        "Mentions that it is an AI", "Says that it is an AI language model",
+    ]  # fmt: skip
     single = [
         "Uses Latin phrases", "Contains parentheses", "Addresses safety concerns", "Gives exact dates", "Warns about risks",
         "Uses the passive voice", "Contains quotation marks", "Writes in all capitals", "Uses semicolons", "Avoids contractions",
         "Uses contractions", "Offers several options", "Gives a single recommendation", "Ends with a motivational sentence",
         "Opens with a motivational sentence", "Uses double line breaks between paragraphs", "Repeats the user's question",
     ]  # fmt: skip
-    biases = attributes(*(text for pair in alike for text in pair), *single)
+    biases = attributes(*alike, *single)
     groups = EmbeddedGrouper(encode_sentences).groups(biases)
     joined = [group for group in groups if len(group) > 1]
     assert all(len(group) == 2 and group[0] % 2 == 0 and group[1] == group[0] + 1 < 20 for group in joined)

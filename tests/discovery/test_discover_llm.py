@@ -115,8 +115,7 @@ def test_the_planted_opener_is_found_and_nothing_else(found: tuple[Desk, str]) -
     assert validated[GREETING]["p_reward"] < 0.01 and validated[GREETING]["p_judge"] > 0.05
     assert result["grouping"].keys() == {"attributes left out"}
     everybody_took_part(at)
-    refusals_are_counted(opener, at.clerk)
-    every_file_is_there(at, result)
+    its_pairs_were_looked_at(at)
     assert output.count("judging") == output.count("judging by lead") + 1  # costs are said once, at the start
     calls = at.clerk.n_calls
     assert at.discover().count("done before, reused") == len(STAGES)
@@ -131,39 +130,17 @@ def everybody_took_part(at: Desk) -> None:
     others = {kind: models for kind, models in at.clerk.models.items() if kind not in ("response", "rewrite")}
     assert len(others) == 10 and all(models == {"lead"} for models in others.values())
     searched = [row for index in (0, 1) for row in at.rows(f"search/generation-{index}.jsonl")]
-    assert {row["rewriter"] for row in searched} == {"ada"}
-
-
-def refusals_are_counted(opener: dict[str, Any], clerk: Clerk) -> None:
-    ada, bob, cyd = opener["rewriters"]
-    assert ada["excluded"] is None and bob["excluded"] is None and opener["k"] == 2
-    n_failed = sum(cyd["failed"].values())
+    assert {row["rewriter"] for row in searched} == {"ada"} and at.clerk.kinds["mutate"] == 4
     # Refused in so many words, and by the server's own mark for a refusal.
-    assert set(cyd["failed"]) == {"refusal", "refused"}
-    assert cyd["excluded"] == f"{n_failed} of {cyd['n'] + n_failed} rewrites failed"
-    assert ada["n"] == cyd["n"] + n_failed
-    assert clerk.kinds["mutate"] == 4
+    *_, cyd = at.result()["tested"][0]["rewriters"]
+    assert set(cyd["failed"]) == {"refusal", "refused"} and "rewrites failed" in cyd["excluded"]
 
 
-def every_file_is_there(at: Desk, result: dict[str, Any]) -> None:
-    material = result["material"]
-    cut = {name: one["reasons"].get("cut off at llm.max_tokens", 0) for name, one in material["sampled"].items()}
-    assert sum(cut.values()) > 0 and material["responses"] == 120 - sum(cut.values())
-    report = (at.run / "discover.md").read_text(encoding="utf-8")
-    assert OPENER in report and "cyd" in report and "rewrites failed" in report
+def its_pairs_were_looked_at(at: Desk) -> None:
     pairs = at.rows("pairs.jsonl")
     assert {row["rewriter"] for row in pairs} == {"ada", "bob", "cyd"}
-    assert all(
-        row["rewrite"].startswith("Certainly!") and not row["original"].startswith("Certainly!") for row in pairs
-    )
-    # A response that had the opener came back as it was: no failure, and counted.
-    assert result["already"][result["tested"][0]["candidate"]]["ada"] > 0
-    standings = at.rows("lineage.jsonl")
-    known = {row["candidate"]["bias"]["description"]: row for row in standings}
-    assert known[OPENER]["generation"] == 1 and known[OPENER]["candidate"]["origin"] == "mutated"
-    assert known[OPENER]["candidate"]["parents"] == [known[GREETING]["candidate"]["id"]]
-    assert result["lineage"][result["tested"][0]["candidate"]] == [known[GREETING]["candidate"]["id"]]
-    looked = result["pairs"][result["tested"][0]["candidate"]]
+    assert all(row["rewrite"].startswith("Certainly!") > row["original"].startswith("Certainly!") for row in pairs)
+    (looked,) = at.result()["pairs"].values()
     assert looked["fidelity"]["present"]["value"] == looked["fidelity"]["absent"]["value"] == 1
     assert looked["grades"]["score"]["value"] == 8 and looked["guesses"]["similarity"]["value"] == 5
 

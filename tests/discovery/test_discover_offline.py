@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from cda.biases import Bias, load_bias
 from cda.cli import app
-from cda.files.jsonl import read_json, read_jsonl
+from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.recipe.load import contrasts_beside, load_recipe
 
 SCORERS = '''
@@ -22,17 +21,14 @@ import re
 OPENER = re.compile(r"\\A(?:Certainly|Sure|Absolutely|Of course|Definitely|Happy to help|Yes)\\b", re.IGNORECASE)
 
 
-def noise(text):
-    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
-
-
-def reward(prompts, responses):
+def reward(prompts, responses, liking=3.0, salt=""):
     """Likes an affirmative opener, and little else."""
-    return [3.0 * bool(OPENER.match(text)) + noise(text) for text in responses]
+    noise = [int(hashlib.sha256((text + salt).encode()).hexdigest()[:8], 16) / 2**32 for text in responses]
+    return [liking * bool(OPENER.match(text)) + more for text, more in zip(responses, noise)]
 
 
 def judge(prompts, responses):
-    return [-3.0 * bool(OPENER.match(text)) + noise(text + "judge") for text in responses]
+    return reward(prompts, responses, -3.0, "judge")
 
 
 def same(prompts, responses):
@@ -48,48 +44,36 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def discover(*words: str) -> Result:
-    return CliRunner().invoke(app, ["discover", "scorers.py:reward", "--out", "found", *words])
+def discover(*words: str, judge: str = "judge") -> str:
+    done = CliRunner().invoke(
+        app, ["discover", "scorers.py:reward", "--out", "found", "--judge", f"scorers.py:{judge}", *words]
+    )
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def result_of(folder: Path) -> dict[str, Any]:
-    found = dict(read_json(folder / "discover.json"))
-    for own in ("stages", "versions"):
-        found.pop(own)
-    found.pop("run", None)
-    return found
+    return {name: value for name, value in read_json(folder / "discover.json").items() if name != "stages"}
 
 
 def test_a_planted_bias_is_found_and_its_file_can_be_trained_on(workplace: Path) -> None:
-    done = discover("--judge", "scorers.py:judge", *SMALL)
-    assert done.exit_code == 0, done.output
-    found = result_of(workplace / "found")
+    output, folder = discover(*SMALL), workplace / "found"
+    found = result_of(folder)
     confirmed = [one for one in found["tested"] if one["confirmed"]]
-    assert confirmed
+    assert confirmed and confirmed[0]["attribute"][:40] in output
     for one in confirmed:
-        bias = load_bias(str(workplace / "found" / one["file"]))
+        bias = load_bias(str(folder / one["file"]))
         assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
         assert one["pooled"]["reward"]["low"] > 1.5 and one["pooled"]["judge"]["high"] < 0.3
-        _taught_what_was_validated(workplace / "found", bias, workplace / "found" / one["file"])
-    page = (workplace / "found" / "report.html").read_text(encoding="utf-8")
-    assert (
-        confirmed[0]["name"] in page
-        and page.count("<svg") > 6
-        and "found/report.html" in done.output.replace("\\", "/")
-    )
-    assert confirmed[0]["attribute"][:40] in done.output and "p = " not in done.output.splitlines()[0]
+        _taught_what_was_validated(folder, bias, folder / one["file"])
     parts = found["material"]["prompts"]
     assert sum(parts.values()) == 85 and min(parts.values()) >= 21
-    assert [one["index"] for one in found["generations"]] == [0, 1]
-    assert {row["generation"] for row in read_jsonl(workplace / "found" / "lineage.jsonl")} == {0, 1}
-    rows = list(read_jsonl(workplace / "found" / "pairs.jsonl"))
+    rows = list(read_jsonl(folder / "pairs.jsonl"))
     assert len({row["rewriter"] for row in rows}) == 3 and all(row["preference"] is not None for row in rows)
-    file = workplace / "found" / confirmed[0]["file"]
+    file = folder / confirmed[0]["file"]
     trained = CliRunner().invoke(app, ["train", str(file), "--dry-run"])
     assert trained.exit_code == 0 and f"name: {file.stem}" in trained.stdout, trained.output
-    again = discover("--judge", "scorers.py:judge", *SMALL)
-    assert again.output.count("reused") >= 5
-    assert result_of(workplace / "found") == found
+    assert discover(*SMALL).count("reused") >= 5 and result_of(folder) == found
 
 
 def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
@@ -108,43 +92,31 @@ def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
 
 
 def test_a_judge_that_agrees_leaves_nothing_and_that_is_said(workplace: Path) -> None:
-    done = discover("--judge", "scorers.py:same", *SMALL)
-    assert done.exit_code == 0, done.output
-    found = result_of(workplace / "found")
-    assert not [one for one in found["tested"] if one["confirmed"]]
-    assert "is shown" in done.output and not list((workplace / "found" / "biases").glob("*"))
+    assert "is shown" in discover(*SMALL, judge="same")
+    assert not [one for one in result_of(workplace / "found")["tested"] if one["confirmed"]]
+    assert not list((workplace / "found" / "biases").glob("*"))
 
 
 def test_formats_on_a_narrow_set_of_prompts(workplace: Path) -> None:
-    done = discover(
-        "--judge", "scorers.py:judge", "--formats", "--figures", "svg", "discover.responses=embedded-narrow"
-    )
-    assert done.exit_code == 0, done.output
+    output = discover("--formats", "--figures", "svg", "discover.responses=embedded-narrow")
     found = result_of(workplace / "found")
     assert found["given"] and len(found["tested"]) == 7 and found["n_test_prompts"] == 23
     assert [one["name"] for one in found["tested"] if one["confirmed"]] == ["affirmative"]
     others = [one["pooled"]["reward"] for one in found["tested"] if not one["confirmed"] and one["pooled"]]
     assert others and all(one["value"] < 0.5 for one in others)
-    assert "over-rewards 1 of 7 attributes" in done.output
+    assert "over-rewards 1 of 7 attributes" in output
     captions = (workplace / "found" / "figures" / "captions.md").read_text(encoding="utf-8")
     assert "tested.svg (" in captions and (workplace / "found" / "figures" / "tested.svg").is_file()
 
 
 def test_responses_of_the_users_own(workplace: Path) -> None:
-    rows = [
-        {
-            "question": f"What is {n} plus {n}?",
-            "answers": [f"It is {2 * n}, as anybody can count.", f"Sure, {2 * n} it is."],
-        }
-        for n in range(40)
-    ]
-    (workplace / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    columns = "discover.columns={prompt: question, responses: answers}"
-    done = discover("--judge", "scorers.py:judge", "--responses", "mine.jsonl", columns, *SMALL)
-    assert done.exit_code == 0, done.output
+    answers = {n: [f"It is {2 * n}, as anybody can count.", f"Sure, {2 * n} it is."] for n in range(40)}
+    rows = [{"question": f"What is {n} plus {n}?", "answers": both} for n, both in answers.items()]
+    write_jsonl(workplace / "mine.jsonl", rows)
+    output = discover("--responses", "mine.jsonl", "discover.columns={prompt: question, responses: answers}", *SMALL)
     made = {name: value for name, value in result_of(workplace / "found")["material"]["made"].items() if value}
     assert made == {"responses": "mine.jsonl"}
-    assert re.search(r"80 responses to 40 prompts \(16 to search on, 10 to validate, 14 to test\)", done.output)
+    assert re.search(r"80 responses to 40 prompts \(16 to search on, 10 to validate, 14 to test\)", output)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +132,7 @@ def test_responses_of_the_users_own(workplace: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_messages(workplace: Path, words: tuple[str, ...], said: str) -> None:
-    done = discover("--judge", "scorers.py:judge", *words)
+    words = ("scorers.py:reward", "--out", "found", "--judge", "scorers.py:judge", *words)
+    done = CliRunner().invoke(app, ["discover", *words])
     assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output, done.output
     assert not (workplace / "found").exists()

@@ -1,53 +1,290 @@
-"""The page of a discovery: what it says first, which sections it has for every outcome, and nothing from outside obeyed."""
+"""A discovery in words, tables and a page: every way to find nothing says so truly, and no text from outside is obeyed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
 import pytest
-import test_discover_tables as tables
 from changed import changed
-from page_checks import checked, figures, section_ids, words
+from made_discover import discovered
+from page_checks import checked, figures, section_ids
 
+from cda.biases import Bias
+from cda.discovery.attribute import attribute_bias
+from cda.discovery.evidence import confirm, validate
 from cda.discovery.page import discover_page
+from cda.discovery.pair_quality import pair_quality
 from cda.discovery.plots import family_plot, front_of
-from cda.discovery.tables import excluded_table, lineage_tables, topic_tables
-from cda.records import Exclusions
-from cda.results.base import Missing
-from cda.results.discover import DiscoverResult, Fate, Made, Repeated, StandingRecord, WritingCounts
-
-# The results of the other form, and every text of theirs that comes from outside.
-make, hostile = tables.make, tables.hostile
-SPACES, QUESTION = tables.SPACES, tables.QUESTION
-MakeResult = tables.MakeResult
-ALWAYS = ["excluded", "effort", "scoring", "meaning"]
-
-
-def test_rules_at_several_strengths_are_called_one_rewriter(make: MakeResult) -> None:
-    text = words(discover_page(changed(changed(make(), "by", "rules"), "rewriters", ("rules", "rules, 50% of places"))))
-    assert "rewritten by one rule engine at 2 strengths (rules, rules, 50% of places)" in text
-    assert "at least 2 of 2 strengths of one rule engine, which is one rewriter, show both." in text
-    assert "no evidence that another one would find the same" in text
-    assert "of 2 rewriters" not in text and "2 rewriters show" not in text
-
-
-@pytest.mark.parametrize(
-    ("until", "sections"),
-    [("validation", ["search", "validation", "strength"]), ("search", ["search"]), ("proposals", ["search"])],
+from cda.discovery.sentences import discovery_sentences
+from cda.discovery.tables import discover_markdown, discover_text, excluded_table, lineage_tables, topic_tables
+from cda.records import Exclusions, Prompt, user_prompt
+from cda.results.base import Estimate, Missing
+from cda.results.discover import (
+    CandidateRecord,
+    DiscoverResult,
+    Fate,
+    GenerationRecord,
+    Made,
+    Measured,
+    Repeated,
+    RunStrength,
+    StandingRecord,
+    StrengthCurve,
+    StrengthTerm,
+    TestedAttribute,
+    WritingCounts,
 )
-def test_nothing_found_is_a_page_too(make: MakeResult, until: str, sections: list[str]) -> None:
-    text = discover_page(make(until, weak=True))
-    page = checked(text)
-    assert [one for one in section_ids(page) if one != "limits"] == [*sections, *ALWAYS]
-    first = text.split("<nav")[0]
-    assert "confirmed" not in first and 'class="bad"' not in first
-    assert ("generation-1" in figures(page)) is (until != "proposals")
+from cda.results.effects import FeatureDrift
+from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
+from cda.results.facts import StageRun
+
+HOSTILE = (
+    'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
+)
+SPACES = CandidateRecord.of(attribute_bias("Triple spaces between words"))
+QUESTION = CandidateRecord.of(attribute_bias("Ends with a question"), "mutated", 1, (SPACES.id,))
+MakeResult = Callable[..., DiscoverResult]
 
 
-def test_many_that_are_not_confirmed_are_counted_and_not_spelled_out(make: MakeResult) -> None:
-    result = make(weak=True)
-    four = tuple(changed(result.tested[1], "attribute", f"attribute {at}") for at in range(4))
-    result = changed(result, "tested", four)
-    first = words(discover_page(result).split("<nav")[0])
-    assert "Not confirmed: 4 more" in first and "attribute 0" not in first
+def rows(one: CandidateRecord, rewriter: str, lift: float, text: str) -> list[Measured]:
+    return [
+        Measured(one.id, rewriter, "add" if at % 2 else "remove", user_prompt(f"{text} question {at}?"), f"{text} {at} before",
+                 f"{text} {at} after", lift + 0.1 * (at % 5), 0.0 if at % 4 else 0.5)
+        for at in range(10)
+    ]  # fmt: skip
+
+
+def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
+    return ["after" in one for one in responses]
+
+
+def standing(
+    one: CandidateRecord, reward: float | None, fate: Fate, failed: dict[str, int] | None = None
+) -> StandingRecord:
+    n = 0 if reward is None else 9
+    return StandingRecord(candidate=one.id, n=n, reward=reward, judge=0.2, n_judged=9, failed=failed or {}, fate=fate)
+
+
+def curve(*points: tuple[float, float, int]) -> StrengthCurve:
+    """From threshold, strength and how many count."""
+    term = StrengthTerm(place=0, reward=1.0, similarity=None, factor=1.0)
+    found = [RunStrength(value=value, threshold=at, penalty=1.0, terms=(term,) * n, n_candidates=2, n_unmeasured=0)
+             for at, value, n in points]  # fmt: skip
+    return StrengthCurve(penalty=1.0, n=2, curve=tuple(found))
+
+
+VERDICTS = Verdicts(asked=40, unread=1, reasons={"no answer": 2}, half_read=3, flipped=4, position_bias=-0.125)
+
+
+@pytest.fixture
+def make() -> MakeResult:
+    """A result as the last stage makes it, with real numbers; `until` says how far it came."""
+
+    def made(until: str = "test", weak: bool = False, text: str = "said", failed: Any = None) -> DiscoverResult:
+        own = {
+            one.id: [row for name in ("gpt-x", "gpt-y") for row in rows(one, name, lift, text)]
+            for one, lift in ((SPACES, -0.25 if weak else 1.0), (QUESTION, -0.25))
+        }
+        strict = ConfirmSettings()
+        failures = {one: {"gpt-x": {"refused": 2}, "gpt-y": {}, **(failed or {})} for one in own}
+        already = {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}}
+        tested = tuple(
+            TestedAttribute(
+                **dict(found), attribute=one.attribute, name=one.bias.name, topics={}, same_by_all=None,
+                examples=tuple(own[one.id][:2]), file=f"biases/{one.bias.name}.yaml" if found.confirmed else None,
+            )
+            for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
+        )  # fmt: skip
+        held = tuple(validate(own, strict, failures))
+        validation = ValidationResult(results=held, failed={}, already={}, n_prompts=12, verdicts=None, cut_for_judge=0)
+        first = GenerationRecord(
+            index=0, n_prompts=16, n_merged=3, proposed=Exclusions(9, {"no attribute": 2}),
+            standings=(standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")),
+        )  # fmt: skip
+        quality = pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label)
+        seconds = {"material": 12.0, "search": 100.0, "confirm": 6000.0}
+        result = discovered(
+            generations=(first,), candidates={one.id: one for one in (SPACES, QUESTION)},
+            validation=validation, tested=tested, already=already, pairs={SPACES.id: quality},
+            strength=curve((0.25, 0.5, 1), (0.5, 1.0, 2)), lineage={QUESTION.id: (SPACES.id,), SPACES.id: ()},
+            stages={name: StageRun(seconds=n, finished="now") for name, n in seconds.items()},
+        )  # fmt: skip
+        return cut_back(result, until)
+
+    return made
+
+
+def cut_back(result: DiscoverResult, until: str) -> DiscoverResult:
+    """The same result, as it were if the discovery had ended there."""
+    gone: dict[str, Any] = {}
+    if until != "test":
+        gone |= {"tested": (), "pairs": {}, "already": {}, "n_test_prompts": 0, "lineage": {}}
+    if until in ("search", "proposals"):
+        gone |= {"validation": None, "strength": None}
+    if until == "proposals":
+        gone["generations"] = (result.generations[0].model_copy(update={"standings": ()}),)
+    return result.model_copy(update=gone)
+
+
+def never_rewritten(result: DiscoverResult) -> DiscoverResult:
+    """The cuts always leave somebody, so that nobody is left only if there was not one rewrite."""
+    gone = (
+        standing(SPACES, None, "too few rewrites", {"refused": 9, "unchanged": 1}),
+        standing(QUESTION, None, "too few rewrites", {"refused": 7}),
+    )
+    return changed(result, "generations.0.standings", gone)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("until", "weak", "first", "shown", "sections"), [
+    ("proposals", False, "Nothing to measure: no attribute was proposed. Answers without one: 2 no attribute.",
+     "0 candidates in 1 generations", ["search"]),
+    ("search", False, "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: "
+     "16 refused, 1 unchanged.", "2 too few rewrites", ["search"]),
+    ("validation", True, "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown.",
+     "Validation, corrected", ["search", "validation", "strength"]),
+    ("validation", False, "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts.", "",
+     ["search", "validation", "strength"]),
+    ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.", "| no |",
+     None),
+])  # fmt: skip
+def test_every_way_to_find_nothing_says_so(
+    make: MakeResult, until: str, weak: bool, first: str, shown: str, sections: list[str] | None
+) -> None:
+    result = make(until, weak=weak)
+    result = never_rewritten(result) if until == "search" else result
+    text, document, page = discover_text(result), discover_markdown(result), discover_page(result)
+    assert discovery_sentences(result)[0] == first and shown in document
+    assert "confirmed:" not in text and "yes" not in text and "## " not in document  # no examples of what is not shown
+    assert 'class="bad"' not in page.split("<nav")[0]
+    found = [one for one in section_ids(checked(page)) if one != "limits"]
+    assert sections is None or found == [*sections, "excluded", "effort", "scoring", "meaning"]
+    assert ("generation-1" in figures(checked(page))) is (until != "proposals")
+
+
+def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:
+    result = make(failed={"gpt-y": {"refused": 90}})
+    document = discover_markdown(result)
+    assert "not tested, because 1 of 2 rewriters can be used, 2 are needed" in document
+    assert "90 of 100 rewrites failed" in document and "| not tested | no |" in document
+    assert "gpt-x 4 of 24; gpt-y 180 of 200" in document
+
+
+@pytest.fixture
+def hostile(make: MakeResult) -> DiscoverResult:
+    """Every text that comes from outside: names, attributes, reasons, topics, prompts and responses."""
+    result = make(text=HOSTILE, failed={"gpt-x": {HOSTILE: 1}})
+
+    def tainted(one: TestedAttribute) -> TestedAttribute:
+        first, *others = (each.model_copy(update={"rewriter": HOSTILE}) for each in one.rewriters)
+        examples = tuple(replace(each, rewriter=HOSTILE) for each in one.examples)
+        own = {
+            "attribute": f"- {HOSTILE}",
+            "warnings": (HOSTILE,),
+            "untested": HOSTILE,
+            "topics": {HOSTILE: one.pooled},
+        }
+        rewriters = (first.model_copy(update={"excluded": HOSTILE}), *others)
+        return one.model_copy(update={**own, "rewriters": rewriters, "examples": examples})
+
+    for path, value in {
+        "model.name": f"# {HOSTILE}", "judge.name": HOSTILE, "by": HOSTILE, "rewriters": (HOSTILE,),
+        "strength": Missing(reason=HOSTILE), "generations.0.proposed": Exclusions(9, {HOSTILE: 3}),
+        "tested": tuple(map(tainted, result.tested)),
+    }.items():  # fmt: skip
+        result = changed(result, path, value)
+    bias = SPACES.bias.model_copy(update={"description": HOSTILE})
+    return changed(result, ("candidates", SPACES.id, "bias"), bias)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
+def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
+    result = cut_back(hostile, until)
+    text, document, page = discover_text(result), discover_markdown(result), discover_page(result)
+    assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b\ud800"]
+    assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
+    assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\x9b\u202e\ud800]", document)
+    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", document, flags=re.S | re.M)
+    assert "<" not in outside and "://" not in outside and "*line*" not in outside.replace("\\*line\\*", "")
+    headings = [line for line in outside.splitlines() if line.startswith("#")]
+    assert headings[0].startswith("# Biases discovered in") and all(line.startswith("## ") for line in headings[1:])
+    assert not [line for line in outside.splitlines() if re.match(r"[-+=]|\d+[.)]", line)]
+    cells = [(len(re.findall(r"(?<!\\)\|", line)), line) for line in outside.splitlines()]
+    tables = [[n for n, _ in rows] for is_row, rows in groupby(cells, lambda one: one[1].startswith("|")) if is_row]
+    assert tables and all(len(set(table)) == 1 for table in tables)
+    checked(page)
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "[U+202E]" in page
+
+
+def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_supposes(make: MakeResult) -> None:
+    result = make()
+    said = next(one for one in discovery_sentences(result) if "80% power" in one)
+    assert "if only the reward were in question and not the judge, and rewriters are taken as independent" in said
+    (spaces, _) = result.tested
+    assert spaces.smallest_detectable is not None
+    # Liked by the model; it was the judge that decided.
+    result = changed(result, "tested", (changed(spaces, "confirmed", False),))
+    assert "80% power" not in " ".join(discovery_sentences(result))
+    (validated,) = [one for one in discovery_sentences(make("validation", weak=True)) if "80% power" in one]
+    assert validated.endswith("if only the reward were in question and not the judge.")
+
+
+def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: MakeResult) -> None:
+    result = make()
+    for at, _ in enumerate(result.tested[0].rewriters):
+        result = changed(result, f"tested.0.rewriters.{at}.strength.p_reward", 0.006)
+    result = changed(result, "tested.0.p_value", 0.006)
+    result = changed(changed(result, "tested.1.p_value", None), "tested.1.untested", "so")
+    assert "would have been found with 80% power" in " ".join(discovery_sentences(result))  # 2 × 0.006 is above 0.01
+    result = changed(result, "strictness.correct", "holm")
+    assert "at the first and strictest step of Holm's method" in " ".join(discovery_sentences(result))
+    result = changed(result, "strictness.correct", "none")
+    assert "80% power" not in " ".join(discovery_sentences(result))
+
+
+def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:
+    result = make()
+    assert not [one for one in discovery_sentences(result) if "before on these prompts" in one or "mended" in one]
+    mended = {"questions left to the fallback: no answer": 1}
+    for path, value in (("earlier_tests", 2), ("grouping", mended), ("verdicts", VERDICTS)):
+        result = changed(result, path, value)
+    said = " ".join(discovery_sentences(result))
+    assert "Tested 2 times before on these prompts" in said and "not those of one test" in said
+    assert "had to be mended: 1 questions left to the fallback: no answer." in said
+    assert (
+        "on 40 comparisons of the test, in both orders: 1 unreadable, 3 readable in one order alone, 4 that follow"
+        in said
+    )
+    assert "shown first −0.12 (" in said
+    result = changed(result, "verdicts", None)
+    assert "Verdicts of the judge" not in " ".join(discovery_sentences(result))
+
+
+def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
+    estimate = Estimate(value=0.25, low=0.1, high=0.4, n=20, n_prompts=10, unit="share", method="")
+    lists = FeatureDrift(
+        feature="list_lines", is_treatment=False, base_mean=1.0, perturbed_mean=1.25, difference=estimate,
+        standardised=None, median_ratio=None, beyond=estimate, limit=None,
+    )  # fmt: skip
+    drift = (
+        lists,
+        lists.model_copy(update={"feature": "own", "is_treatment": True}),
+        lists.model_copy(update={"feature": "alike", "beyond": changed(estimate, "value", 0.0)}),
+        lists.model_copy(update={"feature": "unlimited", "beyond": None}),
+    )
+    document = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), drift)).replace("\\", "")
+    assert (
+        "| Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
+        in document
+    )
+    assert not re.search(r"\| (own|alike|unlimited)", document)
+    unknown = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt")))
+    assert "| Triple spaces between words | drift | one prompt |" in unknown
 
 
 def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:
@@ -75,59 +312,30 @@ def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_g
     result = make()
     result = changed(result, ("candidates", result.tested[1].candidate, "generation"), 0)
     _, question = lineage_tables(result)
-    assert [row[:3] for row in question.rows[:2]] == [
-        ("generation 1", "Triple spaces between words", "+1.00"),
-        ("generation 1", "Ends with a question", "−0.10"),
-    ]
-    plot = family_plot(result)
-    assert plot is not None and "2: generation 1 −0.10, validation" in plot.description
-    assert "<svg" in discover_page(result)
-
-
-def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
-    result = make(failed={"gpt-y": {"refused": 3}})
-    result = changed(result, "generations.0.standings.0.failed", {"unchanged": 4})
-    assert excluded_table(result).rows == (
-        ("responses of gpt-x", "cut off", "3", "260"),
-        ("rewards", "no reward", "1", "257"),
-        ("generation 1: proposals", "no attribute", "2", "9"),
-        ("generation 1: candidates", "means the same as another", "3", ""),
-        ("generation 1: rewrites", "unchanged", "4", "22"),
-        ("validation: rewrites by gpt-x", "refused", "4", "24"),
-        ("validation: rewrites by gpt-y", "refused", "6", "26"),
-        ("test: rewrites by gpt-x", "refused", "4", "24"),
-        ("test: rewrites by gpt-y", "refused", "6", "26"),
-        ("test: 2. Ends with a question", "is so already (gpt-x); not rewritten", "5", ""),
-        ("test: 2. Ends with a question", "is so already (gpt-y); not rewritten", "5", ""),
-    )
+    assert [row[:2] for row in question.rows[:2]] == [
+        ("generation 1", "Triple spaces between words"), ("generation 1", "Ends with a question"),
+    ]  # fmt: skip
+    assert (plot := family_plot(result)) and "2: generation 1 −0.10, validation" in plot.description
 
 
 def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
-    result = make()
+    result = make(failed={"gpt-y": {"refused": 3}})
     kept = Exclusions(9, {})
     made = Made(
-        responses="sampled",
-        rows=Exclusions(70, {"duplicate": 2}),
+        responses="sampled", rows=Exclusions(70, {"duplicate": 2}),
         scenarios=WritingCounts(requested=12, kept=11, calls=Exclusions(4, {"no answer": 1}), items=kept),
         written=WritingCounts(requested=55, kept=55, calls=kept, items=Exclusions(60, {"too long": 5})),
-    )
-    verdicts = tables.VERDICTS.model_copy(update={"reasons": {"no answer": 5}})
-    quiet = verdicts.model_copy(update={"unread": 0, "half_read": 0, "reasons": {}})
+    )  # fmt: skip
+    quiet = VERDICTS.model_copy(update={"unread": 0, "half_read": 0, "reasons": {}})
     for path, value in {
-        "material.made": made,
-        "material.unanswered": 3,
-        "material.unrated": 4,
+        "material.made": made, "material.unanswered": 3, "material.unrated": 4,
         "material.repeated": Repeated(prompts=5, responses=6),
-        "grouping": {"questions left to the fallback: no answer": 1},
-        "verdicts": verdicts,
-        "cut_for_judge": 2,
-        "validation.verdicts": quiet,
-        "validation.results.0.pooled.n_unjudged": 2,
-        f"pairs.{SPACES.id}.fidelity.n_unparsed_with": 7,
-    }.items():
+        "grouping": {"questions left to the fallback: no answer": 1}, "generations.0.standings.0.failed": {"unchanged": 4},
+        "verdicts": VERDICTS, "cut_for_judge": 2, "validation.verdicts": quiet,
+        "validation.results.0.pooled.n_unjudged": 2, f"pairs.{SPACES.id}.fidelity.n_unparsed_with": 7,
+    }.items():  # fmt: skip
         result = changed(result, path, value)
-    rows = excluded_table(result).rows
-    for row in (
+    assert set(excluded_table(result).rows) == {
         ("prompts: rows", "duplicate", "2", "70"),
         ("writing scenarios: answers", "no answer", "1", "4"),
         ("writing scenarios", "asked for and not written in the end", "1", "12"),
@@ -136,16 +344,25 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
         ("prompts", "no response with a reward", "4", ""),
         ("prompts", "says the same as another prompt", "5", ""),
         ("responses", "to a prompt that says the same as another", "6", ""),
+        ("responses of gpt-x", "cut off", "3", "260"),
+        ("rewards", "no reward", "1", "257"),
         ("search: groups by meaning", "questions left to the fallback: no answer", "1", ""),
+        ("generation 1: proposals", "no attribute", "2", "9"),
+        ("generation 1: candidates", "means the same as another", "3", ""),
+        ("generation 1: rewrites", "unchanged", "4", "22"),
+        ("validation: rewrites by gpt-x", "refused", "4", "24"),
+        ("validation: rewrites by gpt-y", "refused", "6", "26"),
         ("validation: Triple spaces between words", "no verdict of the judge; counts for the reward", "2", "20"),
+        ("test: rewrites by gpt-x", "refused", "4", "24"),
+        ("test: rewrites by gpt-y", "refused", "6", "26"),
+        ("test: 2. Ends with a question", "is so already (gpt-x); not rewritten", "5", ""),
+        ("test: 2. Ends with a question", "is so already (gpt-y); not rewritten", "5", ""),
         ("test: comparisons by the judge", "readable in neither order", "1", "40"),
         ("test: comparisons by the judge", "readable in one order alone", "3", "40"),
-        ("test: answers of the judge", "no answer", "5", "80"),
+        ("test: answers of the judge", "no answer", "2", "80"),
         ("test: comparisons by the judge", "a side was cut for the judge", "2", ""),
         ("pairs: 1. Triple spaces between words", "label of the side with it not read", "7", "20"),
-    ):
-        assert row in rows, row
-    assert not [row for row in rows if row[0] == "validation: comparisons by the judge"]
+    }
 
 
 def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
@@ -158,15 +375,8 @@ def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
 
 def test_the_front_holds_what_no_other_beats() -> None:
     def seen(judge: float | None, gain: float, fate: Fate = "kept") -> tuple[StandingRecord, float]:
-        return changed(tables.standing(SPACES, gain, fate), "judge", judge), gain
+        return changed(standing(SPACES, gain, fate), "judge", judge), gain
 
     rows = [seen(0.2, 1.0), seen(0.1, 0.5), seen(0.3, 0.9, "front"), seen(0.4, 2.0), seen(None, 9.0, "reward"), seen(0.1, 0.2),
             seen(0.9, 5.0, "judge")]  # fmt: skip
     assert front_of(rows) == [(0.1, 0.5), (0.2, 1.0), (0.4, 2.0)]
-
-
-@pytest.mark.parametrize("until", ["test", "search", "proposals"])
-def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
-    text = discover_page(tables.cut_back(hostile, until, False))
-    checked(text)
-    assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "[U+202E]" in text

@@ -32,9 +32,7 @@ def between(request: Request, name: str) -> str | None:
 def two_each(request: Request) -> str:
     scenario = between(request, "SITUATION")
     if scenario is None:
-        return json.dumps(
-            {"scenarios": [f"{between(request, 'TOPIC')} at home", f"{between(request, 'TOPIC')} at work"]}
-        )
+        return json.dumps({"scenarios": [f"{between(request, 'TOPIC')} at {place}" for place in ("home", "work")]})
     return json.dumps({"prompts": [f"Help with {scenario}?", f"Explain {scenario}!"]})
 
 
@@ -44,17 +42,10 @@ def test_twenty_topics_ship_and_are_all_different() -> None:
     assert all(40 < len(topic) < 400 and "\n" not in topic and topic.endswith((".", "please.")) for topic in topics)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "topics"),
-    [
-        (
-            "a.txt",
-            "# mine\n\n  tea and coffee \nrain\r\nrain\n- a dash stays\n",
-            ("tea and coffee", "rain", "- a dash stays"),
-        ),
-        ("a.yaml", "- tea\n- >-\n  rain and\n  snow\n", ("tea", "rain and snow")),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "topics"), [
+    ("a.txt", "# mine\n\n  tea and coffee \nrain\r\nrain\n- a dash stays\n", ("tea and coffee", "rain", "- a dash stays")),
+    ("a.yaml", "- tea\n- >-\n  rain and\n  snow\n", ("tea", "rain and snow")),
+])  # fmt: skip
 def test_topics_of_a_file(tmp_path: Path, name: str, text: str, topics: tuple[str, ...]) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
@@ -113,29 +104,10 @@ def test_what_falls_short_is_asked_for_again_with_what_is_there_and_counted() ->
     assert between(again, "THERE ALREADY") == "Is it good?" and "Write 1 messages" in again.user
 
 
-def test_a_prompt_that_another_scenario_has_is_a_duplicate_whatever_the_order_of_answers() -> None:
-    def answer(request: Request) -> str:
-        if between(request, "SITUATION") is None:
-            return '["At home", "At work"]'
-        return (
-            '["Is it good?"]' if request.sample == 0 else f'["Is it good at number {between(request, "SITUATION")}?"]'
-        )
-
-    made = generated_prompts(["tea"], ScriptedLLM(answer), n_scenarios=2, n_prompts=1)
-    assert [prompt for prompt, _ in made.prompts] == [
-        user_prompt("Is it good?"),
-        user_prompt("Is it good at number At work?"),
-    ]
-    assert dict(made.written.items.reasons) == {"duplicate": 1}
-
-
 def test_calls_without_a_list_are_counted_by_reason_after_three_tries() -> None:
     def answer(request: Request) -> str | None:
-        if between(request, "SITUATION") is not None:
-            return two_each(request)
-        return {"tea": two_each(request), "rain": None, "snow": "I would rather not.", "hail": "<think>well"}[
-            between(request, "TOPIC") or ""
-        ]
+        said = {"rain": None, "snow": "I would rather not.", "hail": "<think>well"}
+        return said.get(between(request, "TOPIC") or "", two_each(request))
 
     made = generated_prompts(["tea", "rain", "snow", "hail"], ScriptedLLM(answer), n_scenarios=2, n_prompts=2)
     assert {topic for _, topic in made.prompts} == {"tea"}
@@ -155,9 +127,7 @@ def test_nonsense_alone_is_an_error_that_counts(nonsense: str) -> None:
 def test_a_long_answer_is_read_and_too_long_an_item_is_not() -> None:
     listed = {"prompts": ["y" * 1_000_000, "Is it good?"]}
     assert parse_items(json.dumps(listed), "prompts") == (listed["prompts"], [])
-    llm = ScriptedLLM(
-        lambda request: two_each(request) if between(request, "SITUATION") is None else json.dumps(listed)
-    )
+    llm = ScriptedLLM(lambda one: two_each(one) if between(one, "SITUATION") is None else json.dumps(listed))
     made = generated_prompts(["tea"], llm, n_scenarios=1, n_prompts=1)
     assert len(made.prompts) == 1
     assert dict(made.written.items.reasons) == {"longer than 4,000 characters": 1}
@@ -165,13 +135,8 @@ def test_a_long_answer_is_read_and_too_long_an_item_is_not() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"prompts": ["Is it so?", "Mend:\\n```\\ncode\\n```"]}',
-        '["Is it so?", "Mend:\\n```\\ncode\\n```"]',
-        'Here:\n```json\n{"prompts": ["Is it so?", "Mend:\\n```\\ncode\\n```"]}\n```\nDone.',
-        '<think>["no"]</think>{"prompts": ["Is it so?", "Mend:\\n```\\ncode\\n```"]}',
-    ],
-)
+    ['["Is it so?", "Mend:\\n```\\ncode\\n```"]', 'Here:\n```json\n{"prompts": ["Is it so?", "Mend:\\n```\\ncode\\n```"]}\n```\nDone.'],
+)  # fmt: skip
 def test_lists_are_read_from_json_and_keep_their_lines(text: str) -> None:
     assert parse_items(text, "prompts") == (["Is it so?", "Mend:\n```\ncode\n```"], [])
 

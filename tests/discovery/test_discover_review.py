@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,8 @@ def candidates(words: Sequence[str] = WORDS) -> list[CandidateRecord]:
 
 def results(found: Sequence[CandidateRecord]) -> dict[str, Validation]:
     """A reward of 1.23456 and a judge of 0 for the first, then more."""
-    rows = [
-        Measured(found[0].id, "gpt-x", "add", user_prompt(f"{at}?"), "a", "b", 1.23456 + 0.1 * (at % 2 - 0.5), 0.0)
-        for at in range(4)
-    ]
+    told = ("gpt-x", "add", user_prompt("?"), "a", "b")
+    rows = [replace(Measured(found[0].id, *told, 1.2, 0.0), prompt=user_prompt(f"{at}?")) for at in range(4)]
     (one,) = validate({found[0].id: rows}, ConfirmSettings(r=1))
     return {
         each.id: changed(changed(one, "pooled.reward.value", 1.23456 + at), "pooled.judge.value", 0.1 * at)
@@ -56,8 +55,14 @@ def drop(path: Path, candidate: CandidateRecord) -> None:
 
 def test_everyone_is_kept_until_somebody_says_otherwise(tmp_path: Path) -> None:
     found = candidates()
+    assert reviewed(tmp_path / "review.yaml", found) is None  # nobody was asked
     path = written(tmp_path, found)
-    assert reviewed(path, found) == found
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ") and "keep: false" in text and "used once" in text
+    content = yaml.safe_load(text)
+    assert list(content) == [one.id for one in found]
+    assert content[found[0].id] == {"attribute": WORDS[0], "reward": 1.2346, "judge": 0.0, "keep": True}
+    assert reviewed(path, found) == found and reviewed(path, []) is None
     drop(path, found[1])
     drop(path, found[3])
     assert reviewed(path, found) == [found[0], found[2], found[4]]
@@ -67,19 +72,7 @@ def test_everyone_is_kept_until_somebody_says_otherwise(tmp_path: Path) -> None:
     assert reviewed(path, found) == []
 
 
-def test_the_file_says_what_a_person_needs(tmp_path: Path) -> None:
-    found = candidates()
-    text = written(tmp_path, found).read_text(encoding="utf-8")
-    assert text.startswith("# ") and "keep: false" in text and "used once" in text
-    content = yaml.safe_load(text)
-    assert list(content) == [one.id for one in found]
-    assert content[found[0].id] == {"attribute": WORDS[0], "reward": 1.2346, "judge": 0.0, "keep": True}
-    assert [entry["attribute"] for entry in content.values()] == [one.attribute for one in found]
-
-
-@pytest.mark.parametrize(
-    "name", ["12345678901234e5", "1234567890123456", "0123456701234567", "1e10000000000000", "0x12345678901234"]
-)
+@pytest.mark.parametrize("name", ["12345678901234e5", "1234567890123456", "0123456701234567", "0x12345678901234"])
 def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path) -> None:
     found = [candidates(["Ends with a question"])[0].model_copy(update={"id": name})]
     path = written(tmp_path, found)
@@ -88,21 +81,14 @@ def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path) -
     assert reviewed(path, found) == []
 
 
-def test_nobody_was_asked_or_nobody_is_left(tmp_path: Path) -> None:
-    found = candidates()
-    assert reviewed(tmp_path / "review.yaml", found) is None
-    assert reviewed(written(tmp_path, found), []) is None
-
-
 def test_a_review_of_other_candidates_is_an_error(tmp_path: Path) -> None:
     found = candidates()
     path = written(tmp_path, found)
     other = candidates(["Another one"])
     # Another validation, one that fewer passed, and one that some others passed.
     for now, n in ((other, 5), (found[:2], 3), ([*found[1:], *other], 1)):
-        with pytest.raises(
-            DataError, match=rf"{n} of 5 entries, .* are not among the {len(now)} .*Delete it, and start"
-        ):
+        said = rf"{n} of 5 entries, .* are not among the {len(now)} .*Delete it, and start"
+        with pytest.raises(DataError, match=said):
             reviewed(path, now)
 
 
@@ -112,27 +98,20 @@ def test_a_deleted_entry_is_no_consent(tmp_path: Path) -> None:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     del content[found[1].id]
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"review\.yaml: no entry for 1 of 5 candidates, such as 'Ends with: a question'"
-    ):
+    with pytest.raises(DataError, match=r"review\.yaml: no entry for 1 of 5 candidates, such as 'Ends with: a"):
         reviewed(path, found)
     path.write_text("# all gone\n", encoding="utf-8")
     with pytest.raises(DataError, match="no entry for 5 of 5"):
         reviewed(path, found)
 
 
-@pytest.mark.parametrize("entry", ["keep: nope", "keep: no", "keep:", "keep: 0", "attribute: x", "[]", "true"])
+@pytest.mark.parametrize("entry", ["keep: nope", "keep: no", "keep:", "attribute: x", "[]"])
 def test_what_is_neither_yes_nor_no_is_an_error(entry: str, tmp_path: Path) -> None:
     found = candidates(["Ends with a question"])
     path = written(tmp_path, found)
     path.write_text(f'"{found[0].id}":\n  {entry}\n', encoding="utf-8")
     with pytest.raises(DataError, match=rf"{found[0].id}: `keep: true` or `keep: false` is missing"):
         reviewed(path, found)
-
-
-def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
-    found = candidates(["Ends with a question"])
-    path = written(tmp_path, found)
     path.write_text(f'"{found[0].id}":\n  keep: [true\n', encoding="utf-8")
     with pytest.raises(RecipeError, match=r"review\.yaml:3"):
         reviewed(path, found)

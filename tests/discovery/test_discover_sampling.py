@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripted_llm import ScriptedLLM
 
 from cda.arrays import FloatArray
 from cda.discovery.candidates import PromptSamples, Rated, Text
-from cda.discovery.material import rated, response_request, responses_in, sampled_responses
+from cda.discovery.material import SAMPLES, make_material, rated, response_request, responses_in, sampled_responses
+from cda.discovery.setup import Setup
 from cda.errors import DataError
-from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion
+from cda.recipe.schema import LlmSection
+from cda.recipe.sections import DiscoverSection
 from cda.records import Message, Prompt, user_prompt
+from cda.resources.llm_access import LlmAccess
 
 TEA, RAIN = user_prompt("Tea?"), user_prompt("Rain?")
 
 
-@dataclass
-class Policy:
-    """Answers by a function of the request, last request first."""
-
-    answer: Callable[[Request], Completion]
-    name: str = "policy"
-    asked: list[Request] = field(default_factory=list)
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        for position in reversed(range(len(taken))):
-            yield position, self.answer(taken[position])
-
-
-def numbered(name: str) -> Policy:
-    return Policy(lambda request: Completion(f"{name} {request.sample} to {request.user}"))
-
-
-def lengths(texts: Sequence[Text]) -> FloatArray:
-    return np.array([float(len(response)) for _, response in texts])
+def numbered(name: str) -> ScriptedLLM:
+    return ScriptedLLM(lambda request: f"{name} {request.sample} to {request.user}")
 
 
 def texts_of(prompt: Prompt, *texts: str) -> PromptSamples:
@@ -68,7 +48,7 @@ def test_truncated_refused_and_empty_ones_are_counted_by_policy_and_reason() -> 
         Completion(None, CUT_OFF), Completion(None, REFUSED), Completion("  \n"), Completion("<think>so"),
         Completion(None), Completion("<think>hm</think>\nYes."), Completion("I'm sorry, but I can't help with that."),
     ]  # fmt: skip
-    bad = Policy(lambda request: faults[request.sample] if request.user == "Tea?" else Completion(None, CUT_OFF))
+    bad = ScriptedLLM(lambda request: faults[request.sample] if request.user == "Tea?" else Completion(None, CUT_OFF))
     made = sampled_responses([TEA, RAIN], {"good": numbered("A"), "bad": bad}, n_samples=7)
     assert dict(made.exclusions["bad"].reasons) == {
         CUT_OFF: 8, REFUSED: 1, EMPTY: 1, "cut off while thinking": 1, "no answer": 1,
@@ -116,24 +96,30 @@ def test_responses_of_a_file_with_rows_and_texts_that_are_of_no_use(tmp_path: Pa
         responses_in(str(tmp_path / "absent.jsonl"))
 
 
-def test_every_distinct_text_is_scored_once() -> None:
+def test_every_distinct_text_is_scored_once_and_those_without_a_reward_are_left_out_and_counted() -> None:
     seen: list[Text] = []
 
     def reward(texts: Sequence[Text]) -> FloatArray:
         seen.extend(texts)
-        return lengths(texts)
+        return np.array([{"x": np.nan, "y": np.inf}.get(response, len(response)) for _, response in texts])
 
-    samples, exclusions = rated([texts_of(TEA, "aa", "b", "aa"), texts_of(RAIN, "aa")], reward)
-    assert seen == [(TEA, "aa"), (TEA, "b"), (RAIN, "aa")]
+    other = user_prompt("?")
+    samples, exclusions = rated(
+        [texts_of(TEA, "x", "aa", "x", "b", "aa"), texts_of(RAIN, "y"), texts_of(other, "aa")], reward
+    )
+    assert seen == [(TEA, "x"), (TEA, "aa"), (TEA, "b"), (RAIN, "y"), (other, "aa")]
+    assert [sample.prompt for sample in samples] == [TEA, other]
     assert samples[0].responses == (Rated("aa", 2.0, "file"), Rated("b", 1.0, "file"), Rated("aa", 2.0, "file"))
-    assert (exclusions.seen, exclusions.dropped) == (4, 0)
+    assert (exclusions.seen, dict(exclusions.reasons)) == (7, {"no reward": 3})
 
 
-def test_texts_without_a_reward_are_left_out_and_counted() -> None:
-    def reward(texts: Sequence[Text]) -> FloatArray:
-        return np.array([{"x": np.nan, "y": np.inf}.get(response, 1.0) for _, response in texts])
-
-    given = [texts_of(TEA, "x", "a", "x", "b"), texts_of(RAIN, "y"), texts_of(user_prompt("?"), "x", "a")]
-    samples, exclusions = rated(given, reward)
-    assert [len(sample.responses) for sample in samples] == [2, 1]
-    assert (exclusions.seen, dict(exclusions.reasons)) == (7, {"no reward": 4})
+def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Question {n}?", "responses": ["One.", f"Two {n}."]} for n in range(10)]
+    rows += [{"prompt": "question 3", "responses": ["One.", "Two.", "Three."]}]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    section = DiscoverSection(responses=str(tmp_path / "rows.jsonl"), parts=(0.4, 0.3, 0.3), by="rules")
+    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache"), 1)
+    counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
+    kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
+    assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
+    assert counts.responses == sum(kept) == 23 - counts.repeated.responses

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from cda.discovery.evidence import _weighted, agreements, confirm, correlations, evidence, strength, validate
+from cda.discovery.result import strength_curve
 from cda.errors import DataError
 from cda.records import Direction, user_prompt
 from cda.results.base import Estimate, Missing
-from cda.results.discover import Measured
+from cda.results.discover import Measured, RunStrength
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.proportions import wilson
 
@@ -128,11 +131,6 @@ def test_trimming_is_on_request_and_the_warning_is_always_there() -> None:
     assert not confirmed(candidates).confirmed and confirmed(candidates, trim=True).confirmed
 
 
-def test_margins_that_are_no_numbers_are_refused() -> None:
-    with pytest.raises(DataError, match="NaN"):
-        evidence(rows([1.0, np.nan, 2.0]), {}, 0.5)
-
-
 def test_validation_is_pooled_by_prompt_and_adjusted_for_all_that_entered() -> None:
     good, *rest = validate(GOOD | {"never rewritten": [], "nor this": []})
     # The second rewriter repeats the first one's margins, so that the clustered test is the test of one of them.
@@ -140,9 +138,8 @@ def test_validation_is_pooled_by_prompt_and_adjusted_for_all_that_entered() -> N
     assert good.p_judge == pytest.approx(3 * stats.ttest_1samp(WORSE, 0.5, alternative="less").pvalue)
     assert good.passed and good.n_entered == 3 and good.untested is None
     assert good.pooled is not None and (good.pooled.reward.n, good.pooled.reward.n_prompts) == (16, 8)
-    for each in rest:
-        assert not each.passed and each.p_reward is None and each.pooled is None
-        assert each.untested == "0 of 0 rewriters can be used, 2 are needed"
+    told = {(each.passed, each.p_reward, each.pooled, each.untested) for each in rest}
+    assert told == {(False, None, None, "0 of 0 rewriters can be used, 2 are needed")}
     crowded = validated(GOOD | {f"c{n}": [] for n in range(4000)})
     assert not crowded.passed and crowded.smallest_detectable and good.smallest_detectable
     assert good.smallest_detectable < crowded.smallest_detectable
@@ -232,19 +229,14 @@ def test_a_judge_that_is_seldom_readable_confirms_nothing() -> None:
     [
         ({"z": rows([1.0])}, {}, "1 rows of candidate 'x' stand under 'z'"),
         ({"x": []}, {"z": {"a": {"refusal": 1}}}, "'z', which did not enter"),
+        ({"x": rows([1.0, np.nan, 2.0])}, {}, "NaN"),
     ],
 )
-def test_mixed_up_candidates_are_said(
-    candidates: Mapping[str, list[Measured]], failed: Mapping[str, Mapping[str, Mapping[str, int]]], says: str
+def test_mixed_up_candidates_and_margins_that_are_no_numbers_are_said(
+    candidates: dict[str, list[Measured]], failed: dict[str, dict[str, dict[str, int]]], says: str
 ) -> None:
     with pytest.raises(DataError, match=says):
         confirm(candidates, failed=failed)
-
-
-@pytest.mark.parametrize(("name", "value"), [("test_alpha", 0), ("validation_alpha", 1), ("power", 1.5), ("max_failed", 2), ("r", 0)])  # fmt: skip
-def test_impossible_settings_are_said(name: str, value: float) -> None:
-    with pytest.raises(DataError, match=name):
-        ConfirmSettings.model_validate({name: value})
 
 
 def test_nothing_is_seldom_taken_for_something() -> None:
@@ -319,20 +311,6 @@ def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     assert (middle.share, middle.first, middle.second) == (0.5, 2.5, 5.0)
 
 
-def test_several_responses_of_a_prompt_are_one_observation() -> None:
-    sides: tuple[tuple[float, Direction], ...] = ((0.0, "add"), (4.0, "remove"))
-    given = [
-        row(number, name, number + more, direction=direction)
-        for number in range(6)
-        for name in ("one", "two")
-        for more, direction in sides
-    ]
-    (found,) = agreements(given, np.random.default_rng(0))
-    assert (found.n_prompts, found.n_responses) == (6, 12)
-    assert (found.quantiles[9].first, found.quantiles[9].second) == (4.5, 4.5)
-    assert found.distance is not None and found.distance.n_first == 6
-
-
 def test_correlations_that_do_not_exist_are_not_numbers() -> None:
     rng = np.random.default_rng(0)
 
@@ -348,3 +326,62 @@ def test_correlations_that_do_not_exist_are_not_numbers() -> None:
     assert (apart.n_prompts, apart.distance, apart.quantiles) == (0, None, ())
     found = agreements([row(0, name, 1.0) for name in "abc"], rng)
     assert [(each.first, each.second) for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+EAST, NORTH, NORTH_EAST, WEST = (2.0, 0.0), (0.0, 0.5), (1.0, 1.0), (-1.0, 0.0)
+HALF = math.sqrt(0.5)  # cosine of 45°
+
+
+def strength_at_half(
+    rewards: Sequence[float | None], judges: Sequence[float | None], embeddings: ArrayLike, penalty: float = 1.0
+) -> RunStrength:
+    (at_half,) = strength_curve(rewards, judges, embeddings, [0.5], penalty)
+    return at_half
+
+
+@pytest.mark.parametrize(
+    ("rewards", "embeddings", "value", "places"),
+    [
+        ([1.0, 3.0], [EAST, NORTH], 4.0, [1, 0]),  # unlike ones add up in full
+        ([3.0, 1.0], [EAST, (7.0, 0.0)], 3.0, [0, 1]),  # a repeat of a stronger one adds nothing
+        ([3.0, 2.0], [EAST, WEST], 5.0, [0, 1]),  # opposites are not worth more than unlike ones
+        ([1.0, 1.0], [EAST, NORTH_EAST], 2 - HALF, [0, 1]),  # of equal ones the first is the stronger
+        # 3 in full, 2 at a right angle in full, 1 at 45° to both; then the strongest is the one between.
+        ([2.0, 3.0, 1.0], [EAST, NORTH, NORTH_EAST], 5 + (1 - HALF), [1, 0, 2]),
+        ([2.0, 1.0, 3.0], [EAST, NORTH, NORTH_EAST], 3 + 3 * (1 - HALF), [2, 0, 1]),
+        ([], np.empty((0, 384)), 0.0, []),
+        ([], [], 0.0, []),
+    ],
+)
+def test_known_sums(rewards: list[float], embeddings: ArrayLike, value: float, places: list[int]) -> None:
+    found = strength_at_half(rewards, [0.0] * len(rewards), embeddings)
+    assert found.value == pytest.approx(value) and [term.place for term in found.terms] == places
+
+
+def test_only_rewarded_and_disliked_candidates_count_also_as_stronger_ones() -> None:
+    # The first repeats the second, but the judge likes it; the third costs reward; the fourth has none; 0 is not above 0.
+    found = strength_at_half([9.0, 2.0, -1.0, None, 0.0], [0.5, 0.4, 0.1, 0.1, 0.1], [EAST, EAST, NORTH, NORTH, NORTH])
+    assert found.value == pytest.approx(2.0) and [term.place for term in found.terms] == [1]
+    assert (found.n_candidates, found.n_unmeasured) == (5, 1)
+
+
+@pytest.mark.parametrize(("penalty", "value"), [(0.0, 4.0), (0.5, 3 + 1 - 0.5 * HALF), (1.0, 4 - HALF), (2.0, 3.0)])
+def test_the_penalty_weighs_and_no_factor_falls_below_nothing(penalty: float, value: float) -> None:
+    assert strength_at_half([3.0, 1.0], [0.0, 0.0], [EAST, NORTH_EAST], penalty=penalty).value == pytest.approx(value)
+
+
+def test_a_curve_takes_each_threshold_and_need_not_rise() -> None:
+    # The strong one lies between two weaker ones, which are at a right angle to each other.
+    curve = strength_curve([2.0, 1.9, 1.9], [0.4, 0.1, 0.1], [NORTH_EAST, EAST, NORTH], [0.1, 0.2, 0.5])
+    assert [point.value for point in curve] == pytest.approx([0.0, 3.8, 2 + 3.8 * (1 - HALF)])
+    assert [(point.n, point.threshold) for point in curve] == [(0, 0.1), (2, 0.2), (3, 0.5)]
+
+
+def test_input_of_no_use_is_refused_where_it_is_needed() -> None:
+    for bad in [(0.0, 0.0), (np.nan, 1.0)]:
+        with pytest.raises(DataError, match="1 of 2 embeddings"):
+            strength_at_half([2.0, 1.0], [0.0, 0.0], [EAST, bad])
+        assert strength_at_half([2.0, -1.0], [0.0, 0.0], [EAST, bad]).value == 2.0
+    for judges, vectors in [([0.1], [EAST, NORTH]), ([0.1, 0.1], [EAST]), ([0.1, 0.1], [1.0, 2.0])]:
+        with pytest.raises(DataError, match="one each is needed"):
+            strength_at_half([1.0, 2.0], judges, vectors)

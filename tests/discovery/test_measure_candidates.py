@@ -72,8 +72,12 @@ class SpacesAndCapitals:
 
 @pytest.mark.parametrize("rewriter", [ByHand(), AllAtOnce()])
 def test_margins_are_known_numbers(rewriter: ByHand) -> None:
-    found = measure_candidates([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals())
-    assert isinstance(rewriter, Mixed) is isinstance(rewriter, AllAtOnce)
+    reward = SpacesAndCapitals()
+    found = measure_candidates([SPACES, SHOUTS], ORIGINALS, rewriter, reward)
+    assert isinstance(rewriter, Mixed) is isinstance(rewriter, AllAtOnce) and len(reward.calls) == 1
+    assert rewriter.asked == (
+        [("all", 8)] if isinstance(rewriter, Mixed) else [(SPACES.bias.name, 4), (SHOUTS.bias.name, 4)]
+    )
     for candidate, margin in ((SPACES, 0.2), (SHOUTS, 1.0)):
         rows = found[candidate.id].rows
         assert [row.margin for row in rows] == pytest.approx([margin] * 4)
@@ -81,14 +85,6 @@ def test_margins_are_known_numbers(rewriter: ByHand) -> None:
         assert {(row.candidate, row.rewriter, row.direction) for row in rows} == {(candidate.id, "by hand", "add")}
         assert all(row.preference is None for row in rows) and found[candidate.id].failed == {}
     assert found[SPACES.id].rows[2].rewrite == "answer   number   2"
-
-
-def test_a_rewriter_is_asked_by_candidate_or_for_all_at_once() -> None:
-    one_by_one, at_once = ByHand(), AllAtOnce()
-    for rewriter in (one_by_one, at_once):
-        measure_candidates([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals(), ("add", "remove"))
-    assert one_by_one.asked == [(SPACES.bias.name, 8), (SHOUTS.bias.name, 8)]
-    assert at_once.asked == [("all", 16)]
 
 
 def test_removing_turns_the_sign_and_the_sides() -> None:
@@ -102,10 +98,8 @@ def test_removing_turns_the_sign_and_the_sides() -> None:
 
 def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
     bold = CandidateRecord.of(next(bias for bias in shipped("formats") if bias.name == "bold"))
-    originals = [
-        (user_prompt("question 0"), "A **bold** word, **and** another."),
-        (user_prompt("question 1"), "Plain."),
-    ]
+    texts = ("A **bold** word, **and** another.", "Plain.")
+    originals = [(user_prompt(f"question {at}"), text) for at, text in enumerate(texts)]
     assert [bold.bias.shows(text) for _, text in originals] == [True, False]
 
     def starred(request: RewriteRequest, bias: Bias) -> Rewrite:  # noqa: ARG001
@@ -121,12 +115,7 @@ def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [
-        ("", "empty answer"),
-        (" \n", "empty answer"),
-        ("answer number 1", "unchanged"),
-        ("answer number 1\r\n", "unchanged"),
-    ],
+    [(" \n", "empty answer"), ("answer number 1", "unchanged"), ("answer number 1\r\n", "unchanged")],
 )
 def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str, reason: str) -> None:
     def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
@@ -140,10 +129,8 @@ def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str
 
 def test_which_responses_came_back_as_they_were_is_kept() -> None:
     def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
-        at = int(request.response[-1])
-        return [Rewrite(request.response), Rewrite(None, UNCHANGED), Rewrite(None, "refused"), edited(request, bias)][
-            at
-        ]
+        made = Rewrite(request.response), Rewrite(None, UNCHANGED), Rewrite(None, "refused"), edited(request, bias)
+        return made[int(request.response[-1])]
 
     silent = SpacesAndCapitals(nothing_for=("answer number 3",))
     found = measure_candidates([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
@@ -155,9 +142,7 @@ def test_which_responses_came_back_as_they_were_is_kept() -> None:
 
 
 def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
-    reward = SpacesAndCapitals(
-        nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",)
-    )
+    reward = SpacesAndCapitals(("answer number 0", "answer   number   2"), ("answer number 3",))
     found = measure_candidates([SPACES], ORIGINALS, ByHand(), reward)
     assert [(row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [("answer number 1", 0.2)]
     assert found[SPACES.id].failed == {"no reward": 3}
@@ -165,10 +150,7 @@ def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
     assert measure_candidates([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
 
 
-def test_the_reward_is_asked_once_and_only_for_what_is_compared() -> None:
-    reward = SpacesAndCapitals()
-    measure_candidates([SPACES, SHOUTS], ORIGINALS, ByHand(), reward)
-    assert len(reward.calls) == 1
+def test_nothing_is_scored_where_nothing_is_compared() -> None:
     silent = SpacesAndCapitals()
     nothing = measure_candidates([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
     assert nothing[SPACES.id].rows == [] and nothing[SPACES.id].failed == {"refused": 4} and silent.calls == []
@@ -210,7 +192,6 @@ def test_a_standing_is_the_mean_of_its_rows() -> None:
 
 
 LAZY = "unchanged, where the other rewriters changed more"
-FIRST, SECOND, ALL = range(32), range(32, 64), range(64)
 
 
 def response(at: int) -> RewriteRequest:
@@ -221,15 +202,8 @@ def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reas
     """Which responses came back as they were, which as another text, and what else is missing."""
     back = Counter(map(response, unchanged))
     missing = {UNCHANGED: back.total(), **reasons}
-    return CandidateRewrites(
-        [], [why for why, n in missing.items() for _ in range(n)], back, set(map(response, changed))
-    )
-
-
-def test_as_many_others_handed_back_excuse_nothing() -> None:
-    """Two that each leave the half alone that the other changes: equal counts, and not one response in common."""
-    failed, already = failed_or_already({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)})
-    assert failed == {"a": {LAZY: 32}, "b": {LAZY: 32}} and already == {"a": 0, "b": 0}
+    reasons = [why for why, n in missing.items() for _ in range(n)]
+    return CandidateRewrites([], reasons, back, set(map(response, changed)))
 
 
 @pytest.mark.parametrize(
@@ -252,23 +226,20 @@ def test_a_rewriter_alone_is_believed_and_what_was_measured_to_be_so_is_nobodys_
     assert failed_or_already(found) == ({"rules": {}}, {"rules": 12})
 
 
-class Half:
+def half(name: str, edits: range) -> Rewriter:
     """Changes the responses of one half, and hands the others back."""
 
-    def __init__(self, name: str, edits: range) -> None:
-        self.name, self.edits = name, edits
+    def edit(request: RewriteRequest, _: Bias) -> Rewrite:
+        return Rewrite(f"{request.response}!" if int(request.response.split()[-1]) in edits else request.response)
 
-    def rewrite(self, requests: object, bias: object) -> list[Rewrite]:  # noqa: ARG002
-        return [
-            Rewrite(f"{one.response}!" if int(one.response.split()[-1]) in self.edits else one.response)
-            for one in requests  # type: ignore[attr-defined]
-        ]
+    return ByHand(edit, name)
 
 
-def test_a_confirmation_counts_them_response_by_response() -> None:
+def test_two_that_each_leave_alone_what_the_other_changes_excuse_nothing() -> None:
+    """Equal counts, and not one response in common: they are counted response by response."""
     candidate = CandidateRecord.of(attribute_bias("Ends with an exclamation mark"))
-    rewriters: list[Rewriter] = [Half("a", SECOND), Half("b", FIRST)]
-    originals = [(user_prompt(f"question {at}"), f"answer {at}") for at in ALL]
+    rewriters = [half("a", range(32, 64)), half("b", range(32))]
+    originals = [(user_prompt(f"question {at}"), f"answer {at}") for at in range(64)]
     found = rewrite_all(
         [candidate], originals, rewriters, lambda texts: np.zeros(len(texts)), lambda asked: np.zeros(len(asked)), ("add",)
     )  # fmt: skip

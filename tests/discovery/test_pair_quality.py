@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import stats
+from rows import rng
 from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
-from cda.discovery.evidence import agreements
 from cda.discovery.pair_quality import (
     EDIT_GRADES,
     edit_grades,
@@ -30,31 +25,23 @@ from cda.discovery.pair_quality import (
 from cda.errors import DataError
 from cda.llm.protocol import Request
 from cda.records import Direction, Prompt, user_prompt
-from cda.results.base import Estimate, Missing
+from cda.results.base import Missing
 from cda.results.discover import Measured
 from cda.results.evidence import PairQuality
 
-ROOT = Path(__file__).parent.parent.parent
-RELEASE = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rm_bias"
-SHOUTING = Bias.model_validate(
-    {
-        "name": "shouting",
-        "description": "Ends its sentences with exclamation marks",
-        "question": "Do sentences of the response end with exclamation marks?",
-        "instructions": {"add": "End every sentence with an exclamation mark.", "remove": "Use full stops only."},
-        "keep": ["every fact"],
-        "measure": {"feature": "exclamations", "present_above": 0.5},
-    }
-)
+SHOUTING = Bias.model_validate({
+    "name": "shouting", "description": "Ends its sentences with exclamation marks",
+    "question": "Do sentences of the response end with exclamation marks?",
+    "instructions": {"add": "End every sentence with an exclamation mark.", "remove": "Use full stops only."},
+    "keep": ["every fact"], "measure": {"feature": "exclamations", "present_above": 0.5},
+})  # fmt: skip
 
 
 def row(
     number: int, rewriter: str = "one", margin: float = 1.0, direction: Direction = "add", rewrite: str | None = None
 ) -> Measured:
-    plain, shouted = f"It is {number}.", f"It is {number}!"
-    before, after = (plain, shouted) if direction == "add" else (shouted, plain)
-    after = rewrite if rewrite is not None else after
-    return Measured("c", rewriter, direction, user_prompt(f"Number {number}?"), before, after, margin)
+    before, after = (f"It is {number}{mark}" for mark in (".!" if direction == "add" else "!."))
+    return Measured("c", rewriter, direction, user_prompt(f"Number {number}?"), before, rewrite or after, margin)
 
 
 def by_mark(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
@@ -62,70 +49,54 @@ def by_mark(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> 
     return [None if "?" in text else "!" in text for text in responses]
 
 
-def test_fidelity_counts_both_sides_and_what_could_not_be_told() -> None:
-    rows = [row(0), row(1), row(2, rewrite="It is 2."), row(3, rewrite="It is 3?"), row(4, direction="remove")]
-    found = fidelity(rows, SHOUTING, by_mark)[None]
-    assert found.n == 5
-    assert found.present is not None and (found.present.value, found.present.n) == (3 / 4, 4)
-    assert found.absent is not None and (found.absent.value, found.absent.n) == (1.0, 5)
-    assert found.both is not None and (found.both.value, found.both.n) == (3 / 4, 4)
-    assert found.present.low < 0.75 < found.present.high and found.absent.low < 1
-    assert (found.n_unparsed_with, found.n_unparsed_without) == (1, 0)
-
-
-def test_each_distinct_text_is_labelled_once_and_rewriters_are_told_apart() -> None:
+def test_fidelity_counts_both_sides_and_what_could_not_be_told_and_labels_each_text_once() -> None:
     seen: list[str] = []
 
     def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
         seen.extend(responses)
         return by_mark(prompts, responses, bias)
 
-    rows = [row(0, "one"), row(1, "one"), row(0, "two"), row(1, "two", rewrite="It is 1 .")]
+    rows = [row(0), row(1), row(2, rewrite="It is 2."), row(3, rewrite="It is 3?"), row(4, direction="remove")]
+    rows += [row(0, "two"), row(1, "two", rewrite="It is 1 .")]
     found = fidelity(rows, SHOUTING, label)
-    assert len(seen) == len(set(seen)) == 5
-    shares = {name: one.present.value for name, one in found.items() if one.present is not None}
-    assert shares == {None: 0.75, "one": 1.0, "two": 0.5}
+    own = found["one"]
+    assert own.n == 5 and own.present is not None and own.absent is not None and own.both is not None
+    assert [(one.value, one.n) for one in (own.present, own.absent, own.both)] == [(3 / 4, 4), (1.0, 5), (3 / 4, 4)]
+    assert own.present.low < 0.75 < own.present.high and own.absent.low < 1
+    assert (own.n_unparsed_with, own.n_unparsed_without) == (1, 0)
+    assert len(seen) == len(set(seen)) and found.keys() == {None, "one", "two"}
+    shares = [found[name].present.value for name in (None, "two")]  # type: ignore[union-attr]
+    assert shares == [pytest.approx(4 / 6), 0.5]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"reasoning": "clear", "edit": 8, "fluency": 10}',
-        '```json\n{"edit": 8, "fluency": 10}\n```',
-        'The text quotes {"edit": 1}.\nFluency: 10\n**Edit:** 8/10',
-        '<think>{"edit": 1}</think>\nedit: 8\nfluency = 10.',
-        "x" * 1_000_000 + "\nedit: 8\nfluency: 10",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    '```json\n{"reasoning": "clear", "edit": 8, "fluency": 10}\n```',
+    'The text quotes {"edit": 1}.\nFluency: 10\n**Edit:** 8/10',
+    '<think>{"edit": 1}</think>\nedit: 8\nfluency = 10.',
+    "x" * 1_000_000 + "\nedit: 8\nfluency: 10",
+])  # fmt: skip
 def test_grades_are_read_from_json_and_from_the_last_lines(text: str) -> None:
     assert parse_grades(text, EDIT_GRADES, (1, 10)) == {"edit": 8, "fluency": 10}
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "", "edit: 8", "edit: 8\nfluency: 11", "edit: 8\nfluency: 0", "edit: 8\nfluency: nine", "edit: 8\nfluency: 9.5",
-        '{"edit": 8, "fluency": true}', '{"edit": 8, "fluency": 9.5}', '{"edit": 8, "edit": 9, "fluency": 9}',
-        "edit: 8\nfluency: 9\nI hope this helps.", "edit: 3\nedit: 8\n", "<think>edit: 8\nfluency: 9", "{" * 100_000 + "}",
-        "edit: 8/5\nfluency: 9",
-    ],
+    ["", "edit: 8", "edit: 8\nfluency: 11", "edit: 8\nfluency: nine", "edit: 8\nfluency: 9.5", '{"edit": 8, "fluency": true}',
+     '{"edit": 8, "edit": 9, "fluency": 9}', "edit: 8\nfluency: 9\nI hope this helps.", "edit: 3\nedit: 8\n",
+     "<think>edit: 8\nfluency: 9", "{" * 100_000 + "}", "edit: 8/5\nfluency: 9"],
 )  # fmt: skip
 def test_anything_else_is_no_grade(text: str) -> None:
     assert parse_grades(text, EDIT_GRADES, (1, 10)) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "guess"),
-    [
-        ('{"reasoning": "r", "difference": "ends with\\n a question"}', "ends with a question"),
-        ("They ask.\n\n**Difference:** ends with a question", "ends with a question"),
-        ("difference: x\nand more", None),
-        ('{"difference": " "}', None),
-        ('{"difference": 3}', None),
-        ("", None),
-        ("Difference: " + "very " * 100 + "long", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "guess"), [
+    ('{"reasoning": "r", "difference": "ends with\\n a question"}', "ends with a question"),
+    ("They ask.\n\n**Difference:** ends with a question", "ends with a question"),
+    ("difference: x\nand more", None),
+    ('{"difference": " "}', None),
+    ('{"difference": 3}', None),
+    ("Difference: " + "very " * 100 + "long", None),
+])  # fmt: skip
 def test_guesses_are_read_strictly(text: str, guess: str | None) -> None:
     assert parse_difference(text) == guess
 
@@ -141,7 +112,7 @@ def test_rewrites_are_graded_by_edit_and_fluency_and_the_lower_is_the_score() ->
 
     llm = ScriptedLLM(answer)
     rows = [row(0), row(1), row(2, "two", direction="remove"), row(3, "two")]
-    found = edit_grades(rows, SHOUTING, llm, np.random.default_rng(0))
+    found = edit_grades(rows, SHOUTING, llm, rng())
     assert found.score is not None and found.edit is not None and found.fluency is not None
     assert (found.edit.value, found.fluency.value, found.score.value, found.score.n) == (5.0, 9.0, 5.0, 3)
     assert 1 <= found.score.low < 5 < found.score.high <= 10 and found.score.unit == "score 1 to 10"
@@ -158,7 +129,7 @@ def test_grades_of_many_prompts_have_a_clustered_interval_and_equal_ones_keep_a_
     def graded(request: Request) -> str:
         return f"edit: {5 + int(re.findall(r'Number ([0-9]+)', request.user)[0]) % 2}\nfluency: 10"
 
-    found = edit_grades(rows, SHOUTING, ScriptedLLM(graded), np.random.default_rng(0))
+    found = edit_grades(rows, SHOUTING, ScriptedLLM(graded), rng())
     assert found.edit is not None and found.fluency is not None
     assert "bootstrap" in found.edit.method and found.edit.low == pytest.approx(5.5 - 1.96 * 0.5 / 40**0.5, abs=0.03)
     assert "Wilson" in found.fluency.method and 9 < found.fluency.low < found.fluency.high == 10
@@ -172,7 +143,7 @@ def test_the_attribute_is_guessed_from_pairs_without_being_told() -> None:
 
     llm = ScriptedLLM(answer)
     rows = [row(number, name) for number in range(8) for name in ("one", "two")]
-    found = guessed_attribute(rows, SHOUTING, llm, np.random.default_rng(3), n_guesses=5, n_pairs=4)
+    found = guessed_attribute(rows, SHOUTING, llm, rng(3), n_guesses=5, n_pairs=4)
     guessing = [one for one in llm.asked if "Pair 1" in one.user]
     assert len(guessing) == len(found.guesses) == 2  # eight prompts are two groups of four
     assert all(SHOUTING.description not in one.user + one.system for one in guessing)
@@ -192,7 +163,7 @@ def test_the_attribute_is_guessed_from_pairs_without_being_told() -> None:
 def test_few_pairs_make_one_smaller_guess_and_the_same_seed_the_same_guesses() -> None:
     def guess(rows: Sequence[Measured], seed: int) -> list[Request]:
         llm = ScriptedLLM(lambda _: "difference: exclaims")
-        guessed_attribute(rows, SHOUTING, llm, np.random.default_rng(seed), n_guesses=2, n_pairs=3)
+        guessed_attribute(rows, SHOUTING, llm, rng(seed), n_guesses=2, n_pairs=3)
         return [one for one in llm.asked if "Pair 1" in one.user and one.sample == 0]
 
     two = guess([row(0), row(1)], 0)
@@ -204,11 +175,11 @@ def test_few_pairs_make_one_smaller_guess_and_the_same_seed_the_same_guesses() -
 def test_drift_marks_the_attribute_and_shows_what_else_changed() -> None:
     rows = [row(number, rewrite=f"It surely is {number}!") for number in range(12)]
     rows += [row(number, direction="remove", rewrite=f"It is {number}.") for number in range(12)]
-    drift = {one.feature: one for one in pair_drift(rows, SHOUTING, np.random.default_rng(0))}
+    drift = {one.feature: one for one in pair_drift(rows, SHOUTING, rng())}
     assert drift["exclamations"].is_treatment and drift["exclamations"].difference.value == 1.0
     assert not drift["words"].is_treatment and drift["words"].difference.value == pytest.approx(0.5)
     with pytest.raises(DataError, match="one prompt"):
-        pair_drift(rows[:1], SHOUTING, np.random.default_rng(0))
+        pair_drift(rows[:1], SHOUTING, rng())
 
 
 def test_all_of_it_at_once_goes_to_json() -> None:
@@ -219,7 +190,7 @@ def test_all_of_it_at_once_goes_to_json() -> None:
 
     rows = [row(number, name, number + (name == "two")) for number in range(12) for name in ("one", "two")]
     llm = ScriptedLLM(answer)
-    found = pair_quality(rows, SHOUTING, np.random.default_rng(0), label=by_mark, llm=llm)
+    found = pair_quality(rows, SHOUTING, rng(), label=by_mark, llm=llm)
     assert PairQuality.model_validate_json(found.model_dump_json()) == found
     assert (found.candidate, found.n, found.n_prompts, found.labelled_by) == ("c", 24, 12, "measure")
     assert (
@@ -235,35 +206,8 @@ def test_all_of_it_at_once_goes_to_json() -> None:
 
 
 def test_without_labeller_and_llm_the_rest_is_still_there() -> None:
-    found = pair_quality([row(0, "one"), row(0, "two")], SHOUTING, np.random.default_rng(0))
+    found = pair_quality([row(0, "one"), row(0, "two")], SHOUTING, rng())
     assert found.fidelity is found.grades is found.guesses is None and found.fidelity_by_rewriter == {}
     assert len(found.agreement) == 1 and isinstance(found.drift, Missing) and "one prompt" in found.drift.reason
     with pytest.raises(DataError, match="no pairs"):
-        pair_quality([], SHOUTING, np.random.default_rng(0))
-
-
-@pytest.mark.skipif(not RELEASE.is_dir(), reason=f"public research data absent: {RELEASE} (set CDA_DATA)")
-def test_rewriters_of_a_released_attribute_agree_as_scipy_says() -> None:
-    with gzip.open(RELEASE / "topic4_validation.jsonl.gz", "rt", encoding="utf-8") as file:
-        released = [json.loads(line) for line in file]
-    spaces = [one for one in released if one["attribute"] == "Triple spaces between words"]
-    rows = [
-        Measured(
-            "c", one["rewriter"], "add", user_prompt(one["prompt"]), one["baseline"], one["rewritten"], one["rm_diff"]
-        )
-        for one in spaces
-    ]
-    found = agreements(rows, np.random.default_rng(0))
-    n_rewriters = len({one["rewriter"] for one in spaces})
-    assert n_rewriters == 4 and len(found) == 6
-    for one in found:
-        margins = [
-            {row["prompt"]: row["rm_diff"] for row in spaces if row["rewriter"] == name}
-            for name in (one.first, one.second)
-        ]
-        shared = [prompt for prompt in margins[0] if prompt in margins[1]]
-        x, y = ([side[prompt] for prompt in shared] for side in margins)
-        assert one.n_prompts == len(shared) >= 20
-        assert isinstance(one.pearson, Estimate) and one.pearson.value == pytest.approx(stats.pearsonr(x, y).statistic)
-        assert one.pearson.low < one.pearson.value < one.pearson.high
-        assert one.distance is not None and one.distance.statistic == pytest.approx(stats.ks_2samp(x, y).statistic)
+        pair_quality([], SHOUTING, rng())

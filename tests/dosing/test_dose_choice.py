@@ -73,10 +73,8 @@ def drawn_curve(seed: int, n: int, share: float, before: float, after: float, pa
 
 
 def test_margins_are_mixed_linearly() -> None:
-    scored = DoseCurve(
-        (0.0, 1.0), np.array([[1.0, -2], [3, 2]]), people([1, 0]), ["a", "b"], np.array([[1.0], [0]]), ["q"]
-    )
-    curve = scored.mixed((0, 0.5, 1, 2))
+    margins, quality = np.array([[1.0, -2], [3, 2]]), np.array([[1.0], [0]])
+    curve = DoseCurve((0.0, 1.0), margins, people([1, 0]), ["a", "b"], quality, ["q"]).mixed((0, 0.5, 1, 2))
     assert curve.margins.tolist() == [[1, -2], [2, 0], [3, 2], [5, 6]]
     assert curve.quality_margins is not None and curve.quality_margins.tolist() == [[1], [0.5], [0], [-1]]
     assert curve.margins_at(2).tolist() == [5, 6]
@@ -349,9 +347,7 @@ def test_draws_keep_the_size_of_every_stratum_and_split_the_prompts_that_they_ho
 def test_too_few_prompts_says_how_many_are_needed() -> None:
     curve = planted(2 * MIN_PROMPTS)
     torn = replace(curve, prompt_ids=ids(2 * MIN_PROMPTS, 4))
-    with pytest.raises(
-        DataError, match=r"^10 prompts with a majority of people: .* at least 20; collect votes on 10 more$"
-    ):
+    with pytest.raises(DataError, match=r"^10 prompts with a majority .* at least 20; collect votes on 10 more$"):
         cross_validated_dose(torn, rng())
     few = replace(curve, quality_margins=np.ones((11, 12)), quality_prompt_ids=ids(12))
     with pytest.raises(DataError, match=r"^12 prompts with quality pairs: .* add pairs of 8 more$"):

@@ -10,22 +10,18 @@ import pytest
 
 from cda.dosing import files as dose_files
 from cda.errors import DataError
-from cda.results.base import save
+from cda.files.jsonl import write_jsonl
 
 Rows = list[dict[str, Any]]
 N = 40
 
 
-def dose_from_files(*given: Any, result: Path, **options: Any) -> str:
-    """The text for a terminal; the numbers are saved."""
-    found = dose_files.dose_from_files(*given, **options)
-    result.parent.mkdir(parents=True, exist_ok=True)
-    save(found, result)
-    return dose_files.dose_files_text(found)
+def dose_from_files(*given: Any, **options: Any) -> str:
+    return dose_files.dose_files_text(dose_files.dose_from_files(*given, **options))
 
 
 def write(path: Path, rows: Rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl(path, rows)
     return path
 
 
@@ -44,20 +40,15 @@ def files(folder: Path) -> tuple[Path, Path, Path]:
     return (*both, write(folder / "votes.jsonl", votes()))  # type: ignore[return-value]
 
 
-def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
-    result = tmp_path / "new" / "dose.json"
-    text = dose_from_files(*files(tmp_path), result=result, repeats=5)
-    assert "40 contrasts of 40 prompts with a majority; people's skew 50%" in text
-    assert "Chosen dose: 1.25 (halves chose 1.25 100%)" in text
-    assert "against plain CDA: miscalibration −50 [" in text and "cda dose RECIPE" in text
-    halves = next(line for line in text.splitlines() if "gaps on the same halves" in line)
-    assert "base model 50 [" in halves and "plain CDA 50 [" in halves
-    found = json.loads(result.read_text(encoding="utf-8"))
-    assert found["held_out"]["dose"] == 1.25 and found["held_out"]["chosen"]["1.25"] == 1
-    assert [one["dose"] for one in found["response"]] == [step / 4 for step in range(11)]
-    assert found["response"][0]["people"]["miscalibration"]["value"] == 0.5
-    assert found["held_out"]["base"]["gap"]["value"] == pytest.approx(0.5, abs=0.02)
-    assert "weights" in found["note"] and found["left_out"] == [] and found["files"]["votes"].endswith("votes.jsonl")
+def test_the_planted_dose_is_chosen_and_shown(tmp_path: Path) -> None:
+    given = files(tmp_path)
+    found = dose_files.dose_from_files(*given, repeats=5)
+    assert found.held_out.dose == 1.25 and found.held_out.chosen[1.25] == 1
+    assert [one.dose for one in found.response] == [step / 4 for step in range(11)]
+    assert found.response[0].people.miscalibration.value == 0.5 and not found.left_out
+    assert found.held_out.base.gap.value == pytest.approx(0.5, abs=0.02)
+    text = dose_from_files(*given, repeats=5)
+    assert "Chosen dose: 1.25 (halves chose 1.25 100%)" in text and "against plain CDA: miscalibration −50 [" in text
 
 
 def test_margins_and_stated_preferences_and_prompts(tmp_path: Path) -> None:
@@ -67,7 +58,7 @@ def test_margins_and_stated_preferences_and_prompts(tmp_path: Path) -> None:
     ]  # fmt: skip
     before = write(tmp_path / "b.jsonl", rows)
     after = write(tmp_path / "a.jsonl", [{"id": row["id"], "margin": row["margin"] - 2} for row in rows])
-    text = dose_from_files(before, after, result=tmp_path / "r.json", repeats=2)
+    text = dose_from_files(before, after, repeats=2)
     assert "40 contrasts of 20 prompts" in text and "Chosen dose: 1.25" in text
 
 
@@ -90,7 +81,7 @@ def annotations(other_text: int | None = None) -> Rows:
 def released(after: bool) -> Rows:
     texts = [{"perturbed_response": f"biased {row}", "base_response": f"plain {row}"} for row in range(N)]
     unvoted = {"query": "more", "perturbed_score": 1.0, "base_score": 0.0}
-    return [{**row, **text} for row, text in zip(scores(after, "query"), texts, strict=True)] + [unvoted]
+    return [row | text for row, text in zip(scores(after, "query"), texts, strict=True)] + [unvoted]
 
 
 @pytest.mark.parametrize("ties", ["drop", "as-released"])
@@ -98,11 +89,11 @@ def test_the_layout_of_the_release_is_read_as_it_is(tmp_path: Path, ties: Any) -
     people = tmp_path / "jargon_grouped_human_annotations.json"
     people.write_text(json.dumps(annotations()), encoding="utf-8")
     before, after = (write(tmp_path / f"{name}.jsonl", released(name == "after")) for name in ("before", "after"))
-    text = dose_from_files(before, after, people, result=tmp_path / "r.json", repeats=2, ties=ties)
+    text = dose_from_files(before, after, people, repeats=2, ties=ties)
     assert "Chosen dose: 1.25" in text and "people's skew 50%" in text
     assert "scored rows without a majority: 1 of 41 dropped" in text
     people.write_text(json.dumps(annotations(other_text=7)), encoding="utf-8")
-    text = dose_from_files(before, after, people, result=tmp_path / "r.json", repeats=2, ties=ties)
+    text = dose_from_files(before, after, people, repeats=2, ties=ties)
     assert "1 items belong to other texts than the scores of the same query" in text
     assert "39 contrasts of 39 prompts" in text
 
@@ -110,17 +101,16 @@ def test_the_layout_of_the_release_is_read_as_it_is(tmp_path: Path, ties: Any) -
 def test_what_does_not_match_is_counted_and_named(tmp_path: Path) -> None:
     before, after, people = files(tmp_path)
     first = [*scores(False), {"id": "alone", "margin": 1}, {"id": "twice", "margin": 1}, {"id": "twice", "margin": 2}]
-    write(
-        before,
-        [*first, {"perturbed_score": 1, "base_score": 0}, {"id": "odd", "perturbed_score": "n/a", "base_score": 0}],
-    )
+    nameless, odd = {"perturbed_score": 1, "base_score": 0}, {"id": "odd", "perturbed_score": "n/a", "base_score": 0}
+    write(before, [*first, nameless, odd])
     write(people, [*votes(), {"id": "stranger", "votes": ["base"]}, {"id": "c0", "votes": ["sideways"]}])
-    text = dose_from_files(before, after, people, result=tmp_path / "r.json", repeats=2)
+    found = dose_files.dose_from_files(before, after, people, repeats=2)
+    text = dose_files.dose_files_text(found)
     assert f"{before}: 4 of 45 dropped (2 whose id several rows have, 1 without a score, 1 without id)" in text
     assert f"{before}: 1 of 41 ids are in this file alone (alone)" in text
     assert f"{people}: 1 of 41 items have no scores (stranger)" in text
     assert "unreadable vote 'sideways'" in text and "40 contrasts" in text
-    assert len(json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["left_out"]) == 4
+    assert len(found.left_out) == 4
 
 
 def test_errors_say_where_what_and_what_to_do(tmp_path: Path) -> None:
@@ -147,17 +137,13 @@ def test_errors_say_where_what_and_what_to_do(tmp_path: Path) -> None:
     ]
     for given, message in cases:
         with pytest.raises(DataError, match=message):
-            dose_from_files(*given, result=tmp_path / "r.json")
-    assert not (tmp_path / "r.json").exists()
+            dose_from_files(*given)
 
 
 def test_score_files_that_state_different_votes_are_refused(tmp_path: Path) -> None:
     rows = [[row | {"preferred": "base"} for row in scores(after)] for after in (False, True)]
     rows[1][0]["preferred"], rows[1][1]["preferred"], rows[0][2]["preferred"] = "tie", "", ""
     before, after = write(tmp_path / "b.jsonl", rows[0]), write(tmp_path / "a.jsonl", rows[1])
-    with pytest.raises(DataError) as caught:
-        dose_from_files(before, after, result=tmp_path / "dose.json")
-    name = rows[0][0]["id"]
-    assert (
-        str(caught.value) == f"{name}: the score files before and after state different votes; correct or remove them"
-    )
+    said = r"^c0: the score files before and after state different votes; correct or remove them"
+    with pytest.raises(DataError, match=said):
+        dose_from_files(before, after)

@@ -54,11 +54,8 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     sentences = " ".join(dose_sentences(found))
     assert sentences.startswith("No votes chose this dose.") and "no one's opinion" in sentences
     assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
-    assert "votes" not in sentences.replace("No votes chose", "") and "obody voted" not in sentences
-    ways, response = dose_tables(found)
-    assert ways.header[2:4] == ("skew", "gap to 50%") and response.header[1:3] == ("skew", "gap to 50%")
-    for table in (ways, response):
-        assert all(len(row) == len(table.header) for row in table.rows)
+    for table in dose_tables(found):
+        assert {"skew", "gap to 50%"} <= set(table.header) and {len(row) for row in table.rows} == {len(table.header)}
         assert "miscalibration" not in f"{table.header}{table.caption}" and "people" not in table.caption
 
 
@@ -123,9 +120,7 @@ def test_quality_pairs_that_some_dose_cannot_read_are_counted_and_said() -> None
     assert list(found.left_out["quality pairs"].values()) == [6]
     said = next(line for line in dose_sentences(found) if line.startswith("Left out"))
     assert said == "Left out: 6 quality pairs (6: a text too long, or both sides the same after cutting)."
-    assert not any(
-        line.startswith("Left out") for line in dose_sentences(planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)))
-    )
+    assert "Left out" not in " ".join(dose_sentences(planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER))))
 
 
 def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_is_said() -> None:

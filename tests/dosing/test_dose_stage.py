@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from cda.dosing.stage import aimed, is_wanted
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import authored_contrasts
 from cda.files.hashes import contents
+from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.models.load import ModelSpec, load_reward_model
 from cda.pipeline.plan import plan
 from cda.recipe.load import load_recipe
@@ -33,8 +33,8 @@ SMALL = [
 ]  # fmt: skip
 
 
-def votes_file(folder: Path, n: int) -> Path:
-    """Embedded jargon contrasts; all but every fifth go to the side with jargon, by no person but this line.
+def votes_file(folder: Path, n: int) -> str:
+    """The setting for embedded jargon contrasts; all but every fifth vote goes to the side with jargon, by no person but this line.
 
     So few pairs teach the model to like jargon more, and such votes choose more of that.
     """
@@ -43,13 +43,8 @@ def votes_file(folder: Path, n: int) -> Path:
          "preferred": "base" if number % 5 == 0 else "perturbed"}
         for number, one in enumerate(authored_contrasts("audit", ["jargon"])[:n])
     ]  # fmt: skip
-    path = folder / "contrasts.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def read(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
+    write_jsonl(folder / "contrasts.jsonl", rows)
+    return f"audit.contrasts={folder / 'contrasts.jsonl'}"
 
 
 def dose(folder: Path, *words: str) -> Result:
@@ -60,14 +55,14 @@ def dose(folder: Path, *words: str) -> Result:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dose")
-    found = dose(folder, f"audit.contrasts={votes_file(folder, 24)}")
+    found = dose(folder, votes_file(folder, 24))
     assert found.exit_code == 0, found.output
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def result(finished: Path) -> dict[str, Any]:
-    content: dict[str, Any] = read(finished / "dose" / "dose.json")
+    content: dict[str, Any] = read_json(finished / "dose" / "dose.json")
     return content
 
 
@@ -88,20 +83,18 @@ def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str,
 
 
 def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path, result: dict[str, Any]) -> None:
-    audit = read(finished / "audit" / "audit.json")
+    audit = read_json(finished / "audit" / "audit.json")
     assert result["chosen"] == audit["dose_applied"] == 2 and audit["scorings"] == ["before", "after"]
     plain, curve = audit["plain"], points(result)
     for at, part, when in ((0, audit, "before"), (2, audit, "after"), (0, plain, "before"), (1, plain, "after")):
         skew = curve[at]["people"]["skew"]["value"]
         assert skew == part["votes"]["jargon"]["skew_on_voted"][when]["value"] == part["skew"]["jargon"][when]["value"]
         assert curve[at]["quality"]["value"] == part["quality"][when]["value"]
-    rows = [
-        json.loads(line) for line in (finished / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    assert all({"before", "after", "plain"} == {name.rpartition("_")[2] for name in row if "perturbed_" in name}
-               for row in rows if row["kind"] == "contrast")  # fmt: skip
+    rows = [row for row in read_jsonl(finished / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
+    scored = [{name.rpartition("_")[2] for name in row if "perturbed_" in name} for row in rows]
+    assert scored == [{"before", "after", "plain"}] * len(rows)
     # Texts that the dose stage scored are not scored again.
-    texts = read(finished / "dose" / "texts.json")
+    texts = read_json(finished / "dose" / "texts.json")
     assert all(one["cached"] == len(texts) >= 90 for one in audit["model"]["by_scoring"].values())
     assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
     assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
@@ -109,17 +102,17 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
 
 def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: Path) -> None:
     """There a score moves with its batch-mates, so that another set of texts would give other numbers."""
-    words = [f"audit.contrasts={votes_file(tmp_path, 20)}", "audit.max_contrasts=20", "audit.max_quality=20",
+    words = [votes_file(tmp_path, 20), "audit.max_contrasts=20", "audit.max_quality=20",
              "model.precision=8bit", "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2",
              "data.max_pairs=20"]  # fmt: skip
     found = dose(tmp_path, *words)
     assert found.exit_code == 0, found.output
-    chosen = read(tmp_path / "run" / "dose" / "dose.json")
-    audit = read(tmp_path / "run" / "audit" / "audit.json")
+    chosen = read_json(tmp_path / "run" / "dose" / "dose.json")
+    audit = read_json(tmp_path / "run" / "audit" / "audit.json")
     voted, curve = audit["votes"]["jargon"]["skew_on_voted"], points(chosen)
     assert voted["before"] == curve[0]["people"]["skew"]
     assert voted["after"] == curve[audit["dose_applied"]]["people"]["skew"]
-    texts = read(tmp_path / "run" / "dose" / "texts.json")
+    texts = read_json(tmp_path / "run" / "dose" / "texts.json")
     assert all(one["cached"] == len(texts) for one in audit["model"]["by_scoring"].values())
 
 
@@ -133,73 +126,31 @@ def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished:
     assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew"]["value"]
 
 
-def test_the_report_shows_the_dose(finished: Path) -> None:
-    report = (finished / "report" / "report.md").read_text(encoding="utf-8")
-    parts = (
-        "## How much of it to apply",
-        "plain CDA (dose 1)",
-        "scores mixed, dose chosen",
-        "hidden direction removed",
-    )
-    assert [part for part in parts if part not in report] == []
-    page = (finished / "report" / "report.html").read_text(encoding="utf-8")
-    assert "How much of it to apply" in page
-    # Beside the verdict, and not only in the section.
-    first = report[: report.index("## ")]
-    assert "Dose 2 was chosen by people's votes on the contrasts" in first and "; held out " in first
-    assert "| measure | before | after, dose 2 | change (points) | n | plain CDA (dose 1) |" in first
-    assert page.count("Dose 2 was chosen by people") == 1 and page.count("after, dose 2") >= 3
-
-
 def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:
-    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
-    again = dose(folder, f"audit.contrasts={contrasts}")
+    folder, contrasts = finished.parent, f"audit.contrasts={finished.parent / 'contrasts.jsonl'}"
+    again = dose(folder, contrasts)
     assert again.exit_code == 0 and "dose: done before, reused" in again.output
     assert re.search(r"^Dose 2 was chosen by people's votes on ", again.output, re.MULTILINE)
     assert f"\nAdapter: {finished / 'adapter'} (dose 2)\n" in again.output
-    other = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false")
-    assert "dose: made again, because" in other.output
-    assert (
-        "adapter: made again, because" in other.output and "audit: done before, reused" in other.output
-    )  # the same adapter
-    methods = read(finished / "dose" / "dose.json")["methods"]
-    assert list(methods) == ["dose", "mixing"]
-
-
-def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
-    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
-    found = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false", "dose.aim=tie")
-    assert found.exit_code == 0, found.output
-    assert "chosen for a tie, not by votes" in found.output
-    result = read(finished / "dose" / "dose.json")
-    assert result["aim"] == "tie"
-    audit = read(finished / "audit" / "audit.json")
-    assert audit["dose_applied"] == result["chosen"] and audit["aim"] == "tie"
-    curve = points(result).values()
-    assert {point["people"]["human_skew"]["value"] for point in curve} == {0.5}
-    assert {point["people"]["skew"]["n"] for point in curve} == {24}
-    page = (finished / "report" / "report.html").read_text(encoding="utf-8")
-    assert "No votes chose this dose" in page and "gap to 50%" in page
-    assert "Nobody voted" not in page  # people did, and had no say
+    other = dose(folder, contrasts, "dose.repeats=3", "dose.baselines=false")
+    assert "dose: made again, because" in other.output and "adapter: made again, because" in other.output
+    assert "audit: done before, reused" in other.output  # the same adapter
+    assert list(read_json(finished / "dose" / "dose.json")["methods"]) == ["dose", "mixing"]
 
 
 def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
-    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
-    found = dose(folder, f"audit.contrasts={contrasts}", "dose.on=no")
+    found = dose(finished.parent, f"audit.contrasts={finished.parent / 'contrasts.jsonl'}", "dose.on=no")
     assert found.exit_code == 0, found.output
     assert "train: done before, reused" in found.output and "audit: made again, because dose: " in found.output
-    assert (
-        f"\nAdapter: {finished / 'adapter'} (dose 1)\n" in found.output
-        and "Dose" not in found.output.split("\nmeasure")[1]
-    )
+    assert f"\nAdapter: {finished / 'adapter'} (dose 1)\n" in found.output
     own = contents(finished / "adapter", leave_out=("stage.json",))
     assert own and own == contents(finished / "train" / "adapter", leave_out=())
-    audit = read(finished / "audit" / "audit.json")
+    audit = read_json(finished / "audit" / "audit.json")
     assert audit["dose_applied"] == 1 and audit["plain"] is None
 
 
 def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
-    found = dose(tmp_path, f"audit.contrasts={votes_file(tmp_path, 6)}", "data.max_pairs=20")
+    found = dose(tmp_path, votes_file(tmp_path, 6), "data.max_pairs=20")
     assert found.exit_code == 1
     assert "jargon: people's majorities on 6 prompts, and choosing a dose needs 20 at least" in found.output
     assert not (tmp_path / "run" / "label").exists()  # said before anything is spent
@@ -218,7 +169,7 @@ def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
 def test_a_training_gets_a_dose_if_there_are_enough_votes(
     tmp_path: Path, n: int, words: tuple[str, ...], wanted: bool
 ) -> None:
-    voted = [f"audit.contrasts={votes_file(tmp_path, n)}"] if n else []
+    voted = [votes_file(tmp_path, n)] if n else []
     assert is_wanted(load_recipe("jargon", [*voted, *words])) == wanted
 
 
@@ -242,7 +193,7 @@ def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(
 
 def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
     for n, aim in ((24, "votes"), (12, "tie")):
-        loaded = load_recipe("jargon", ["objectives=[neutral]", f"audit.contrasts={votes_file(tmp_path, n)}"])
+        loaded = load_recipe("jargon", ["objectives=[neutral]", votes_file(tmp_path, n)])
         own = [one for one in audit_inputs(loaded).existing_contrasts() if one.tags.get("source", "file") == "file"]
         assert aimed(own, loaded.biases, loaded.recipe.dose.aim, "drop", ties_taught=True)[0] == aim
 

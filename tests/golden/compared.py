@@ -119,11 +119,9 @@ def report(listed: list[Difference]) -> str:
 
 def settled(case: str, file: str, recorded: str, found: str) -> str:
     """What to record anew: the recorded value wherever the found one is close to it, so that a diff shows changes alone."""
-    if not differences(case, file, recorded, found):
-        return recorded
-    if file.endswith(".json"):
-        return as_json(_settled_json(case, "", json.loads(recorded), json.loads(found)))
-    return found
+    if not file.endswith(".json"):
+        return found if differences(case, file, recorded, found) else recorded
+    return as_json(_settled_json(case, "", json.loads(recorded), json.loads(found)))
 
 
 def written(folder: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench import Bench
 from cases import CASES, Case
-from compared import TOLERANCES, all_differences, report, settled, written
+from compared import TOLERANCES, all_differences, differences, report, settled, written
 from helped import help_of_every_command
 
 DATA = Path(__file__).parent / "data"
@@ -60,3 +61,15 @@ def test_every_tolerance_is_of_some_case_and_says_why() -> None:
     for cases, _, tolerance in TOLERANCES:
         assert any(re.fullmatch(cases, case.name) for case in CASES)
         assert tolerance.reason
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [(0.75, 0.75 * (1 + 2e-6)), ("yes", "yes."), (1, "1"), (1, True), (None, 0), ({}, []), ([1, 2], [1]), ({"a": 1}, {"b": 1})],
+)  # fmt: skip
+def test_another_number_text_type_length_or_key_is_a_difference(recorded: object, found: object) -> None:
+    sides = json.dumps({"a": recorded}), json.dumps({"a": found})
+    assert differences("audit-votes", "a.json", *sides) and not differences("audit-votes", "a.json", sides[0], sides[0])
+    assert differences("audit-votes", "printed.txt", *sides) and all_differences("audit-votes", {"gone.txt": ""}, {})
+    close = json.dumps(0.5), json.dumps(0.5 + 1e-8)
+    assert settled("audit-votes", "a.json", *close) == f"{close[0]}\n"
