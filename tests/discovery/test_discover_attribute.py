@@ -47,6 +47,7 @@ def test_the_description_is_one_clean_line_and_the_name_is_made_of_its_words(
 ) -> None:
     bias = attribute_bias(given_text)
     assert (bias.description, bias.name) == (kept, name)
+    assert attribute_bias("用项目符号列出要点").name.startswith("attribute-")
 
 
 @pytest.mark.parametrize(("text", "reason"), [
@@ -55,6 +56,7 @@ def test_the_description_is_one_clean_line_and_the_name_is_made_of_its_words(
     ("one\u2028two", "several lines"),
     ("x" * (MAX_CHARACTERS + 1), "over 400 characters"),
     ("a " * 500_000, "over 400 characters"),
+    ("<" * 300, "over 400 characters"),  # broken up with spaces
     ("!!! 123", "no words"),
     ("\u200b", "no words"),
 ])  # fmt: skip
