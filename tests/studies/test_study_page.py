@@ -20,15 +20,13 @@ HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 @pytest.fixture(scope="module")
 def result() -> StudyResult:
     """Ten pairs of which eight have votes: two people for the base of each, one of a hostile name against them."""
-    items = {
-        f"i{at}": Item(f"i{at}", f"Why {at}?", ("x", "y"), f"prompt {at}", f"c{at}", "jargon", 0) for at in range(10)
-    }
+    made = (Item(f"i{at}", f"Why {at}?", ("x", "y"), f"prompt {at}", f"c{at}", "jargon", 0) for at in range(10))
+    items = {item.id: item for item in made}
     study = Study("experts", 3, 0, items, {"p01": tuple(Shown(name, 0) for name in items), "p02": (), "p03": ()})
     choices = {"p01": ("B", "base"), "p02": ("B", "base"), HOSTILE: ("A", "perturbed")}
     votes = [Vote(f"i{at}", who, *choices[who], 20.0 + at, "") for at in range(8) for who in choices]
-    attention = {who: Attention(answered=2, right=2, passed=True) for who in ("p01", "p02", HOSTILE)} | {
-        "p09": Attention(answered=2, right=0, passed=False)
-    }
+    attention = dict.fromkeys(("p01", "p02", HOSTILE), Attention(answered=2, right=2, passed=True))
+    attention["p09"] = Attention(answered=2, right=0, passed=False)
     excluded = Exclusions(40, {"of a participant who failed the attention checks": 8})
     return summarize_study(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
 
@@ -67,9 +65,8 @@ def test_what_cannot_be_estimated_says_why() -> None:
     item = Item("i1", "Why?", ("x", "y"), "p", "c1", "jargon", 0)
     study = Study("crowd", 1, 0, {"i1": item}, {"p01": (Shown("i1", 0),)})
     vote = Vote("i1", "p01", "tie", "tie", None, "")
-    found = summarize_study(
-        study, Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {})), Rules(), 0
-    )
+    screened = Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {}))
+    found = summarize_study(study, screened, Rules(), 0)
     assert isinstance(found.all.skew, Missing) and found.position is None
     said = {one.name: one.text for one in study_page(found).findings}
     assert said["jargon"].startswith("human skew not estimated: no item has a majority for one side")

@@ -12,11 +12,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from simulated import Choose, cda, contrast_rows, for_side, key_of, planted, result_of, write_rows
 
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.votes import load_votes
+from cda.errors import DataError
+from cda.studies.design import Pairing, Plan, designed
+from cda.studies.forms import guarded, sheet, sheet_rows, unguarded
 
 CODES = ("p01", "p02", "p03", "p04")
 
@@ -126,9 +131,7 @@ def test_answers_that_do_not_belong_are_counted_by_reason(study: Path, tmp_path:
     assert found["n_votes"] == 11
 
 
-def test_the_last_download_of_a_session_counts_and_two_people_under_one_code_do_not(
-    study: Path, tmp_path: Path
-) -> None:
+def test_the_last_download_of_a_session_counts_and_two_people_under_a_code_do_not(study: Path, tmp_path: Path) -> None:
     def other_way(code: str, item: Mapping[str, Any], a: int) -> str:
         return for_side(item, a, "perturbed") if item["right"] is None else planted(code, item, a)
 
@@ -146,12 +149,9 @@ def test_the_last_download_of_a_session_counts_and_two_people_under_one_code_do_
 
 
 def test_files_that_are_no_results_are_all_named(study: Path, tmp_path: Path) -> None:
-    answers = result_of(study, "p01", planted)
+    other = result_of(study, "p01", planted) | {"study": "0123456789abcdef"}
     files = {
-        "other.json": (
-            json.dumps(answers | {"study": "0123456789abcdef"}),
-            "answers to another study (0123456789abcdef)",
-        ),
+        "other.json": (json.dumps(other), "answers to another study (0123456789abcdef)"),
         "odd.json": ('{"hello": 1}', "holds no answers; they come back as a result file"),
         "cut.json": ('{"format": "cda-study-result", ', "not valid JSON"),
         "min.json": ('[{"annotator": 1, "choice": "A is better"}]', "Label Studio's short form"),
@@ -229,7 +229,7 @@ def test_label_studio_tasks_come_back_as_votes(study: Path, tmp_path: Path) -> N
     assert found["participants"][1]["justified"] == found["participants"][1]["votes"]
 
 
-@pytest.mark.parametrize("odd", [3, None, "x", [None], [{"result": 3}], [{"result": [{"value": {"choices": "A"}}]}]])
+@pytest.mark.parametrize("odd", [3, None, [None], [{"result": 3}], [{"result": [{"value": {"choices": "A"}}]}]])
 def test_odd_annotations_are_no_votes(study: Path, tmp_path: Path, odd: Any) -> None:
     tasks = json.loads((study / "label_studio.json").read_text(encoding="utf-8"))[:2]
     result = cda("study", "import", study, *written(tmp_path, [task | {"annotations": odd} for task in tasks]))
@@ -303,3 +303,39 @@ def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path) -> None:
     imported(out, tmp_path, result_of(out, "p01", lambda _, item, a: for_side(item, a, "perturbed")))
     contrasts = clean_contrasts(made, ["vagueness"], {}, "made", votes_in(tmp_path)).contrasts
     assert [contrast.votes for contrast in contrasts] == [("perturbed",)] * 4
+
+
+ATTACKS = ("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "'=1", "''")
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.one_of(st.text(), st.sampled_from(ATTACKS)))
+def test_a_guarded_cell_is_inert_and_comes_back(text: str) -> None:
+    cell = guarded(text)
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert unguarded(cell) == text
+
+
+def test_hostile_texts_are_guarded_and_counted() -> None:
+    pairings = [Pairing(f"c{at}", "b", f"p{at}", text, f"base {at}", f"{text}!") for at, text in enumerate(ATTACKS)]
+    study = designed(pairings, "experts", Plan(1, 1, len(ATTACKS), 0), seed=0)
+    table, n_guarded = sheet(study)
+    assert n_guarded == 2 * len(ATTACKS)  # the prompt and one answer of each row
+    raw = list(csv.reader(io.StringIO(table, newline="")))
+    assert len(raw) == 1 + len(ATTACKS)
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in raw for cell in row)
+    assert {row["prompt"] for _, row in sheet_rows(table, "items.csv")} == set(ATTACKS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("item,choice\ni1,A\n", "no column study, participant"),
+        ("study,participant,item,choice\nx,p01,i1\n", "row 2 has not as many cells"),
+        ('study,participant,item,choice\nx,p01,i1,"A', "not valid CSV"),
+        ("", "no column"),
+    ],
+)
+def test_broken_tables_are_refused(text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(sheet_rows(text, "f.csv"))
