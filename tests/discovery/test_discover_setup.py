@@ -10,6 +10,7 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from cda.discovery.discover import planned_calls
+from cda.discovery.held_out import rewrite_all
 from cda.discovery.setup import Asked, AskedJudge, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Request
@@ -79,6 +80,7 @@ def test_a_side_that_the_judge_read_in_part_gives_no_preference(
     found = asked([(PROMPT, *side.split()) for side in ("bb a", "ccc a", "a ccc", "a bb", "a a")])  # type: ignore[misc]
     assert np.isnan(found[1:3]).all() and found[[0, 3, 4]].tolist() == [1.0, 0.0, 0.5]
     assert (asked.n_cut, asked.verdicts) == (2, None)
+    assert rewrite_all([], [], [], lambda _: np.zeros(0), asked, ("add",)).n_cut == 2
     assert "2 comparisons without a preference" in capsys.readouterr().out
 
 
