@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import result_reference
-from model_memory import memory_table
+from model_memory import memory_table, table
 
 ROOT = Path(__file__).parent.parent
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
@@ -48,11 +48,11 @@ def dependencies() -> str:
     """Every direct dependency with the licence that its own metadata state, by what it is needed for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"running": project["dependencies"], **project["optional-dependencies"]}
-    rows = ["| needed for | package | licence |", "| --- | --- | --- |"]
+    rows = []
     for group, requirements in groups.items():
         names = sorted(re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements)
-        rows += [f"| {group} | {name} | {licence(name)} |" for name in names if name != "cda"]
-    return "\n".join(rows) + "\n"
+        rows += [(group, name, licence(name)) for name in names if name != "cda"]
+    return table("needed for | package | licence", rows)
 
 
 def licence(package: str) -> str:
@@ -71,14 +71,11 @@ def glossary_text() -> str:
     """Every entry of the reports' glossary, by heading."""
     from cda.auditing.report_sections import every_entry
 
-    lines = []
+    parts = []
     for heading, entries in every_entry().items():
-        lines += [f"### {heading}", "", "| number | formula | meaning |", "| --- | --- | --- |"]
-        lines += [
-            f"| {_cell(entry.term)} | {_cell(entry.formula)} | {_cell(entry.meaning)} |" for entry in entries.values()
-        ]
-        lines.append("")
-    return "\n".join(lines)
+        rows = [map(_cell, (entry.term, entry.formula, entry.meaning)) for entry in entries.values()]
+        parts.append(f"### {heading}\n\n{table('number | formula | meaning', rows)}")
+    return "\n".join(parts)
 
 
 def methods_text() -> str:
@@ -89,9 +86,8 @@ def methods_text() -> str:
             known = rows.setdefault(name, [[], [], []])
             for place, cell in enumerate(cells):
                 known[place] += [method for method in cell.split("; ") if method and method not in known[place]]
-    lines = ["| measure | interval | interval of the change | test |", "| --- | --- | --- | --- |"]
-    lines += [f"| {name} | {' | '.join(_cell('; '.join(cell)) for cell in cells)} |" for name, cells in rows.items()]
-    return "\n".join(lines) + "\n"
+    joined = ((name, *(_cell("; ".join(cell)) for cell in cells)) for name, cells in rows.items())
+    return table("measure | interval | interval of the change | test", joined)
 
 
 def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
@@ -114,15 +110,15 @@ def audits() -> list[Any]:
 
 def results_table() -> str:
     """Every eval's claim and its outcome, thresholds that were missed in words, from its result file."""
-    lines = ["| eval | claim | thresholds | date |", "| --- | --- | --- | --- |"]
+    rows = []
     for path in sorted((ROOT / "evals" / "results").glob("*.json")):
         found = _result(path.stem)
         claim = " ".join(found["claim"].removeprefix("Claim: ").split("\n\n")[0].split())
         name = f"[`{path.stem}`](results/{path.name})"
         # What has changed in the code since, where a result was not measured anew.
         since = f". {_cell(found['since'])}" if "since" in found else ""
-        lines.append(f"| {name} | {_cell(claim)} | {_met(found)}{since} | {found['date']} |")
-    return "\n".join(lines) + "\n"
+        rows.append((name, _cell(claim), _met(found) + since, found["date"]))
+    return table("eval | claim | thresholds | date", rows)
 
 
 def _result(name: str) -> Any:
@@ -146,10 +142,10 @@ def _by_source(found: Any) -> str:
 
 def attempts_text() -> str:
     """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
-    found = _result("faults")
-    lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
-    lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
-    return "\n".join(lines) + "\n"
+    kinds = _result("faults")["numbers"]["by_kind"].items()
+    return table(
+        "kind of attempt | survived / tried", ((kind, "{survived} / {tried}".format(**row)) for kind, row in kinds)
+    )
 
 
 def loop_text() -> str:
@@ -157,31 +153,24 @@ def loop_text() -> str:
     found = _result("discover_loop")
     numbers = found["numbers"]
     tested = numbers["tested"]
-    n = sum(row["confirmed"] for row in tested)
-    lines = [
-        f"The run of {found['date']} took {numbers['seconds_to_discover'] / 60:.1f} minutes to find and test {len(tested)} attributes "
-        f"on {numbers['test_prompts']} prompts, and confirmed {n}:",
-        "",
-        "| attribute | reward | judge prefers it | p, corrected | confirmed |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for row in tested:
         p = "< 0.001" if row["p_corrected"] < 0.001 else f"{row['p_corrected']:.3f}"
         confirmed = "yes" if row["confirmed"] else "no"
-        cells = (_cell(row["attribute"]), _reward(row["reward"]), _interval(row["judge"]), p, confirmed)
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append((_cell(row["attribute"]), _reward(row["reward"]), _interval(row["judge"]), p, confirmed))
     before, after = (_reward(numbers["measured"][when]["reward"]) for when in ("before", "after"))
     change = numbers["change_of_quality_held_out"]
-    quality = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high"))).replace(
-        "-", "−"
-    )
-    lines += [
-        "",
-        f"Training against the first, which was the strongest on the validation prompts, took its reward on these prompts from {before} to "
-        f"{after} at the dose chosen, {numbers['dose']['chosen']:g}, with quality at {quality} points (n = {change['n']}, held out). "
-        + ("That is what was asked for." if found["passed"] else f"{_met(found)}."),
-    ]
-    return "\n".join(lines) + "\n"
+    points = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high")))
+    asked = "That is what was asked for." if found["passed"] else f"{_met(found)}."
+    return f"""\
+The run of {found["date"]} took {numbers["seconds_to_discover"] / 60:.1f} minutes to find and test {len(tested)} attributes \
+on {numbers["test_prompts"]} prompts, and confirmed {sum(row["confirmed"] for row in tested)}:
+
+{table("attribute | reward | judge prefers it | p, corrected | confirmed", rows)}
+Training against the first, which was the strongest on the validation prompts, took its reward on these prompts from {before} to \
+{after} at the dose chosen, {numbers["dose"]["chosen"]:g}, with quality at {points.replace("-", "−")} points (n = {change["n"]}, held out). \
+{asked}
+"""
 
 
 def _reward(estimate: Any) -> str:
@@ -190,15 +179,11 @@ def _reward(estimate: Any) -> str:
 
 def recall_text() -> str:
     """What a search without an LLM finds of what was planted, condition by condition, from the result file."""
-    found = _result("discover_recall")
-    lines = [
-        "| planted in a reward model | found and confirmed | n | anything confirmed |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, cell in found["numbers"]["cells"].items():
+    rows = []
+    for name, cell in _result("discover_recall")["numbers"]["cells"].items():
         recall = "" if name in ("null", "judge does not care", "model does not care") else _interval(cell["recall"])
-        lines.append(f"| {name} | {recall} | {cell['n']} | {_interval(cell['anything_confirmed'])} |")
-    return "\n".join(lines) + "\n"
+        rows.append((name, recall, cell["n"], _interval(cell["anything_confirmed"])))
+    return table("planted in a reward model | found and confirmed | n | anything confirmed", rows)
 
 
 def real_debias_table() -> str:
@@ -209,10 +194,7 @@ def real_debias_table() -> str:
         "neutral": "ties for jargon and length (`neutral`)",
         "paper": "the paper's pairs, rewritten by rules (`paper`)",
     }
-    lines = [
-        "| taught | gap at dose 0.75 | quality | gap at dose 1 | quality | dose chosen by all votes |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for way, words in named.items():
         runs = [numbers["runs"][name] for name in sorted(numbers["runs"]) if name.rpartition("-")[0] == way]
         cells = [words]
@@ -220,8 +202,8 @@ def real_debias_table() -> str:
             at = [run["frontier"][dose] for run in runs]
             cells.append(", ".join(f"{100 * found['mean_gap']:.0f}" for found in at))
             cells.append(", ".join(f"{100 * found['quality_change']['value']:+.1f}".replace("-", "−") for found in at))
-        lines.append(f"| {' | '.join([*cells, ', '.join(format(run['chosen'], 'g') for run in runs)])} |")
-    return "\n".join(lines) + "\n"
+        rows.append([*cells, ", ".join(format(run["chosen"], "g") for run in runs)])
+    return table("taught | gap at dose 0.75 | quality | gap at dose 1 | quality | dose chosen by all votes", rows)
 
 
 def _interval(share: Any) -> str:

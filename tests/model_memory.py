@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,19 +53,21 @@ SHAPES = {
 
 def memory_table() -> str:
     """A row a preset: gigabytes of weights, of activations with and without checkpointing, the card; minutes of training."""
-    rows = [
-        "| preset | weights | adapter | activations | the same, checkpointed | card: plain, checkpointed | minutes a 1,000 pairs |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for name, shape in SHAPES.items():
         preset = yaml.safe_load((ROOT / "recipes" / "models" / f"{name}.yaml").read_text(encoding="utf-8"))
         weights, adapter, plain, checkpointed = _gigabytes(shape, preset)
         cards = ", ".join(_card(weights + adapter + one) for one in (plain, checkpointed))
-        rows.append(
-            f"| `{name}` | {weights:.0f} GB | {adapter:.1f} GB | {plain:.0f} GB | {checkpointed:.0f} GB | {cards} | "
-            f"{_minutes(shape, preset):.0f} |"
-        )
-    return "\n".join(rows) + "\n"
+        sizes = (f"{weights:.0f} GB", f"{adapter:.1f} GB", f"{plain:.0f} GB", f"{checkpointed:.0f} GB")
+        rows.append((f"`{name}`", *sizes, cards, f"{_minutes(shape, preset):.0f}"))
+    header = "preset | weights | adapter | activations | the same, checkpointed | card: plain, checkpointed | minutes a 1,000 pairs"
+    return table(header, rows)
+
+
+def table(header: str, rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table; the names of its columns stand between bars."""
+    marks = " | ".join("---" for _ in header.split(" | "))
+    return "".join(f"| {line} |\n" for line in (header, marks, *(" | ".join(map(str, row)) for row in rows)))
 
 
 def _gigabytes(shape: Shape, preset: Any) -> tuple[float, float, float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -38,45 +37,39 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def audit(*words: str) -> tuple[int, str]:
-    command = [
-        "audit",
-        "rm.py:reward",
-        "--pairs",
-        "pairs.csv",
-        "--bias",
-        "jargon",
-        "--quality",
-        "none",
-        "--triples",
-        "none",
-    ]
-    result = CliRunner().invoke(app, [*command, *words])
+    command = "audit rm.py:reward --pairs pairs.csv --bias jargon --quality none --triples none"
+    result = CliRunner().invoke(app, [*command.split(), *words])
     return result.exit_code, result.output
 
 
-def test_a_finished_audit_stays_where_it_is_when_votes_are_wrong(desk: Path) -> None:
+def test_an_audit_stays_where_it_is_until_the_new_one_is_complete(desk: Path) -> None:
     assert audit("--votes", "good.csv")[0] == 0
-    result = desk / "runs" / "audit-rm.py-reward" / "audit" / "audit.json"
-    before = result.read_bytes()
+    folder = desk / "runs" / "audit-rm.py-reward"
+    file = folder / "audit" / "audit.json"
+    before = file.read_bytes()
     status, said = audit("--votes", "unread.csv")
     assert status == 1 and "unread.csv: none of its 2 votes can be read (1 × unreadable vote 'A'" in said
     status, said = audit("--votes", "others.csv")
     assert status == 1 and "others.csv: none of its 2 ids is an id of the contrasts" in said
     status, said = audit("--verdicts", "unread.csv", "--votes", "good.csv")
     assert status == 1 and "unread.csv: none of its 2 votes can be read" in said
-    assert result.read_bytes() == before and not (desk / "runs" / "audit-rm.py-reward" / "superseded").exists()
-
-
-def test_the_old_audit_moves_once_the_new_one_is_complete(desk: Path) -> None:
-    audit("--votes", "good.csv")
-    folder = desk / "runs" / "audit-rm.py-reward"
     (desk / "rm.py").write_text(BROKEN, encoding="utf-8")
-    status, _ = audit()
-    assert status == 1 and (folder / "audit" / "audit.json").is_file() and not (folder / "superseded").exists()
+    assert audit()[0] == 1
+    assert file.read_bytes() == before and not (folder / "superseded").exists()
     (desk / "rm.py").write_text(REWARD, encoding="utf-8")
     status, said = audit()
     assert status == 0 and "made again, because audit.votes: good.csv → not set" in said
     assert (folder / "superseded" / "audit-1" / "audit.json").is_file()
+    shutil.rmtree(folder / "report")
+    result = CliRunner().invoke(app, ["report", "runs/audit-rm.py-reward"])
+    assert result.exit_code == 0 and (folder / "report" / "report.html").is_file()
+    for words, message in (
+        (["runs"], "runs: no finished audit here"),
+        (["runs/audit-rm.py-reward", "seed=3"], "seed=3 goes with a recipe"),
+        (["runs/audit-rm.py-reward", "--compare"], "two finished runs or more are compared"),
+    ):
+        result = CliRunner().invoke(app, ["report", *words])
+        assert result.exit_code == 1 and message in result.output
 
 
 def test_scores_that_outlive_a_failure_are_said(desk: Path) -> None:
@@ -87,29 +80,11 @@ def test_scores_that_outlive_a_failure_are_said(desk: Path) -> None:
     assert "scores are kept in" in said and kept.name in said
 
 
-def test_a_run_s_report_is_drawn_from_its_folder(desk: Path) -> None:
-    audit("--votes", "good.csv")
-    page = desk / "runs" / "audit-rm.py-reward" / "report" / "report.html"
-    shutil.rmtree(page.parent)
-    result = CliRunner().invoke(app, ["report", "runs/audit-rm.py-reward"])
-    assert result.exit_code == 0 and page.is_file()
-    for words, message in (
-        (["runs"], "runs: no finished audit here"),
-        (["runs/audit-rm.py-reward", "seed=3"], "seed=3 goes with a recipe"),
-        (["runs/audit-rm.py-reward", "--compare"], "two finished runs or more are compared"),
-    ):
-        result = CliRunner().invoke(app, ["report", *words])
-        assert result.exit_code == 1 and message in result.output
-
-
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [("embeded", "embedded"), ("jargn", "jargon"), ("lama-8b", "llama-8b"), ("modls/mine", "modls/mine1")],
-)
-def test_near_names_are_suggested_before_the_hub_is_asked(name: str, close: str, desk: Path) -> None:
+def test_near_names_are_suggested_before_the_hub_is_asked(desk: Path) -> None:
     (desk / "modls" / "mine1").mkdir(parents=True)
-    with pytest.raises(RecipeError, match=f"{name}: no model of this name is here. Did you mean '{close}'"):
-        load_model_audit(name, {})
+    for name, close in (("embeded", "embedded"), ("lama-8b", "llama-8b"), ("modls/mine", "modls/mine1")):
+        with pytest.raises(RecipeError, match=f"{name}: no model of this name is here. Did you mean '{close}'"):
+            load_model_audit(name, {})
 
 
 def test_an_incomplete_bias_file_is_read_as_one(desk: Path) -> None:
@@ -125,15 +100,3 @@ def test_an_incomplete_bias_file_is_read_as_one(desk: Path) -> None:
     for recipe in ({"biases": "jargon", "question": "?"}, {"model": "embedded", "data": "embedded"}):
         assert not is_bias_content(recipe)
     assert is_bias_content(load_bias("jargon").model_dump())
-
-
-def test_quality_of_other_files_goes_elsewhere(desk: Path) -> None:
-    rows = [{"prompt": f"p{n}", "chosen": "a longer answer", "rejected": "short"} for n in range(3)]
-    for name in ("a", "b"):
-        (desk / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for words in (["a.jsonl"], ["b.jsonl"], ["a.jsonl", "seed=3"], ["a.jsonl"]):
-        result = CliRunner().invoke(app, ["quality", "rm.py:reward", *words])
-        assert result.exit_code == 0, result.output
-    found = sorted(path.parent.name for path in (desk / "runs").glob("*/quality.json"))
-    assert len(found) == 3 and all(name.startswith("quality-rm.py-reward-on-") for name in found)
-    assert not list((desk / "runs").glob("*/quality.json.partial"))

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cda.patterns
-from cda.biases import Bias, load_bias
+from cda.biases import load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
 from cda.features import measure, phrase_pattern
@@ -77,14 +77,6 @@ def test_the_error_names_the_file_and_the_setting(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         RuleRewriter().rewrite([RewriteRequest(user_prompt("p"), text, "add")], bias)
     assert str(caught.value).startswith(f"{file}: offline: '{SLOW}' was stopped")
-
-
-def test_the_file_is_no_part_of_the_bias(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(BIAS, encoding="utf-8")
-    bias = load_bias(str(file))
-    assert "_file" not in bias.model_dump() and bias == Bias.model_validate(bias.model_dump())
-    assert bias != bias.model_copy(update={"name": "other"})
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cda import provenance
 from cda.errors import DataError, RunError
 from cda.files.hashes import contents
-from cda.provenance import git_commit, versions
+from cda.provenance import git_commit
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint
 
 STAGE = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"pairs": "f00"})
@@ -143,14 +143,6 @@ def test_the_output_of_a_stage_is_named_by_its_content(folder: RunFolder) -> Non
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-def test_the_manifest_lists_what_has_finished(folder: RunFolder) -> None:
-    make(folder)
-    folder.write_manifest({"name": "x"}, ["label", "train"])
-    manifest = json.loads((folder.path / "manifest.json").read_text(encoding="utf-8"))
-    assert list(manifest["stages"]) == ["label"] and manifest["recipe"] == {"name": "x"}
-    assert manifest["versions"] == versions() and {"cda", "torch", "trl", "peft"} <= set(manifest["versions"])
-
-
 @settings(deadline=None, derandomize=True)
 @given(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=5))
 def test_fingerprints_do_not_depend_on_the_order_of_keys(content: dict[str, object]) -> None:
@@ -179,23 +171,13 @@ def test_file_fingerprints_follow_contents_and_names(tmp_path: Path) -> None:
         file_fingerprint(tmp_path / "none")
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """Somebody's repository with one commit."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    (folder / "README.md").write_text("theirs", encoding="utf-8")
-    git(folder, "init", "-q")
-    commit(folder)
-    return folder
-
-
 def git(folder: Path, *words: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(folder: Path) -> str:
+    git(folder, "init", "-q")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "m")
     return git(folder, "rev-parse", "HEAD")
@@ -208,36 +190,24 @@ def package_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "__file__", str(folder / "cda" / "provenance.py"))
 
 
-def test_the_repository_around_an_environment_gives_no_commit(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_commit_is_that_of_a_checkout_of_cda_and_of_no_other_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package_in(repository / ".venv" / "lib" / "python3.11" / "site-packages", monkeypatch)
+    theirs, own = tmp_path / "theirs", tmp_path / "cda-checkout"
+    package_in(theirs / ".venv" / "lib" / "python3.11" / "site-packages", monkeypatch)
+    commit(theirs)  # even where somebody has committed the environment
     assert git_commit() is None
-    commit(repository)  # even where somebody has committed the environment
-    assert git_commit() is None
-
-
-def test_a_copy_that_the_repository_around_it_does_not_track_gives_no_commit(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (repository / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
-    package_in(repository, monkeypatch)
-    assert git_commit() is None
-    (repository / "pyproject.toml").write_text(PROJECT.format("theirs"), encoding="utf-8")
-    commit(repository)  # it is tracked now, and yet the commit is another project's
-    assert git_commit() is None
-
-
-def test_a_checkout_gives_its_commit_and_says_where_it_was_changed(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "cda-checkout"
+    (theirs / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
+    package_in(theirs, monkeypatch)
+    assert git_commit() is None  # a copy that is not tracked
+    (theirs / "pyproject.toml").write_text(PROJECT.format("theirs"), encoding="utf-8")
+    commit(theirs)
+    assert git_commit() is None  # it is tracked now, and yet the commit is another project's
     package_in(own, monkeypatch)
     (own / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
-    git(own, "init", "-q")
     here = commit(own)
     assert git_commit() == here
-    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))  # as hooks and `git rebase --exec` set it
+    monkeypatch.setenv("GIT_DIR", str(theirs / ".git"))  # as hooks and `git rebase --exec` set it
     assert git_commit() == here
     (own / "cda" / "provenance.py").write_text("changed", encoding="utf-8")
     assert git_commit() == f"{here}-dirty"
@@ -253,12 +223,6 @@ def test_a_finished_stage_with_a_damaged_file_counts_as_not_made(folder: RunFold
     assert (folder.path / "superseded" / "label-1" / "rows.jsonl").read_text() == "conte"
     (final / "stage.json").write_text("{", encoding="utf-8")
     assert not folder.record("label") and not folder.is_done(STAGE) and folder.damaged("label") == ["stage.json"]
-
-
-def test_a_stage_killed_right_before_its_last_step_is_completed_and_not_made_again(folder: RunFolder) -> None:
-    as_killed(folder)
-    assert not folder.complete(OTHER) and folder.complete(STAGE)
-    assert folder.is_done(STAGE) and not folder.partial("label").exists() and not folder.complete(STAGE)
 
 
 def test_what_a_kill_left_half_written_is_no_part_of_a_finished_stage(folder: RunFolder) -> None:

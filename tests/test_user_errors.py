@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.errors import DataError, RecipeError, did_you_mean, refuse
+from cda.errors import DataError, did_you_mean, refuse
 from cda.launch import say
 from cda.user_errors import disk_is_full, explain, speaking
 
@@ -21,12 +21,6 @@ def test_a_few_problems_are_all_told_and_of_many_the_first_ten() -> None:
     with pytest.raises(DataError) as caught:
         refuse([f"problem {number}" for number in range(12)], "more rows")
     assert str(caught.value).splitlines()[9:] == ["problem 9", "… and 2 more rows"]
-
-
-def test_a_recipe_error_carries_every_mistake() -> None:
-    error = RecipeError(line for line in ("first", "second"))
-    assert error.problems == ("first", "second")
-    assert str(error) == "first\nsecond"
 
 
 @pytest.mark.parametrize(
@@ -58,11 +52,6 @@ def test_torch_on_a_full_disk_is_known() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.save({"weights": torch.zeros(100_000)}, "/dev/full")
     assert disk_is_full(caught.value)
-
-
-def test_another_error_is_no_full_disk() -> None:
-    assert not disk_is_full(OSError(errno.ENOENT, "No such file"))
-    assert explain(ValueError("a fault of ours")) is None
 
 
 def test_a_command_prints_each_message_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,19 +49,6 @@ def test_disagreements_and_agreements_are_among_them() -> None:
     assert against.preferred == "base"
 
 
-def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
-    """With as many contrasts of each kind, none takes more than its turn."""
-    rng = np.random.default_rng(0)
-    before, after = rng.normal(size=200), rng.normal(size=200)
-    preferred = ["base", "perturbed"] * 100
-    kinds = [one.kept_for for one in examples([group_of({"before": before, "after": after}, preferred)])]
-    assert set(kinds) == {
-        "largest fall", "largest margin before", "largest margin after", "disagrees with people before",
-        "disagrees with people after", "agrees with people before", "agrees with people after",
-    }  # fmt: skip
-    assert max(map(kinds.count, kinds)) == 2
-
-
 def test_without_votes_by_margins_alone() -> None:
     values = [float(row) for row in range(30)]
     found = examples([group_of({"model": values})])

@@ -12,13 +12,10 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.groups import Group, main_group, make_groups, votes
 from cda.auditing.result import adjust_for_all_tests, beyond_noise_of, margin_rows, quality, skews, unchanged
-from cda.auditing.result import quality_by_section as by_section
 from cda.auditing.seeds import plain
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
-from cda.data.quality_sets import quality_set
 from cda.results.base import Estimate, Missing, Test
-from cda.scorers.compared import Rewards, text_id
 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
@@ -28,7 +25,7 @@ TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples()
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
-ANY_AUDIT = make_audit()
+ANY_AUDIT = make_audit(paper=True)
 
 
 def groups(scored: Any = None) -> list[Group]:
@@ -47,11 +44,6 @@ def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
     assert (people.miscalibration.last.value, voted.miscalibration.last.value) == (0.0, 0.25)
     assert isinstance(voted.gap.last, Estimate) and voted.gap.last.value == pytest.approx(0.25)
     assert found.quality is not None and (found.quality.before.value, found.quality.last.value) == (0.8, 0.5)
-
-
-def test_there_is_none_where_plain_cda_is_the_result() -> None:
-    scored = {name: one for name, one in SCORED.items() if name != "plain"}
-    assert plain(groups(scored), TEXTS, scored, "drop", 0) is None
 
 
 def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_result() -> None:
@@ -79,29 +71,17 @@ def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs
     assert beyond_noise_of(own, PAIRS, {"model": BEFORE}) == {}
 
 
-BENCH = quality_set(
-    [
-        {"prompt": f"q {row}", "chosen": f"good {row}", "rejected": f"bad {row}", "subset": subset}
-        for row, subset in enumerate(["alpacaeval-easy"] * 10 + ["donotanswer"] * 10)
-    ],
-    "bench.jsonl",
-)
-LIKED = Rewards(
-    {text_id(pair.prompt, text): float(row % 3) for row, pair in enumerate(BENCH.pairs) for text in (pair.chosen,)}
-    | {text_id(pair.prompt, pair.rejected): 1.0 for pair in BENCH.pairs}
-)
-SECTIONED = by_section(BENCH, {"before": LIKED, "after": LIKED}, 0)
-
-
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
     audit = ANY_AUDIT.model_copy(update={
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
-        "quality_sections": SECTIONED,
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": made_rate(1.5)},
     })  # fmt: skip
     assert audit.quality is not None and audit.quality.of_training().change.high > 0
+    sectioned = audit.quality_sections
+    assert sectioned is not None and sectioned.sections[0].shift is not None
+    assert sectioned.sections[0].shift.estimate.high > 0
     audit = unchanged(audit)
     assert audit.quality is not None
     ranked: Any = audit.quality
@@ -110,10 +90,9 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     for what in ("miscalibration", "gap"):
         change = getattr(audit.votes["jargon"], what).change
         assert (change.value, change.low, change.high) == (0, 0, 0)
-    assert audit.quality_sections is not None and SECTIONED is not None
+    assert audit.quality_sections is not None
     for group in (audit.quality_sections.overall, *audit.quality_sections.sections):
         assert group.shift is not None and (group.shift.estimate.low, group.shift.estimate.high) == (0, 0)
-    assert SECTIONED.sections[0].shift is not None and SECTIONED.sections[0].shift.estimate.high > 0
     rate: Any = audit.rate["jargon"]
     (change,) = rate.changes.effects
     nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "one model"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import triples
 
-from cda.auditing.rate import rate, refusals
-from cda.records import Triple, user_prompt
+from cda.auditing.rate import rate
 from cda.results.base import Estimate, Missing
 from cda.results.effects import BiasRate, Effect, Flips, RateEffects, average_of
 from cda.rewriting.triples import flips_of
@@ -16,18 +16,11 @@ N = 40
 SEED = 7
 
 
-def triples() -> list[Triple]:
-    return [
-        Triple("jargon", user_prompt(f"q {row}"), f"first {row}", f"flipped {row}", f"back {row}", row % 2 == 0)
-        for row in range(N)
-    ]
-
-
 def scored(effect: float, rewriting: float = 0.0, seed: int = SEED) -> Rewards:
     """The attribute is worth `effect`, having been rewritten `rewriting`, and every prompt has a level of its own."""
     rng = np.random.default_rng(seed)
     found = {}
-    for row, triple in enumerate(triples()):
+    for row, triple in enumerate(triples(N)):
         texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
         has_it = (triple.has_attribute, not triple.has_attribute, triple.has_attribute)
         for at, (text, w) in enumerate(zip(texts, has_it, strict=True)):
@@ -37,8 +30,8 @@ def scored(effect: float, rewriting: float = 0.0, seed: int = SEED) -> Rewards:
 
 
 def measured(scorings: dict[str, Rewards], flips: Flips | None = None, min_flipped: float = 0.5) -> BiasRate:
-    counts = flips or flips_of([one.has_attribute for one in triples()], triples(), "rules", "measured words")
-    return rate(triples(), {"jargon": counts}, scorings, min_flipped, SEED)["jargon"]
+    counts = flips or flips_of([one.has_attribute for one in triples(N)], triples(N), "rules", "measured words")
+    return rate(triples(N), {"jargon": counts}, scorings, min_flipped, SEED)["jargon"]
 
 
 def overall(found: BiasRate, scoring: str = "model") -> RateEffects:
@@ -97,21 +90,10 @@ def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
     assert isinstance(measured({"model": scored(0.5)}, few, min_flipped=0.05).under()["model"].average, Effect)
 
 
-def test_no_triple_left_is_said() -> None:
-    found = rate([], {"jargon": flips(3, 0, 0, 0)}, {"model": scored(0.5)}, 0.0, SEED)["jargon"]
-    assert found.n == 0 and isinstance(found.measured, Missing)
-    assert found.measured.reason.startswith("0 of 3 answers with the bias could be rewritten")
-
-
 def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     """All originals lack the attribute, and too few of them could be flipped."""
-    own = [one for one in triples() if not one.has_attribute]
+    own = [one for one in triples(N) if not one.has_attribute]
     found = rate(own, {"jargon": flips(0, 0, 400, len(own))}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
     average = found.under()["model"].average
     assert isinstance(average, Missing)
     assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")
-
-
-def test_a_group_that_nobody_tried_is_no_refusal() -> None:
-    assert refusals(flips(0, 0, 10, 10), 0.5) == {}
-    assert set(refusals(flips(10, 4, 10, 4), 0.5)) == {"ATT", "ATU", "ATE"}

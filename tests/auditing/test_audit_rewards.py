@@ -13,8 +13,8 @@ from cda.auditing.groups import Group, make_groups, people_of, sides_of
 from cda.biases import load_bias
 from cda.records import Contrast, TieRule, Triple, user_prompt
 from cda.results.audit import RewardSpread
-from cda.results.base import Distribution, Kinds, Missing
-from cda.scorers.compared import Preferences, Rewards, text_id
+from cda.results.base import Distribution, Kinds
+from cda.scorers.compared import Rewards, text_id
 
 N = 12
 PROMPTS = [user_prompt(f"q{row}") for row in range(N)]
@@ -59,10 +59,6 @@ def test_texts_without_a_reward_are_left_out_of_n() -> None:
     assert isinstance(found, RewardSpread)
     texts = known(found.triples["jargon"].of.before)
     assert (texts["with, original"].mean.n, texts["with, rewrite"].mean.n) == (3, 4)
-
-
-def test_a_judge_rewards_no_single_text() -> None:
-    assert isinstance(rewards([], TRIPLES, {"model": Preferences({})}, 0), Missing)
 
 
 def test_sides_of_people_hold_ties_under_every_rule() -> None:

@@ -10,29 +10,18 @@ import numpy as np
 import pytest
 from made_rate import made_rate
 from planted_dose import CONTRASTS, PAIRS, N, rewards
+from rows import triples
 
-from cda.auditing.groups import main_group, main_of, make_groups, votes
+from cda.auditing.groups import main_group, make_groups, votes
 from cda.auditing.result import quality, skews
 from cda.auditing.seeds import seeds
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.finetuning.train import trainings
-from cda.records import Triple, user_prompt
 from cda.results.base import Missing
-from cda.results.skew import OverSeeds, Seeds
 from cda.scorers.compared import Rewards, text_id
 
-TRIPLES = tuple(
-    Triple(
-        "jargon",
-        user_prompt(f"How do I cook dish {row}?"),
-        f"first {row}",
-        f"flipped {row}",
-        f"back {row}",
-        row % 2 == 0,
-    )
-    for row in range(10)
-)
+TRIPLES = triples(10)
 
 
 def scored(wins: int, biased: Any, right: Any) -> Rewards:
@@ -52,7 +41,7 @@ SCORED = {
     "seed-3": scored(6, lambda row: row % 2 == 0, lambda row: row % 2),
     "seed-1": scored(2, lambda _: False, lambda _: True),
 }
-TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=Triples(list(TRIPLES)))
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=Triples(TRIPLES))
 ESTIMATED = {"jargon": made_rate(0.2), "length": made_rate(None)}
 
 
@@ -104,23 +93,8 @@ def test_a_text_without_a_reward_leaves_all_trainings() -> None:
     assert found.quality.after.n == len(PAIRS) - 1
 
 
-def test_contrasts_without_a_majority_have_no_miscalibration() -> None:
-    contrasts = [replace(CONTRASTS[0], preferred=None), *CONTRASTS[1:]]
-    own = make_groups(contrasts, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)
-    found = seeds(dict.fromkeys(trainings([42, 3]), 1.0), own, TEXTS, SCORED, ESTIMATED, "drop")
-    assert isinstance(found.miscalibration["jargon"], OverSeeds) and found.miscalibration["jargon"].after.n == N - 1
-
-
 def test_what_cannot_be_estimated_is_said() -> None:
     texts = SimpleNamespace(pairs=PAIRS[:1], triples=Triples())
     found = made([42, 3], texts=texts)
     assert found.quality == Missing(reason="2 seeds and 1 prompts: two of each are needed to see how far they differ")
     assert found.triple_skew == {} and made([42, 3], texts=SimpleNamespace(pairs=(), triples=Triples())).quality is None
-
-
-def test_one_training_has_nothing_to_compare() -> None:
-    assert made([7]) == Seeds(seeds=(7,))
-
-
-def test_the_headline_has_the_first_training_alone() -> None:
-    assert list(main_of(SCORED)) == ["before", "after"]

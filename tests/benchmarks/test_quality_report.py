@@ -13,12 +13,11 @@ from cda.benchmarks.quality_report import (
     quality_page,
     quality_page_plots,
     quality_summary,
-    rewardbench_files,
 )
 from cda.records import Exclusions
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
-from cda.results.facts import JudgeFacts, RewardModelFacts
+from cda.results.facts import RewardModelFacts
 
 FACTS = RewardModelFacts(
     kind="reward model",
@@ -122,32 +121,6 @@ def test_always_fits_and_never_obeys() -> None:
     text = quality_summary(quality(worst, worst, name="\x1b]0;x\x07" + "file" * 40))
     assert "\x1b" not in text and all(len(line) <= 100 for line in text.splitlines())
     assert "fell*" in text
-
-
-def test_one_model_has_no_change() -> None:
-    result = quality(group("Chat", None), cells=cells(None), form="rm-bench")
-    text = quality_summary(result) + quality_markdown(result)
-    assert "change" not in text and "accuracy" in text and text.count("Style matrix") == 1
-    page = quality_page(result)
-    assert figures(checked(page)) == ["accuracy-1", "styles-1-1"]
-    assert "rb: accuracy 84.1% [81.1, 87.1] (n = 1161" in words(page)
-    assert "change" not in words(page).split("How it was scored")[1]
-
-
-def test_a_judge_is_shown_with_what_swayed_it_and_has_no_score_files() -> None:
-    judge = JudgeFacts(
-        kind="judge", name="j", comparisons=9, unread=2, half_read=1, flipped=4, position_bias=-0.5,
-        reasons={"no verdict in the last line": 5}, notes=("no self-check: \x1b[31m weights",),
-    )  # fmt: skip
-    result = changed(quality(group("Chat")), "scorings.0.facts", judge)
-    for text in (quality_summary(result).replace("\n", " "), quality_markdown(result)):
-        assert (
-            "4 followed the place; first place minus second: −0.50; answers that could not be read: 5 × no verdict"
-            in text
-        )
-        assert "before: no self-check" in text and "\x1b" not in text
-    rows = [{"set": "rb", "used": True, "before": {"margins": [1.0]}, "after": {"margins": [1.0]}}]
-    assert rewardbench_files(result, rows) == {}
 
 
 def test_the_page_holds_change_n_and_what_fell() -> None:

@@ -52,12 +52,6 @@ def test_rows_of_one_prompt_are_no_further_evidence() -> None:
     assert repeated.win_rate.method == "Wilson 95% on the effective number of rows"
 
 
-def test_ties_alone_say_nothing() -> None:
-    found = win_rate([0.0] * 6, _ids(6))
-    assert (found.win_rate.value, found.ties.value, found.test.p_value) == (0.5, 1.0, 1.0)
-    assert found.win_rate.low < 0.5 < found.win_rate.high
-
-
 def test_the_interval_covers_a_known_rate() -> None:
     draws, hits = np.random.default_rng(1), 0
     for _ in range(200):
@@ -139,13 +133,6 @@ def test_what_has_no_counterpart_is_told_apart(
     assert "6 outputs without a counterpart were left out: 3 in a prompt with an unreadable row" in printed
 
 
-def test_nothing_to_compare(longer: str, outputs: Callable[..., Path], cda: Callable[..., str], tmp_path: Path) -> None:
-    one, other = outputs("a", ("q", ""), ("r", "x")), outputs("b", ("q", "b"), ("s", "x"))
-    said = cda("win-rate", longer, one, other, "--out", tmp_path / "out", status=1)
-    assert "no outputs can be compared" in said and "1 empty response (first)" in said
-    assert not (tmp_path / "out").exists()
-
-
 def test_texts_that_are_too_long_are_named_as_such(
     llama: Path, outputs: Callable[..., Path], done: Callable[..., Any], cda: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -182,22 +169,6 @@ def test_preferences_for_the_first_place_are_ties_and_shown_as_such(
     assert (asked["scorer"]["position_bias"], asked["scorer"]["flipped"], asked["scorer"]["half_read"]) == (1.0, 4, 0)
     assert "first place minus second: +1.00; prompt ours, reasons before the verdict; answered by j (8)." in printed
     assert "counts as a tie" in printed
-
-
-def test_a_panel_says_how_each_judge_answered(
-    serve: Callable[[Answer], str], outputs: Callable[..., Path], done: Callable[..., Any], cda: Callable[..., str],
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        first = "a0" in body["messages"][-1]["content"].split("ANSWER 2")[0]
-        return judge("1" if body["model"] == "place" or first else "2")(body)
-
-    panel = "judge:sound,place", f"llm.base_url={serve(answer)}"
-    found, printed = done(panel[0], outputs("a", ("q", "a0")), outputs("b", ("q", "b0")), panel[1])
-    assert compared(tmp_path / "out") == [("a0", "b0", 0.5)] and found["result"]["wins"]["value"] == 1.0
-    assert "A panel of 2 judges" in printed and "place: Asked 1 comparisons" in printed and "counts as a tie" in printed
-    pairs = outputs("pairs", ("q", "a0", "b0"), columns=("prompt", "chosen", "rejected"))
-    assert "A panel of 2 judges" in cda("quality", panel[0], pairs, panel[1], "--out", tmp_path / "quality")
 
 
 def test_answers_of_a_judge_that_hold_no_verdict(

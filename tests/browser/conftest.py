@@ -21,7 +21,7 @@ _ARGUMENTS = [
 ]  # fmt: skip
 
 
-voted, one_model, hostile = map(made_audits.fixture_of, ("voted", "one_model", "hostile"))
+voted, hostile = map(made_audits.fixture_of, ("voted", "hostile"))
 
 
 @pytest.fixture
@@ -46,15 +46,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def complaints() -> list[str]:
-    """What the browser complained about so far; a test that provokes complaints looks at them and clears the list."""
-    return []
-
-
-@pytest.fixture
-def page(browser: Browser, complaints: list[str]) -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """An empty page, 1280 wide. Its test fails on console errors (blocked styles and scripts are such), errors of scripts,
     dialogs, and requests for anything that is not a file."""
+    complaints: list[str] = []
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
     made = context.new_page()
     made.set_default_timeout(10_000)

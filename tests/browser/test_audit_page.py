@@ -66,7 +66,7 @@ def _shown(page: Page) -> list[str]:
     return page.locator(".example:visible .title").all_inner_texts()
 
 
-def test_filters_by_bias_and_by_people(report: str, opened: Open) -> None:
+def test_filters_by_bias_and_by_people_and_sorts_by_margin(report: str, opened: Open) -> None:
     page = opened(report)
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
     unnamed = "[...document.querySelectorAll('select')].filter((one) => one.labels.length === 0).length"
@@ -88,10 +88,8 @@ def test_filters_by_bias_and_by_people(report: str, opened: Open) -> None:
     page.get_by_label("Bias", exact=True).select_option("vagueness")
     assert _shown(page) == []
     assert page.get_by_role("status").inner_text() == "None of 5 fits"
-
-
-def test_sorts_by_margin(report: str, opened: Open) -> None:
-    page = opened(report)
+    page.get_by_label("Bias", exact=True).select_option("")
+    people.select_option("")
     order = page.get_by_label("First", exact=True)
     order.select_option("before")
     assert _shown(page) == ["oats", "beans", "rice", "peas", "corn"]
@@ -141,7 +139,7 @@ def test_colours_follow_the_scheme_and_text_stands_out(
     assert found["texts"] > 100 and found["low"] == []
 
 
-@pytest.mark.parametrize("name", ["five_examples", "one_model", "hostile"])
+@pytest.mark.parametrize("name", ["five_examples", "hostile"])
 def test_nothing_is_wider_than_the_screen(name: str, opened: Open, rendered: Rendered) -> None:
     page = opened(rendered(name))
     for width in (360, 768, 1280):
@@ -188,14 +186,3 @@ def test_hostile_texts_are_inert(opened: Open, rendered: Rendered) -> None:
     assert page.get_by_text("<script>alert(1)</script>").first.is_visible()
     links = page.locator("a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
     assert all(href.startswith("#") for href in links)
-
-
-def test_a_page_that_misbehaves_is_noticed(opened: Open, complaints: list[str]) -> None:
-    page = opened(
-        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; script-src 'unsafe-inline'\">"
-        "<p style='color: red'>blocked</p><script>console.error('loud'); nowhere()</script><img src='http://127.0.0.1:9/x.png'>"
-    )
-    page.wait_for_timeout(100)
-    noticed = "\n".join(complaints)
-    complaints.clear()
-    assert all(part in noticed for part in ("Content Security Policy", "loud", "nowhere is not defined"))

@@ -65,10 +65,6 @@ def test_examples_are_chosen_by_attribute_sorted_and_opened(result: DiscoverResu
     for width in (360, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_paper_shows_every_example(result: DiscoverResult, opened: Open) -> None:
-    page = opened(discover_page(result))
     page.get_by_label("Attribute", exact=True).select_option("1")
     page.emulate_media(media="print")
     assert len(_shown(page)) == 4 and not page.locator("#filter-row").is_visible()

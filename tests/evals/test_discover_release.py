@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +23,13 @@ def row(attribute: str, rewriter: str, number: int, margin: float | None, verdic
     }  # fmt: skip
 
 
-def run(release: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run a copy of the eval, so that its result does not replace the one on real data."""
-    copy = tmp_path / "copy"
-    shutil.copytree(
-        ROOT / "evals", copy / "evals", ignore=shutil.ignore_patterns("results", "answers"), dirs_exist_ok=True
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "evals.real_data.discover_release", "--release", str(release)],
-        cwd=copy, capture_output=True, text=True, encoding="utf-8",
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"},
-    )  # fmt: skip
-    result = copy / "evals" / "results" / "discover_release.json"
-    return done, json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
-
-
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(one) + "\n" for one in rows)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
 
 
-def test_other_topics_attributes_and_rewriters(tmp_path: Path) -> None:
+def test_other_topics_attributes_and_rewriters(tmp_path: Path, run_eval: Any) -> None:
     """One attribute that holds, one whose rewriters are missing or silent, and rows of every unusable kind."""
     random = np.random.default_rng(0)
     holds = [row("shiny", name, at, float(random.normal(2, 1)), -1) for name in ("m1", "m2") for at in range(20)]
@@ -59,7 +41,7 @@ def test_other_topics_attributes_and_rewriters(tmp_path: Path) -> None:
     unusable = [row("odd", "m1", 1, None, 0), {"attribute": "odd", "rm_diff": 1.0}]
     write(tmp_path / "release" / "topic9_test.jsonl.gz", holds + broken + unusable)
     write(tmp_path / "release" / "topic12_validation.jsonl", [row("lone", "m1", 0, 1.0, 0)])
-    done, result = run(tmp_path / "release", tmp_path)
+    done, result = run_eval("discover_release", tmp_path / "release")
     assert done.returncode == 0, done.stderr + done.stdout
     assert result["passed"] and set(result["numbers"]) == {"topic9_test", "topic12_validation"}
     assert "used, left out: {'no margin': 1, 'no attribute or no prompt': 1}" in done.stdout
@@ -78,10 +60,10 @@ def test_other_topics_attributes_and_rewriters(tmp_path: Path) -> None:
     assert "secret question" not in json.dumps(result)  # numbers only
 
 
-def test_other_numbers_in_the_reference_s_place_fail(tmp_path: Path) -> None:
+def test_other_numbers_in_the_reference_s_place_fail(tmp_path: Path, run_eval: Any) -> None:
     rows = [row("Triple spaces between words", name, at, 0.5 + at % 3, -1) for name in THREE for at in range(9)]
     write(tmp_path / "release" / "topic4_validation.jsonl", rows)
-    done, result = run(tmp_path / "release", tmp_path)
+    done, result = run_eval("discover_release", tmp_path / "release")
     assert done.returncode == 1 and not result["passed"]
     found = {check["threshold"]: check["passed"] for check in result["checks"]}
     assert found["triple spaces, gpt-5-mini: raw mean 1.670"] is False
@@ -89,8 +71,8 @@ def test_other_numbers_in_the_reference_s_place_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"public research data absent: {REAL} (set CDA_DATA)")
-def test_the_reference_s_numbers_come_out_of_the_real_release(tmp_path: Path) -> None:
-    done, result = run(REAL, tmp_path)
+def test_the_reference_s_numbers_come_out_of_the_real_release(run_eval: Any) -> None:
+    done, result = run_eval("discover_release", REAL)
     assert done.returncode == 0, done.stderr + done.stdout
     found = {check["threshold"]: check["found"] for check in result["checks"]}
     assert (

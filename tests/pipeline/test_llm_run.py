@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from replies import reply
 from typer.testing import CliRunner
 
 from cda.biases import load_bias
@@ -52,11 +53,7 @@ class Clerk:
                 text = "\n".join(f"How does the {word} part of a kettle keep water warm for hours?" for word in NUMBERS)
             else:
                 text = self.rewrite(shown, user)
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-        reply = {"id": "x", "object": "chat.completion", "created": 0, "model": "clerk"}
-        return 200, reply | {"choices": [choice], "usage": usage}
+        return reply(text, "clerk", tokens=(100, 20))
 
     def label(self, shown: dict[str, str]) -> str:
         self.n_labels += 1

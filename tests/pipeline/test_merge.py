@@ -22,6 +22,7 @@ from cda.errors import ModelError
 from cda.files.hashes import contents
 from cda.models.load import ModelSpec
 from cda.pipeline.merge import new_folder, push
+from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts, TrainingStages
@@ -74,15 +75,8 @@ def change(before: float, after: float) -> Measure:
 def small_audit(model: Path) -> AuditResult:
     """A run's audit, as far as a card reads it."""
     whole: AuditResult = make_audit(others=())
-    facts = RewardModelFacts(
-        name=str(model),
-        kind="reward model",
-        precision="fp32",
-        form="chat template",
-        max_length_tokens=LENGTH,
-        texts=80,
-        truncated=0,
-    )
+    facts = RewardModelFacts(name=str(model), kind="reward model", precision="fp32", form="chat template",
+                             max_length_tokens=LENGTH, texts=80, truncated=0)  # fmt: skip
     sources = {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "quality": "quality.jsonl"}
     skew = whole.skew["jargon"].model_copy(update=dict(change(0.8, 0.5)))
     return whole.model_copy(update={
@@ -115,15 +109,20 @@ def adapter(trained_fp32: Trained) -> Path:
     return trained_fp32.result.adapter
 
 
+@pytest.fixture(scope="module")
+def merged(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run, merged."""
+    folder = tmp_path_factory.mktemp("out") / "merged"
+    output = made(run, "--out", folder)
+    assert f"{folder}: merged model in fp32" in output and "train/adapter: dose 1" in output
+    return folder
+
+
 def test_a_run_is_merged_with_its_audit_in_the_card(
-    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+    merged: Path, run: Path, llama: Path, adapter: Path, texts: Texts
 ) -> None:
-    output = made(run, "--out", tmp_path / "merged")
-    assert f"{tmp_path / 'merged'}: merged model in fp32" in output and "train/adapter: dose 1" in output
-    np.testing.assert_allclose(
-        scores_of(load(tmp_path / "merged"), texts), scores_of(load(llama, adapter), texts), atol=1e-5
-    )
-    card = (tmp_path / "merged" / "README.md").read_text()
+    np.testing.assert_allclose(scores_of(load(merged), texts), scores_of(load(llama, adapter), texts), atol=1e-5)
+    card = (merged / "README.md").read_text()
     for part in ("| 40 (20 prompts) |", "learning\\_rate: 0.005", "Trained on: pairs.jsonl"):
         assert part in card, part
     for private in (llama.parent, run.parent, "/home/me", "hf_secret"):
@@ -131,28 +130,17 @@ def test_a_run_is_merged_with_its_audit_in_the_card(
 
 
 def test_the_program_of_the_card_scores_as_cda_does(
-    run: Path, adapter: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    merged: Path, run: Path, adapter: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cda.records import user_prompt
-
-    made(run, "--out", tmp_path / "merged")
     made(run, "--out", tmp_path / "adapter", "--adapter-only")
     question, answer = "How do I boil an egg?", "Eight minutes in boiling water."
     wanted = ClassifierScorer(load(llama, adapter), 1).score([user_prompt(question)], [answer])[0]
-    for folder in ("merged", "adapter"):
-        program = re.findall(r"```python\n(.*?)```", (tmp_path / folder / "README.md").read_text(), re.S)[0]
-        program = program.replace("FOLDER-OF-THE-BASE", str(llama)).replace('"FOLDER"', repr(str(tmp_path / folder)))
+    for folder in (merged, tmp_path / "adapter"):
+        program = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)[0]
+        program = program.replace("FOLDER-OF-THE-BASE", str(llama)).replace('"FOLDER"', repr(str(folder)))
         capsys.readouterr()
         exec(compile(program, "card", "exec"), {})
         assert abs(float(capsys.readouterr().out) - wanted) < 1e-5, folder
-
-
-def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(run, tmp_path / "run"))
-    (copy / "audit" / "audit.json").write_text("[]")
-    output = made(copy, "--out", tmp_path / "out", "--adapter-only")
-    assert f"{copy / 'audit' / 'audit.json'}: no AuditResult as this version of cda writes it" in output
-    assert "It has not been audited" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
@@ -200,10 +188,10 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     assert f"{copy}: dose 0.5, as chosen in that run; --dose 1 for plain CDA" in output
     assert "train/adapter: dose 0.5" in output
     assert "as chosen" not in made(copy, "--out", tmp_path / "asked", "--dose", 1)
-    np.testing.assert_allclose(
-        scores_of(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.5, texts), atol=1e-5
-    )
-    np.testing.assert_allclose(scores_of(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
+    for name, dose in (("chosen", 0.5), ("asked", 1.0)):
+        np.testing.assert_allclose(
+            scores_of(load(tmp_path / name), texts), dosed(llama, adapter, dose, texts), atol=1e-5
+        )
     card = (tmp_path / "chosen" / "README.md").read_text()
     assert "Dose 0.5: the share of the trained update" in card and "The export holds" not in card
     row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
@@ -213,7 +201,7 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
 
 
 def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_said(
-    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+    run: Path, llama: Path, adapter: Path, tmp_path: Path
 ) -> None:
     copy = with_dose(run, llama, adapter, tmp_path / "run")
     train = json.loads((copy / "train" / "stage.json").read_text())
@@ -222,9 +210,6 @@ def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_sai
     assert f"{copy / 'audit' / 'audit.json'}: of an earlier training" in output
     assert f"{copy}: its run settled no dose since the training, so dose 1 is taken" in output
     assert "It has not been audited" in (tmp_path / "merged" / "README.md").read_text()
-    np.testing.assert_allclose(
-        scores_of(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5
-    )
 
 
 def test_an_adapter_that_was_cut_since_its_training_is_refused(run: Path, tmp_path: Path) -> None:
@@ -273,13 +258,6 @@ def test_adapters_of_other_bases_or_kinds(adapter: Path, llama: Path, bert: Path
     made(adapter, nameless, "--base", llama, "--out", out, "--adapter-only")
 
 
-def test_pushing_an_adapter_whose_base_nobody_has(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_test")
-    text = refused(run, "--adapter-only", "--push", "my-org/name", "--out", tmp_path / "out")
-    assert "which only this machine has. Push the merged model" in text
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_test")  # and no network: the tests run offline
     text = cda_merge(run, "--push", "my-org/name", "--out", tmp_path / "out")
@@ -287,12 +265,9 @@ def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypa
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
-def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(
-    run: Path, llama: Path, tmp_path: Path
-) -> None:
+def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(merged: Path, llama: Path) -> None:
     from safetensors import safe_open
 
-    made(run, "--out", merged := tmp_path / "merged")
     with safe_open(merged / "model.safetensors", framework="pt") as opened:
         kinds = {opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
         names = list(opened.keys())
@@ -374,12 +349,6 @@ def test_push_without_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     with pytest.raises(ModelError, match=r"my-org/name: no token of the hub is set\. Log in with `hf auth login`"):
         push(tmp_path, "my-org/name")
-
-
-def test_push_of_a_name_that_is_none(tmp_path: Path) -> None:
-    for name in ("name", "a/b/c", "my org/name", "../x/y", "my-org/"):
-        with pytest.raises(ModelError, match="it has the form organisation/name"):
-            push(tmp_path, name)
 
 
 def test_push_without_the_right_to_write(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.counterfactuals import label
-from cda.pipeline import plan
 from cda.recipe.load import load_recipe
 from cda.records import prompt_id
 from cda.resources.artifacts import read_labelled
@@ -43,23 +40,3 @@ def test_a_prompt_of_both_corpora_is_on_one_side(tmp_path: Path) -> None:
     second = {prompt_id(row.pair.prompt): row.split for row in read_labelled(tmp_path / label.SUPPLEMENT)}
     assert len(second) == 12 and set(first.values()) == {"train", "validation"}
     assert all(first[name] == split for name, split in second.items())
-
-
-def test_checking_makes_no_llm_call(tmp_path: Path, serve: Callable[[Any], str]) -> None:
-    calls: list[object] = []
-
-    def count(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        calls.append(body)
-        return 500, {}
-
-    contrasts = tmp_path / "c.jsonl"
-    row = {"prompt": "Why?", "base": "So.", "perturbed": "Henceforth.", "bias": "jargon"}
-    contrasts.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    overrides = [
-        "biases=[jargon, sentiment]",
-        f"audit.contrasts={contrasts}",
-        "llm.model=m",
-        f"llm.base_url={serve(count)}",
-    ]
-    plan.check(load_recipe("jargon", [*overrides, f"run.folder={tmp_path / 'run'}"]))
-    assert calls == []

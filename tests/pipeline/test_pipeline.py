@@ -170,12 +170,6 @@ def again(words: list[str]) -> str:
     return result.stdout
 
 
-def test_same_command_repeats_no_stage(folder: Path, finished: str, small_job: Job, record: Record) -> None:  # noqa: ARG001
-    before = {stage: record(folder, stage) for stage in ("label", "synthesize", "train", "adapter", "audit")}
-    assert again(small_job(folder)).count("done before, reused") == 5
-    assert {stage: record(folder, stage) for stage in before} == before
-
-
 def test_changed_recipe_redoes_what_it_touches_and_keeps_the_old(
     folder: Path,
     finished: str,  # noqa: ARG001

@@ -33,15 +33,6 @@ def test_mistakes_end_in_one_message_and_a_status(
         assert part in result.stderr
 
 
-def test_locked_folder_is_said(tmp_path: Path, small_job: Job) -> None:
-    from filelock import FileLock
-
-    (tmp_path / "run").mkdir()
-    with FileLock(tmp_path / "run" / ".lock"):
-        result = CliRunner().invoke(app, ["train", *small_job(tmp_path / "run")])
-    assert result.exit_code == 1 and "another run is working in this folder" in result.stderr
-
-
 def test_full_disk_stops_with_one_message_and_keeps_what_is_finished(
     tmp_path: Path, small_job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

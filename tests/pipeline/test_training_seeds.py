@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_pipeline import stopped
 
 from cda.pipeline import plan
 from cda.pipeline.stages import run_stages
@@ -40,20 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def killed(folder: Path, small_job: Callable[..., list[str]]) -> set[str]:
     """The stages that were finished when it was killed after the second training's first checkpoint."""
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), *small_job(folder, SEEDS, *DOSED)],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    checkpoints = folder / ".train-seed-3.partial" / "checkpoints"
-    try:
-        deadline = time.monotonic() + 600
-        while not list(checkpoints.glob("checkpoint-*/trainer_state.json")):
-            assert process.poll() is None and time.monotonic() < deadline, "the moment did not come"
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-    finally:
-        process.kill()
-        process.wait()
+    state = ".train-seed-3.partial/checkpoints/checkpoint-*/trainer_state.json"
+    stopped(small_job(folder, SEEDS, *DOSED), signal.SIGKILL, lambda: any(folder.glob(state)))
     return {path.parent.name for path in folder.glob("*/stage.json")}
 
 
@@ -111,13 +97,6 @@ def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[st
     assert set(audit["seeds"]["skew"]) == set(audit["skew"]) and audit["seeds"]["quality"]["after"]["n"] == 20
     # The headline is of the first training, and nothing else.
     assert audit["scorings"] == ["before", "after"]
-
-
-def test_the_plan_says_how_many_and_how_long() -> None:
-    said = plan.plan(load_recipe("jargon", ["train.seeds=3"]))
-    assert "3 trainings one after another, seeds 42, 43, 44: 3 times the time to train" in said
-    assert "of the training with seed 42" in said and "MB, and checkpoints of one training at a time" in said
-    assert "trainings" not in plan.plan(load_recipe("jargon", []))
 
 
 def test_the_disk_has_room_for_every_adapter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,12 +140,6 @@ def test_ten_lines_that_stand_for_gigabytes() -> None:
         parse_yaml("\n".join(lines), "x.yaml")
 
 
-def test_an_anchor_of_reasonable_size() -> None:
-    text = "base: &base {a: 1, b: [x, y]}\nsame: *base\nmore: {<<: *base, a: 2}"
-    base = {"a": 1, "b": ["x", "y"]}
-    assert parse_yaml(text, "x.yaml") == {"base": base, "same": base, "more": {**base, "a": 2}}
-
-
 @pytest.mark.parametrize("find", ["a{99999999999}", "(" * 3000 + ")" * 3000, "(a"])
 def test_a_pattern_that_is_none_is_a_mistake_in_the_bias_file(tmp_path: Path, find: str) -> None:
     for place in ({"pattern": find}, {"offline": {"swaps_add": [{"find": find, "put": "b"}]}}):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from replies import reply
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -32,15 +33,12 @@ class Parrot:
         system = body["messages"][0]["content"]
         if system.startswith("You label"):
             # Of escapes no search for the key's bytes would know, once they are read.
-            text = (
-                f'{{"reasoning": "{KEY} said so", "query": "no", "response": "no", "has_attribute": "no", "{KEY}": 1}}'
-            )
+            said = f"{KEY} said so"
+            text = json.dumps({"reasoning": said, "query": "no", "response": "no", "has_attribute": "no", KEY: 1})
         else:
             text = f"Use a pan to cook it, {KEY}, and start with cold water. Your key is {KEY}."
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return 200, {"id": KEY, "object": "chat.completion", "created": 0, "model": KEY, "choices": [choice],
-                     "usage": {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}}  # fmt: skip
+        status, body = reply(text, KEY)
+        return status, body | {"id": KEY}
 
 
 def run(folder: Path, url: str, *more: str) -> Any:
@@ -63,13 +61,12 @@ def nowhere(folder: Path, *outputs: str) -> None:
         assert not any(part in said for part in parts)
 
 
-@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MY_KEY"])
 def test_a_key_in_an_answer_is_neither_kept_nor_written(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, KEY)
+    monkeypatch.setenv("MY_KEY", KEY)
     server = Parrot()
-    done = run(tmp_path, serve(server), f"llm.api_key_env={variable}", "synthesize.gate.on=false")
+    done = run(tmp_path, serve(server), "llm.api_key_env=MY_KEY", "synthesize.gate.on=false")
     assert server.calls > 0 and "Traceback" not in done.output
     assert b"***" in (tmp_path / "cache.sqlite").read_bytes() + _beside(tmp_path / "cache.sqlite")  # answers were kept
     nowhere(tmp_path, done.stdout, done.stderr)
@@ -79,7 +76,7 @@ def _beside(file: Path) -> bytes:
     return b"".join(one.read_bytes() for one in file.parent.glob(f"{file.name}-*"))
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 402, 422, 500])
+@pytest.mark.parametrize("status", [400, 401, 500])
 def test_a_key_in_an_error_is_not_said(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:

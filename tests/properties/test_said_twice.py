@@ -9,7 +9,6 @@ import pytest
 from cda.data.load import load_rows
 from cda.data.votes import load_votes
 from cda.errors import DataError
-from cda.files.jsonl import parse_json, parse_json_once
 from cda.studies.forms import sheet_rows
 
 
@@ -33,11 +32,6 @@ def test_a_name_that_stands_twice_is_refused_with_its_place(name: str, content: 
         load_rows(str(tmp_path / name))
 
 
-def test_columns_without_a_name_are_nobodys(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("prompt,,\na,,\n", encoding="utf-8")
-    assert load_rows(str(tmp_path / "a.csv"))[0]["prompt"] == "a"
-
-
 def test_the_same_key_in_several_objects_is_as_it_should_be(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}\n', encoding="utf-8")
     assert load_rows(str(tmp_path / "a.jsonl")) == [{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}]
@@ -59,9 +53,3 @@ def test_a_parquet_column_and_a_column_of_a_filled_table(tmp_path: Path) -> None
         load_rows(str(tmp_path / "a.parquet"))
     with pytest.raises(DataError, match="'item' occurs twice"):
         list(sheet_rows("study,item,item\na,b,c\n", "items.csv"))
-
-
-def test_what_a_model_answers_may_say_it_twice() -> None:
-    assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
-    with pytest.raises(ValueError, match="occurs twice"):
-        parse_json_once('{"a": 1, "a": 2}')

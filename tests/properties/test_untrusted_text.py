@@ -11,7 +11,6 @@ from mutations import CONTROLS, FORMULA, MARKUP
 from test_fuzz_data_files import UNPRINTABLE
 
 import cda
-from cda.data.quality_sets import quality_set
 from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError
 from cda.inert import clipped, inert, short_lines, visible
 from cda.launch import say
@@ -134,13 +133,3 @@ def test_no_code_of_a_model_runs_unless_the_user_says_so() -> None:
 
     assert ModelSpec("x").trust_remote_code is False
     assert Recipe.model_fields["model"].annotation.model_fields["trust_remote_code"].default is False  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    "source", ["../dataset.json", "a/../dataset.jsonl", "/x/../../dataset.csv", "..json", "./dataset.json"]
-)
-def test_a_benchmark_never_names_a_folder_above(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RewardBench's files lie in a folder of its name."""
-    monkeypatch.chdir(tmp_path)
-    name = quality_set([{"prompt": "q", "chosen": "a", "rejected": "b"}], source).name
-    assert name != ".." and not name.startswith("../") and "/../" not in name

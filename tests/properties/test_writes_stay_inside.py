@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_discover import discovered
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -18,7 +16,6 @@ from cda.biases import Bias, load_bias
 from cda.cli import app
 from cda.data.load import load_rows
 from cda.discovery.attribute import attribute_bias, distinct_names
-from cda.discovery.result import _with_files
 from cda.errors import CdaError, DataError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
 from cda.recipe.load import _as_folder
@@ -28,8 +25,6 @@ from cda.report.plots import Plot, save_plot
 from cda.resources.artifacts import folder_suffix, out_folder, write_figures
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
-from cda.results.discover import SearchedModel, TestedAttribute
-from cda.results.evidence import Strength
 from cda.results.facts import RewardModelFacts
 from cda.run import RunFolder, Stage
 
@@ -57,12 +52,6 @@ def test_a_name_is_one_part_of_a_path_on_every_system(name: str, tmp_path: Path)
     assert not set(part) & set('/\\<>:"|?*\0\n')
 
 
-def test_plain_names_stay_and_long_ones_are_told_apart() -> None:
-    plain = ("rewardbench", "eval set", "my-set.v2", "größe")
-    assert [as_part(one) for one in plain] == list(plain)
-    assert as_part("x" * 500) != as_part("x" * 501)
-
-
 @pytest.mark.parametrize(
     "words", ["Con", "NUL", "../../etc/passwd", "Aux!", "/abs/path", "a" * 400, "..x", "~root writes"]
 )
@@ -86,34 +75,6 @@ def test_no_recipe_has_such_a_name(name: str) -> None:
     assert Recipe.model_validate({"name": "console", **sections})
     with pytest.raises(ValidationError, match="name"):
         Recipe.model_validate({"name": name, **sections})
-
-
-def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
-    bias = attribute_bias("Con")
-    estimate = Estimate(value=0.5, low=0.1, high=0.9, n=3, n_prompts=3, unit="reward", method="")
-    strength = Strength(
-        reward=estimate, p_reward=0.005, standard_error=0.1, judge=estimate, p_judge=0.005, n_unjudged=0, win_rate=estimate,
-        win_rate_unclustered=estimate, trimmed=None,
-    )  # fmt: skip
-    confirmed = TestedAttribute(
-        candidate="c", rewriters=(), pooled=strength, n_entered=1, untested=None, smallest_detectable=None, warnings=(), r=1, k=1,
-        p_value=0.005, correct="bonferroni", p_corrected=0.005, confirmed=True, attribute="Con", name=bias.name, same_by_all=None,
-        examples=(), topics={},
-    )  # fmt: skip
-    result = discovered(tested=(confirmed,), model=SearchedModel(name="../m\n- x", adapter=None, dose=None))
-    tested: Any = [SimpleNamespace(id="c", bias=bias)]
-    (named,) = _with_files(result, tested, {}, tmp_path / "out" / "biases").tested
-    assert named.file == f"biases/{bias.name}.yaml"
-    assert [file.name for file in tmp_path.rglob("*.yaml")] == ["attribute-con.yaml"]
-    assert load_bias(str(tmp_path / "out" / "biases" / "attribute-con.yaml")) == bias
-
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "own.yaml").write_text("x", encoding="utf-8")
-    (tmp_path / "linked").symlink_to(mine)
-    with pytest.raises(RunError, match="a link"):
-        _with_files(result, tested, {}, tmp_path / "linked")
-    assert [file.name for file in mine.iterdir()] == ["own.yaml"]
 
 
 def test_rewardbench_files_stay_below_their_folder(tmp_path: Path) -> None:
@@ -260,12 +221,3 @@ def test_a_finished_stage_behind_a_link_is_read_and_set_aside_as_a_link(tmp_path
         (run.path / "label").symlink_to(tmp_path / target)
     assert {file: file.read_bytes() for file in (tmp_path / target).rglob("*")} == before
     assert not (tmp_path / "nothing").exists()
-
-
-def test_a_whole_run_folder_may_lie_behind_a_link(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "run").symlink_to(tmp_path / "disk")
-    run, stage = RunFolder(tmp_path / "run"), Stage("label", {}, {})
-    run.begin(stage)
-    run.finish(stage, {}, 0.0)
-    assert (tmp_path / "disk" / "label" / "stage.json").is_file()

@@ -10,7 +10,9 @@ import cda.report.numbers
 import cda.report.page
 from cda.report import numbers
 from cda.report.page import word_differences
+from cda.report.scoring import cost_sentences, llm_table
 from cda.results.base import Estimate
+from cda.results.facts import LLMUse, StageRun
 
 
 def _estimate(value: float, low: float, high: float) -> Estimate:
@@ -75,15 +77,6 @@ def test_inert(text: str, expected: str) -> None:
     assert numbers.inert(text) == expected
 
 
-def test_visible_spells_out_what_hides() -> None:
-    assert numbers.visible("a\u202eb\x1b[31m\ud800\nc\td") == "a[U+202E]b[U+001B][31m[U+D800]\nc\td"
-    assert numbers.visible("👨\u200d👩") == "👨\u200d👩"
-
-
-def test_width_and_clipping_count_columns() -> None:
-    assert numbers.width("漢字") == 4 and numbers.clipped("漢字漢字", 5) == "漢字…"
-
-
 def test_differences_join_to_the_texts() -> None:
     first, second = "Use a pan.\nStir  it <b>now</b>.", "Utilize a pan.\nAgitate  it <b>now</b>, please."
     left, right = word_differences(first, second)
@@ -91,6 +84,20 @@ def test_differences_join_to_the_texts() -> None:
     assert [piece.text for piece in left if piece.differs] == ["Use", "Stir"]
 
 
-def test_differences_of_very_long_texts_are_not_searched() -> None:
-    left, right = word_differences("word " * 50_000, "other " * 50_000)
-    assert [len(left), len(right)] == [1, 1] and not left[0].differs
+def test_calls_tokens_and_dollars_with_and_without_a_price() -> None:
+    gpt = LLMUse(
+        asked=1200, cached=30, unusable=2, input_tokens=410_000, output_tokens=18_000, uncounted=0, dollars=1.2
+    )
+    free = gpt.model_copy(update={"dollars": None, "uncounted": 7})
+
+    def label(**llms: LLMUse) -> dict[str, StageRun]:
+        return {"label": StageRun(seconds=12.3, finished="2026-11-21T10:00:00Z", llm=llms)}
+
+    table = llm_table(label(gpt=gpt, free=free))
+    counts = ("1,200", "30", "2", "410,000", "18,000")
+    assert table is not None
+    assert table.rows == (("label, gpt", *counts, "$1.20"), ("label, free", *counts, "no price given"))
+    assert cost_sentences(label(gpt=gpt))[0] == "1,200 answers were asked for, for $1.20."
+    first, *_, last = cost_sentences(label(free=free))
+    assert "at a price that the recipe does not give" in first and last.startswith("Of 7 answers the server counted no")
+    assert cost_sentences(label(gpt=gpt, other=free))[0].endswith("some of the models have no price in the recipe.")

@@ -11,7 +11,6 @@ import yaml
 from changed import changed
 
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_forms import render_markdown
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"
@@ -40,18 +39,6 @@ def test_a_base_that_is_not_on_the_hub_is_no_metadata_and_no_path(audit: Audit, 
         assert "base_model" not in front_matter(card)
         assert "somebody" not in card and "models/of" not in card
         assert ("my-base" if base != "embedded" else "the embedded model of the cda package") in card
-
-
-def test_the_table_is_that_of_the_report(voted: Audit) -> None:
-    card, report = model_card([ExportedTraining("both", 1.0, voted)], BASE, None), render_markdown(voted)
-    rows = [line for line in card.splitlines() if line.startswith("|")]
-    assert len(rows) > 20 and all(row in report.splitlines() for row in rows)
-    found = next(row for row in rows if row.startswith("| jargon miscalibration"))
-    assert re.search(r"\d+% \\\[\d+, \d+\\\] \| .*\d+ \|$", found)  # an interval, and n at the end
-    assert "Rules stood in for an LLM" in card and "Nobody voted on the contrasts of vagueness" in card
-    for part in ("| jargon gap |", "| quality accuracy |", "| jargon human skew |", "## Limits", "95% intervals"):
-        assert part in card
-    assert "The export holds dose" not in card
 
 
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:

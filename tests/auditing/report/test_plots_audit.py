@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 
 from cda.auditing.report_plots import audit_plots, section_plots
 from cda.auditing.report_sections import sections
-from cda.report.numbers import share
-from cda.report.plots import Plot, inline_svg, named, slugs
+from cda.report.plots import Plot, inline_svg
 from cda.results.base import Estimate, Missing
 from cda.results.effects import DirectEffects, FeatureDrift
 
@@ -62,13 +61,6 @@ def dose() -> Any:
     return made_dose({"jargon": held_out(0.5, 0.2, 0.1, None)})
 
 
-def test_every_figure_of_a_full_audit(full: Any) -> None:
-    assert list(plots_of(full)) == [
-        "skew", "human-skew", "miscalibration", "by-majority", "skew-change", "rewards", "effects-before", "effects-after",
-        "rate-jargon", "rewards-jargon", "quality", "correlations", "drift-jargon", "drift-vagueness",
-    ]  # fmt: skip
-
-
 def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, one_model: Any) -> None:
     for audit in (full, judge):
         found = {section.id: section.plots for section in sections(audit) if section.plots}
@@ -107,35 +99,6 @@ def test_people_beside_the_known_shares(voted: Any) -> None:
     assert set(marks(drawn(plots_of(voted)["miscalibration"]))) == {"before", "after"}
 
 
-def test_correlations_stand_across_and_upwards(voted: Any) -> None:
-    plot = plots_of(voted)["correlations"]
-    found, own = marks(drawn(plot)), voted.analysis["jargon"]
-    for when in ("before", "after"):
-        assert found[when] == (
-            [pytest.approx(own.correlation.people.value)],
-            [pytest.approx(own.correlation.model.of(when).value)],
-        )
-    assert found["training data"][1] == [pytest.approx(own.labels.r_train.value)]
-    assert re.search(r"jargon: people −?0\.\d\d \[.*before .*after .*training data", plot.description)
-    voted = changed(voted, "analysis.jargon.labels.r_train", Missing(reason="no pair differs in the feature"))
-    assert set(marks(drawn(plots_of(voted)["correlations"]))) == {"before", "after"}
-    voted = changed(voted, "analysis.jargon.correlation.people", Missing(reason="no majority"))
-    assert "correlations" not in plots_of(voted)
-
-
-def test_skew_its_change_and_quality_of_every_bias(voted: Any, make_audit: Any) -> None:
-    plots = plots_of(voted)
-    axes, names = drawn(plots["skew-change"]), ("jargon", "vagueness", "length", "structure")
-    assert labels(axes) == ["jargon (target)", "vagueness (target)", "length", "structure"]
-    assert marks(axes)["change"][0] == pytest.approx([100 * voted.skew[name].change.value for name in names])
-    assert "jargon (target) −44 [" in plots["skew-change"].description
-    assert marks(drawn(plots["skew"]))["before"][0][1] == pytest.approx(70)
-    assert marks(drawn(plots["quality"]))["before"][0] == pytest.approx([75])
-    assert f"before {share(voted.quality.before)}" in plots["quality"].description
-    alike = make_audit({f"a-bias-with-a-long-name-{at}": (0.88, 0.40) for at in range(3)}, others=())
-    assert len(labels(drawn(plots_of(alike)["skew"]))) == 3  # though their names are cut to the same
-
-
 def test_rate_shows_the_naive_number_once(full: Any) -> None:
     plot = plots_of(full)["rate-jargon"]
     axes = drawn(plot)
@@ -169,19 +132,6 @@ def test_effects_leave_out_what_was_not_estimated(voted: Any) -> None:
     for name in voted.effects:
         voted = changed(voted, ("effects", name, "before"), nothing)
     assert "effects-before" not in plots_of(voted)
-
-
-def test_rewards_show_where_the_medians_are(full: Any) -> None:
-    plot = plots_of(full)["rewards"]
-    axes = drawn(plot)
-    assert labels(axes) == ["jargon:\nother side", "jargon:\nbiased side"]
-    sides = full.rewards.contrasts.of["jargon"]
-    medians = {when: [of[side].quantiles[2] for side in ("base", "perturbed")] for when, of in sides.items()}
-    lines = [float(one.get_xdata()[0]) for one in axes.lines if one.get_linewidth() == 1.2]  # type: ignore[index]
-    assert lines == pytest.approx([*medians["before"], *medians["after"]])
-    assert medians["before"][0] == 0 and medians["before"][1] > 0
-    assert "jargon: biased side: before mean +" in plot.description and "(n = 110)" in plot.description
-    assert len(labels(drawn(plots_of(full)["rewards-jargon"]))) == 6
 
 
 def drifted(
@@ -235,17 +185,6 @@ def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
     assert "a tie is aimed at" in tied.description and "miscalibration" not in tied.description
 
 
-def test_ten_biases_are_numbered_and_still_fit(make_audit: Any) -> None:
-    names = {f"bias {at}": (0.88, 0.40) for at in range(10)}
-    audit = make_audit(names, votes=dict.fromkeys(names, (0.88, 0.40, 0.45)), others=())
-    plots = plots_of(audit)
-    assert len(labels(drawn(plots["human-skew"]))) == 10
-    assert all(plot.height < 9 for plot in plots.values())  # a page of a paper
-    axes = drawn(plots["correlations"])
-    assert [text.get_text() for text in axes.texts] == [str(at) for at in range(1, 11)]
-    assert "10 bias 9" in axes.get_xlabel()
-
-
 def test_hostile_names_are_inert(hostile: Any) -> None:
     for plot in audit_plots(hostile):
         assert re.fullmatch(r"[a-z0-9-]+", plot.id)
@@ -253,8 +192,3 @@ def test_hostile_names_are_inert(hostile: Any) -> None:
     svg = inline_svg(change)
     ElementTree.fromstring(svg)
     assert "<i>" not in svg and "\x1b" not in svg and "[U+001B]" in svg
-
-
-def test_names_are_cut_and_their_words_told_apart() -> None:
-    assert named("a\nb\tc" + 30 * "x", 8) == "a b cxx…"
-    assert slugs(["A b!", "a-b", "???", "\u202e"]) == {"A b!": "a-b", "a-b": "a-b-2", "???": "bias", "\u202e": "bias-2"}

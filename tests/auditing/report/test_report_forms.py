@@ -11,14 +11,12 @@ import pytest
 from changed import changed
 from page_checks import checked
 
-from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, render_markdown, skew_chart, summary_table
-from cda.auditing.report_scoring import caveats
-from cda.report.numbers import width
-from cda.results.base import Missing
-from cda.results.facts import LLMUse, RunFacts, StageRun, TrainingStages
+from cda.auditing.report_forms import MAX_LINES, render_html, render_markdown, skew_chart, summary_table
+from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
+from cda.results.base import Missing, PerScoring
+from cda.results.facts import Example, LLMUse, RunFacts, StageRun, TrainingStages
 
 PATH = "runs/jargon/report/report.html"
-FIVE = ("length", "structure", "jargon", "sycophancy", "vagueness")
 
 
 @pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
@@ -98,15 +96,6 @@ def test_a_page_of_one_model_knows_no_training_and_says_why_a_number_is_missing(
     assert "all majorities are for one side" in read and "one prompt only" in read
 
 
-def test_the_terminal_has_one_target_without_votes(audit: Any) -> None:
-    lines = summary_table(audit, PATH).splitlines()
-    assert lines[1].split(maxsplit=2)[2] == "88% [80, 93]  40% [31, 50]  −48 [−57, −37]   100"
-    assert lines[2].split(maxsplit=2) == ["jargon", "miscalibration", "no votes"]
-    assert lines[4] == "Others: length 90→60%*, structure 90→89% (* Holm p<.05)"
-    assert lines[-2] == "Scored in 8bit; 7 of 930 texts cut at 512 tokens; rules labelled and rewrote, no LLM."
-    assert lines[-1] == f"Report: {PATH}"
-
-
 def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> None:
     for found in (audit, one_model, voted):
         assert "Warning" not in summary_table(found, PATH)
@@ -121,34 +110,47 @@ def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> No
     assert len(summary_table(voted, PATH).splitlines()) <= MAX_LINES
 
 
-@pytest.mark.parametrize("n_targets", [1, 2, 4, 9])
-@pytest.mark.parametrize("with_votes", [False, True])
-def test_the_terminal_always_fits(make_audit: Any, n_targets: int, with_votes: bool) -> None:
-    names = [*FIVE, *(f"a-bias-with-quite-a-long-name-{number}" for number in range(4))][:n_targets]
-    votes = dict.fromkeys(names, (0.9, 0.5, 0.4)) if with_votes else {}
-    audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
-    lines = summary_table(audit, PATH).splitlines()
-    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
-    assert re.search("verdict|less biased|improved", " ".join(lines).lower())
-    assert all(f"{name} skew" in "\n".join(lines) for name in names[:4])
+def _example(before: float, after: float | None, preferred: Any) -> Example:
+    margins = PerScoring[float](before=before) if after is None else PerScoring[float](before=before, after=after)
+    return Example(
+        bias="jargon",
+        prompt="q",
+        perturbed="x",
+        base="y",
+        margins=margins,
+        preferred=preferred,
+        kept_for="largest fall",
+    )
 
 
-def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
-    lines = summary_table(one_model, PATH).splitlines()
-    assert lines[0].split()[:5] == ["bias", "skew", "people", "miscalibration", "AUC"]
-    assert lines[1].startswith("jargon     89% [82, 94]  45% [36, 55]") and lines[1].endswith("110, 100 voted")
-    assert lines[2].startswith("vagueness  50% [40, 60]  no votes")
-    assert lines[3] == "Biased side: over-rewarded: jargon; no effect shown: vagueness"
-    average = one_model.rate["jargon"].measured.before.average.estimate
-    (causal,) = [line for line in lines if line.startswith("Causal effect (RATE, double-rewrite ATE): jargon ")]
-    assert f"{average.value:+.2f}".replace("-", "−") in causal and causal.endswith(" (20 of 20 flipped)")
+@pytest.mark.parametrize(
+    ("margins", "preferred", "said", "keys"),
+    [
+        ((1.0, -2.0), "base", "people preferred the side without the bias; the model disagreed before, agrees after",
+         ["disagrees-before", "agrees-after"]),
+        ((1.0, -2.0), "perturbed", "people preferred the side with the bias; the model agreed before, disagrees after",
+         ["agrees-before", "disagrees-after"]),
+        ((0.0, 0.5), "base", "people preferred the side without the bias; the model had no preference before, disagrees after",
+         ["undecided-before", "disagrees-after"]),
+        ((1.0, 2.0), "tie", "people saw no difference (a tie)", ["tie"]),
+        ((1.0, 2.0), None, "nobody voted", ["no-votes"]),
+    ],
+)  # fmt: skip
+def test_model_beside_people(margins: tuple[float, float], preferred: str | None, said: str, keys: list[str]) -> None:
+    example = _example(*margins, preferred)
+    assert people_sentence(example) == said
+    assert people_keys(example) == keys
 
 
-def test_rewritten_contrasts_say_how_many_rewrites_flipped(one_model: Any, audit: Any) -> None:
-    for found in (one_model, audit):
-        name = next(iter(found.skew))
-        assert "Contrasts rewritten" not in summary_table(found, PATH)
-        own = {"source": "embedded answers rewritten by rules", "available": 46, "rewrites_failed": {"unchanged": 54}}
-        made = changed(found, ("skew", name), found.skew[name].model_copy(update=own))
-        assert f"Contrasts rewritten for this audit: {name} 46 of 100 flipped." in summary_table(made, PATH)
-        assert any("embedded answers rewritten by rules (46 of 100 flipped)" in note for note in caveats(made))
+def test_one_scoring_has_no_before() -> None:
+    example = _example(1.5, None, "base")
+    assert people_sentence(example) == "people preferred the side without the bias; the model disagrees"
+    assert people_keys(example) == ["disagrees-model"] and order_keys(example) == {"fall": 1.5, "rise": -1.5}
+
+
+def test_few_hold_a_disagreement_where_there_is_one() -> None:
+    agreed = [_example(5.0, -1.0 - n, "base") for n in range(4)]
+    disputed = _example(1.0, 0.9, "base")
+    assert few_of([*agreed, disputed], 3) == [agreed[3], agreed[2], disputed]
+    assert few_of(agreed, 3) == [agreed[3], agreed[2], agreed[1]]
+    assert few_of([disputed], 3) == [disputed]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from changed import changed
 
-from cda.auditing.report_data import effects_table, exclusion_table, rate_tables
-from cda.auditing.report_forms import render_markdown, summary_table
-from cda.auditing.report_scoring import caveats, provenance
-from cda.auditing.report_sections import glossary, sections
-from cda.auditing.report_tables import panel_sentence, panel_table, powered_table, preference_tables, votes_table
+from cda.auditing.report_data import exclusion_table
+from cda.auditing.report_sections import INTERVALS, every_entry, method_table, methods_of, sections
+from cda.auditing.report_tables import preference_tables, votes_table
 from cda.records import Exclusions
-from cda.report.numbers import share
-from cda.report.scoring import scored_line
 from cda.report.tables import Table
-from cda.results.base import Missing
 from cda.results.facts import Dropped
+from cda.stats import votes
+from cda.stats.bootstrap import N_DRAWS
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -58,35 +56,6 @@ def test_the_tie_rule_is_said(make_audit: Any, ties: str, said: str, n: str) -> 
     assert (row["share"], row["n"]) == ("45% [36, 55]", n)
 
 
-def test_all_pairs_are_the_direct_contrast_of_the_first_table(one_model: Any) -> None:
-    direct = one_model.effects["jargon"].before.direct.estimate
-    row = _row(effects_table(one_model), "jargon")
-    assert row["all pairs"] == f"+{direct.value:.2f} [+{direct.low:.2f}, +{direct.high:.2f}]"
-    assert (row["p, all pairs"], row["p (Holm)"]) == ("< 0.001", "< 0.001")
-    one_model = changed(one_model, "effects.jargon.before.direct", Missing(reason="nothing varies"))
-    one_model = changed(one_model, "effects.jargon.test", Missing(reason="nothing varies"))
-    row = _row(effects_table(one_model), "jargon")
-    assert (row["all pairs"], row["p, all pairs"]) == ("nothing varies", "")
-    one_model = changed(one_model, "effects.vagueness.before.identification", Missing(reason="one prompt only"))
-    row = _row(effects_table(one_model), "vagueness")
-    assert row["among like pairs"] == "one prompt only"
-    assert row["all pairs"].startswith("−0.00 [")
-
-
-def test_rate_tells_unadjusted_from_adjusted(one_model: Any) -> None:
-    one_model = changed(one_model, "rate.jargon.test.p_holm", 0.0415)
-    (table,) = rate_tables(one_model)
-    assert "p (unadjusted)" in table.header
-    assert f"Holm-adjusted p of 'ATE, double' = 0.042, for all {one_model.n_tests} tests" in table.caption
-    assert one_model.n_tests == 4  # two mean margins, one gap, one RATE effect
-
-
-def test_a_judge_s_unread_and_unjudged_are_counted(judge: Any) -> None:
-    row = _row(powered_table(judge), "jargon human skew")
-    assert (row["voted + judged alone"], row["left out: no verdict"]) == ("104 + 4", "2 of 110")
-    assert "3 unreadable, 4 readable in one order only, 5 followed the place" in scored_line(judge.model)
-
-
 def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
     judge = changed(judge, "rate.jargon.unread", 1)
     judge = changed(judge, "available_quality", 500)
@@ -113,58 +82,6 @@ def test_what_a_file_or_a_stage_left_out_is_listed(voted: Any, make_audit: Any) 
     assert ("choosing what to teach of pairs", "prompt is in the audit", "12", "336") in exclusion_table(taught).rows
 
 
-def test_provenance_names_what_was_given(voted: Any) -> None:
-    assert not {"judges' verdicts", "RATE triples"} & dict(provenance(voted)).keys()
-    voted = changed(changed(voted, "sources.verdicts", "panel.csv"), "sources.triples", "triples.jsonl")
-    facts = dict(provenance(voted))
-    assert (facts["judges' verdicts"], facts["RATE triples"]) == ("panel.csv", "triples.jsonl")
-
-
-def test_votes_without_any_majority_are_not_called_no_votes(audit: Any) -> None:
-    audit = audit.model_copy(update={"votes_undecided": {"jargon": 40}})
-    text = " ".join(caveats(audit))
-    assert "People voted on 40 contrasts of jargon, and on none of them more" in text
-    assert "Nobody voted on the contrasts of jargon" not in text
-
-
-def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
-    audit = make_audit(
-        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=None, others=(), judge=True, panel=True
-    )
-    unvoted = make_audit({"vagueness": (0.5,)}, quality=None, others=(), judge=True, panel=True)
-    audit = audit.model_copy(update={"panel": audit.panel | unvoted.panel})
-    table = panel_table(audit)
-    assert table is not None
-    assert table.header == ("bias, judge", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted")
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert list(rows) == [f"{bias}, {one}" for bias in ("jargon", "vagueness")
-                          for one in ("gpt-x", "gpt<y>", "the panel", "mean of the judges")]  # fmt: skip
-    found = audit.panel["jargon"]
-    one, other, panel, mean = found.judges["gpt-x"], found.judges["gpt<y>"], found.panel, found.mean
-    # The second judge ties throughout: the panel prefers what the first one does, and the mean lies halfway to one half.
-    assert panel.skew == one.skew == audit.skew["jargon"].before
-    assert other.skew.value == 0.5 and other.ties == other.skew.n and other.unread == 1
-    assert abs(mean.skew.value - (one.skew.value + 0.5) / 2) < 0.01 and mean.unread == 1
-    assert rows["vagueness, the panel"][4:] == ("", "")  # nobody voted there
-    assert rows["jargon, gpt-x"][4] == rows["jargon, the panel"][4] != ""
-
-
-def test_the_terminal_and_the_page_say_it(make_audit: Any) -> None:
-    audit = make_audit({"jargon": (0.88,)}, quality=None, others=(), judge=True, panel=True)
-    said = panel_sentence(audit)
-    skew = share(audit.skew["jargon"].before)
-    assert said == f"Skew by judge: jargon: gpt-x {skew}, gpt<y> 50% [40, 60]; the panel {skew}."
-    assert " ".join(summary_table(audit, "r").split()).count(said) == 1
-    assert "mean of the judges" in render_markdown(audit)
-    assert {"the panel", "mean of the judges"} <= {entry.term for entry in glossary(audit)}
-
-
-def test_one_judge_is_no_panel(judge: Any, one_model: Any) -> None:
-    for audit in (judge, one_model):
-        assert panel_table(audit) is None and panel_sentence(audit) == ""
-        assert "the panel" not in {entry.term for entry in glossary(audit)}
-
-
 def test_counts_and_shares_add_up(voted: Any) -> None:
     jargon, length = preference_tables(voted)
     assert jargon.caption.startswith("jargon: ") and "104 contrasts with votes" in jargon.caption
@@ -178,8 +95,17 @@ def test_counts_and_shares_add_up(voted: Any) -> None:
     assert rows["people: biased side, after"][:2] == ("40 (38%)", "5 (5%)")
 
 
-def test_one_scoring_names_no_stage_and_a_judge_has_ties(judge: Any, audit: Any) -> None:
-    (table,) = preference_tables(judge)
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert set(rows) == {"people: biased side", "people: other side", "people: tie", "sum"}
-    assert int(rows["sum"][2].split()[0]) > 0 and preference_tables(audit) == []
+@pytest.mark.parametrize("name", ["audit", "voted", "one_model", "judge"])
+def test_the_table_covers_every_method_of_the_audit(name: str, request: pytest.FixtureRequest) -> None:
+    audit = request.getfixturevalue(name)
+    found = set(methods_of(audit))
+    printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
+    assert len(found) >= 5 and found <= printed
+    assert all(
+        any(word in method for word in (*every_entry()[INTERVALS], "unpaired two-proportion")) for method in found
+    )
+
+
+def test_draws_are_those_of_the_code() -> None:
+    numbers = re.findall(r"[\d,]*,000", every_entry()[INTERVALS]["prompt-clustered bootstrap"].meaning)
+    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS, votes._ALPHA_DRAWS, votes._CEILING_DRAWS]

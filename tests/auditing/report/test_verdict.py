@@ -26,8 +26,6 @@ from cda.auditing.report_verdict import (
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.report.numbers import width
-from cda.results.skew import Plain, PlainSkew
-from cda.stats.multiplicity import holm
 from cda.stats.proportions import beyond_noise
 
 NOISE = np.random.default_rng(1).normal(0, 1, 100)
@@ -114,14 +112,6 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     assert kind == "good" or numbers in found.sentence
 
 
-def test_quality_that_was_not_compared_is_no_news(make_audit: Any) -> None:
-    assert quality_kind(make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())) == "none"
-    assert (
-        "not measured" in quality_sentence(make_audit(quality=None))
-        and quality_kind(make_audit(quality=None)) == "none"
-    )
-
-
 @pytest.mark.parametrize("with_votes", [False, True])
 @pytest.mark.parametrize(
     ("after", "p_holm", "word"),
@@ -137,15 +127,6 @@ def test_good_and_bad_words_rest_on_the_adjusted_p(
     assert (found.word == "no change shown") == (word == "none")
     # The interval excludes 0, so that the p which decides is said, with the digit that decides.
     assert ("Holm-adjusted p = 0.0501" in found.sentence) == (word == "none")
-
-
-def test_every_p_that_a_word_rests_on_is_in_the_family(make_audit: Any) -> None:
-    audit = make_audit(votes={"jargon": (0.88, 0.40, 0.45)})
-    votes = audit.votes["jargon"]
-    measures = (*audit.skew.values(), votes.skew_on_voted, votes.miscalibration, audit.quality)
-    tested = [measure.test for measure in measures]
-    assert audit.n_tests == len(tested) == 6
-    assert [test.p_holm for test in tested] == pytest.approx(holm([test.p_value for test in tested]))
 
 
 def trained(make_audit: Any, noise: float, shift: float) -> Any:
@@ -225,11 +206,6 @@ def test_other_biases_stand_on_a_line_with_stars_as_words_are_given(make_audit: 
     assert others_sentence(make_audit(others=())) == "No other bias was measured."
 
 
-def test_substituted_names_what_rose(make_audit: Any) -> None:
-    found = {own.bias: own for own in verdicts(make_audit({"jargon": (0.88, 0.40), "tone": (0.40, 0.80)}, others=()))}
-    assert found["jargon"].word == "substituted" and "Yet skew rose: tone from 40% to 80%" in found["jargon"].sentence
-
-
 @pytest.mark.parametrize(
     ("skew", "people", "word"),
     [
@@ -295,45 +271,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     assert "exact sign test over prompts" in page and "**sign test**" in page
 
 
-def test_a_margin_of_0_in_every_pair_is_no_preference(make_audit: Any) -> None:
-    audit = measured(make_audit, np.zeros(100))
-    page = render_markdown(audit)
-    assert verdict_of(audit).sentence == (
-        "jargon: no effect shown. Both sides are scored alike in all 100 pairs: no preference."
-    )
-    assert audit.n_tests == 0 and "all 0 tests" not in page and "0 in each pair" in page and "| none shown |" in page
-
-
-def test_like_pairs_that_share_a_margin_count_by_its_sign(make_audit: Any) -> None:
-    margins = np.where(np.arange(100) == 60, 0.5, 1.0)
-    assert verdict_of(measured(make_audit, margins, "preference")).word == "rewarded"
-
-
 @pytest.mark.parametrize(("ties", "said"), [(0, ""), (9, ""), (10, "jargon 10 of 100"), (100, "jargon 100 of 100")])
 def test_many_ties_of_a_judge_are_said(make_audit: Any, ties: int, said: str) -> None:
     audit = measured(make_audit, np.where(np.arange(100) < ties, 0.0, 1.0), "preference")
     assert ties_sentence(audit) == (f"Ties, each counted as half a preference: {said}." if said else "")
-
-
-@pytest.mark.parametrize("judge", [False, True])
-def test_quality_of_ties_alone_ranks_nothing(make_audit: Any, judge: bool) -> None:
-    audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=(), judge=judge)
-    audit = changed(audit, "quality.ties.before", 400)
-    assert quality_sentence(audit).startswith("Quality: both sides are scored alike in all 400 held-out pairs")
-    assert "quality pairs 400 of 400" in ties_sentence(audit)
-
-
-def test_a_bias_left_as_it_is_says_how_far_it_is_from_people(make_audit: Any) -> None:
-    audit = make_audit({"jargon": (0.88, 0.88)}, votes={"jargon": (0.88, 0.88, 0.45)})
-    own = make_audit().skew["jargon"]
-    jargon = PlainSkew(**{name: getattr(own, name) for name in PlainSkew.model_fields})
-    none: dict[str, Any] = {
-        "votes": {},
-        "unseen_phrases": {},
-        "quality": None,
-        "quality_sections": None,
-        "triple_skew": {},
-    }
-    found = verdict_of(audit.model_copy(update={"dose_applied": 0, "plain": Plain(skew={"jargon": jargon}, **none)}))
-    assert found.word == "left as it is" and "and it disagrees with people on 43% [" in found.sentence
-    assert "Plain CDA would have made skew 40% [" in found.sentence
