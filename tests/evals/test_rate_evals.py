@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -57,3 +58,10 @@ def test_every_triple_counts_by_its_readers() -> None:
     cells = triple_cells()
     assert len(cells) == 10 and all(len(one.hits) == 40 for one in cells.values())
     assert sum(sum(one.hits) for one in cells.values()) == 399
+
+
+def test_every_eval_finds_what_it_takes_from_the_package() -> None:
+    names = [file.relative_to(EVALS.parent).with_suffix("").parts for file in EVALS.rglob("*.py")]
+    assert len(names) > 50
+    for name in names:
+        importlib.import_module(".".join(name))
