@@ -114,43 +114,28 @@ def test_the_output_layer_stays_out_of_quantization(folder: Path, precision: Pre
 
 
 def test_what_is_no_causal_language_model_is_refused(
-    llama: Path, bert: Path, llama_maker: ModelMaker, causal_maker: ModelMaker
+    llama: Path, bert: Path, llama_maker: ModelMaker, causal_maker: ModelMaker, tmp_path: Path
 ) -> None:
-    headless, seq2seq, pickled = (
-        llama_maker("causal-headless", "LlamaModel"),
-        causal_maker("seq2seq"),
-        causal_maker("pickle"),
-    )
+    from transformers import AutoTokenizer
+
+    headless = llama_maker("causal-headless", "LlamaModel")
+    seq2seq, pickled, pair = map(causal_maker, ("seq2seq", "pickle", "pair"))
     edit_json(seq2seq / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    for file in (*pair.glob("tokenizer*"), *pair.glob("chat_template.jinja")):
+        file.unlink()
+    AutoTokenizer.from_pretrained(str(bert)).save_pretrained(str(pair))
+    (tmp_path / "adapter_config.json").write_text("{}")
     for folder, expected in (
         (llama, "is a LlamaForSequenceClassification, which gives no probability of a next token"),
         (bert, "is a BertForSequenceClassification, which gives no probability of a next token"),
         (headless, "its weights lack 1 tensors of a causal language model (first: lm_head.weight)"),
         (seq2seq, "is a T5ForConditionalGeneration; a log-ratio needs a causal language model"),
         (pickled, "only pickle weights (pytorch_model.bin), which can run code when read"),
+        (pair, "its tokenizer has no chat template and encodes text"),
+        (tmp_path, "is an adapter. Name its base as the model and this folder as the adapter"),
     ):
         assert message_of(lambda folder=folder: load_causal(folder)).startswith(f"{folder}: {expected}")
-
-
-def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text("{}")
-    assert message_of(lambda: load_causal(tmp_path)) == (
-        f"{tmp_path}: is an adapter. Name its base as the model and this folder as the adapter"
-    )
-
-
-def test_an_encoder_s_tokenizer_without_chat_template_is_refused(causal_maker: ModelMaker, bert: Path) -> None:
-    from transformers import AutoTokenizer
-
-    folder = causal_maker("pair")
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-    (folder / "chat_template.jinja").unlink(missing_ok=True)
-    AutoTokenizer.from_pretrained(str(bert)).save_pretrained(str(folder))
-    assert message_of(lambda: load_causal(folder)).startswith(
-        f"{folder}: its tokenizer has no chat template and encodes text"
-    )
 
 
 def lora_folder(folder: Path, target: Path, **options: Any) -> Path:

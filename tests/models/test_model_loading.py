@@ -121,11 +121,8 @@ def test_folders_that_are_no_whole_adapter_of_this_model(
 @pytest.mark.parametrize(
     ("task", "head", "expected"),
     [
-        (
-            "CAUSAL_LM",
-            "score",
-            "its task_type is CAUSAL_LM: an adapter of a causal language model",
-        ),  # though it holds a head
+        # Though it holds a head.
+        ("CAUSAL_LM", "score", "its task_type is CAUSAL_LM: an adapter of a causal language model"),
         ("TOKEN_CLS", "score", "its task_type is TOKEN_CLS: an adapter of another kind of model."),
         (None, "classifier", "no weights for the score head 'classifier'"),
         (None, "score", None),

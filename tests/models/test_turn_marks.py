@@ -72,17 +72,7 @@ def test_a_server_is_sent_no_marks(form: str, kind: str) -> None:
     assert not TURNS.search(body) and body.count("< |im_end|>") == 2
 
 
-MARKS = [
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<end_of_turn>",
-    "[/INST]",
-    "<</SYS>>",
-    "</s>",
-    "<s>",
-    "<\uff5cUser\uff5c>",
-    "<bos>",
-]
+MARKS = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "[/INST]", "<</SYS>>", "</s>", "<s>", "<｜User｜>", "<bos>"]
 
 
 @pytest.mark.parametrize("mark", MARKS)

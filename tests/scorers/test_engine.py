@@ -118,9 +118,8 @@ KILLED = """
 import os, signal, sys
 from summed import summed_model
 from cda.records import user_prompt
-from cda.scorers.engine import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.engine import score_texts
+from cda.scorers.engine import ScoreCache, score_texts
 
 class Killed(ClassifierScorer):
     batches = 0
@@ -293,9 +292,8 @@ import json, os, sys
 from pathlib import Path
 from summed import summed_model
 from cda.records import user_prompt
-from cda.scorers.engine import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.engine import score_texts
+from cda.scorers.engine import ScoreCache, score_texts
 
 folder, what = Path(sys.argv[1]), sys.argv[2]
 

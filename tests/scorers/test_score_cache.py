@@ -20,7 +20,7 @@ from tiny import load
 from cda.errors import ModelError, RunError
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
-from cda.scorers import engine as cache_module
+from cda.scorers import engine
 from cda.scorers.compared import TextScore
 from cda.scorers.engine import ScoreCache, scope_of
 
@@ -158,10 +158,10 @@ def test_a_scope_changes_with_how_a_text_becomes_tokens(reward_model: RewardMode
 def test_a_scope_holds_every_library_between_a_text_and_its_score(
     reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = cache_module.versions()
+    found = engine.versions()
     scopes = {scope_of(reward_model)}
     for name in ("torch", "transformers", "tokenizers", "peft", "bitsandbytes", "openai"):
-        monkeypatch.setattr(cache_module, "versions", lambda name=name: found | {name: "99"})
+        monkeypatch.setattr(engine, "versions", lambda name=name: found | {name: "99"})
         scopes.add(scope_of(reward_model))
     assert len(scopes) == 6  # openai computes no score
 
