@@ -233,18 +233,12 @@ def feature_correction(
     scale = np.sqrt((design**2).mean(axis=0))
     coefficients, errors, r_squared, penalty = _through_origin(values, design / scale, clusters)
     half = float(stats.t.ppf(0.975, n_prompts - len(used))) * errors
-    ends = [(end / scale).tolist() for end in (coefficients, coefficients - half, coefficients + half)]
+    # Fitted on scaled features, and given in their own units.
     beta = {
-        name: Estimate(
-            value=value,
-            low=low,
-            high=high,
-            n=n,
-            n_prompts=n_prompts,
-            unit=f"reward per unit of {name}",
-            method="through the origin, CR 95%",
+        name: Estimate.symmetric(value, width, n=n, n_prompts=n_prompts, unit="", method="").over(
+            size, f"reward per unit of {name}", "through the origin, CR 95%"
         )
-        for name, value, low, high in zip(used, *ends, strict=True)
+        for name, value, width, size in zip(used, coefficients.tolist(), half.tolist(), scale.tolist(), strict=True)
     }
     return FeatureCorrection(beta, left_out, r_squared, penalty, n, n_prompts)
 
