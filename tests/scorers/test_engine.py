@@ -24,6 +24,7 @@ from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
 from cda.scorers import batching, classifier
+from cda.scorers.batching import SameTokens
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Finished, Rewards, Text, TextScore, TextScorer, text_id
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
@@ -407,6 +408,14 @@ def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
     both = score_texts(scorer, [*texts[1::2], *texts[::2]], cache=cache, scope="s")
     assert scorer.n_computed == 0 and both.n_cached == 6
     assert [both.of(*text) for text in texts[1::2]] == [first.of(*text) for text in texts[::2]]
+
+
+def test_what_was_kept_takes_the_place_in_its_batch_that_it_had_before() -> None:
+    """Rows 0 and 1 are the same and both were kept, 2 and 3 are the same and neither was, 4 is the same as the first two."""
+    same = SameTokens(frozenset({0, 1}), {"a": 5.0})
+    assert [same.is_first(row, name, False) for row, name in enumerate("aabba")] == [True, False, True, False, False]
+    assert same.scored([(2, 7.0)]) == [(2, TextScore(7.0, None, "b"))]
+    assert [(row, score.reward) for row, score in same.others()] == [(1, 5.0), (3, 7.0), (4, 5.0)]
 
 
 def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
