@@ -267,10 +267,11 @@ def outcome_table(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name in targets(audit):
         if name in audit.votes:
+            own = cells.measures(audit, name)
             rows += [
-                (f"{name} human skew", *cells.human_skew_cells(audit, name)),
-                (f"{name} skew, where people have a majority", *cells.on_voted_cells(audit, name)),
-                (f"{name} miscalibration", *cells.missed_cells(audit, name)),
+                (f"{name} human skew", *own["human skew"]),
+                (f"{name} skew, where people have a majority", *own["skew on voted contrasts"]),
+                (f"{name} miscalibration", *own["miscalibration"]),
             ]
         if name in audit.triple_skew and name in audit.rate and audit.rate[name].flips.by == SOURCE:
             rows.append((f"{name} skew (triples)", *cells.triple_cells(name, audit)))

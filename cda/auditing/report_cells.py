@@ -19,9 +19,9 @@ from cda.stats.verdict import TOLERATED_LOSS
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
+RATE = "RATE ATE"
+"""Name of the average effect, before its unit."""
 bare_points = partial(points, unit="")
-Pick = Callable[[AuditResult | Plain], Measure | Missing | None]
-"""Takes a measure out of an audit, or the same one out of plain CDA's part of it."""
 
 
 @cache
@@ -72,22 +72,59 @@ def estimates(audit: AuditResult) -> Row:
     return ("before", after, "change (points)", "n", *(("plain CDA (dose 1)",) if audit.plain else ()))
 
 
-def share_cells(audit: AuditResult, pick: Pick, limit: float | None = None) -> Row:
-    """Cells of a share in the columns of `estimates`; `limit` as for `change_cells`."""
-    measure = pick(audit)
-    if measure is None:
-        raise TypeError("this was not measured")
-    return (*change_cells(measure, limit), *plain_cell(audit, pick))
+def measures(audit: AuditResult, name: str) -> dict[str, Row]:
+    """Cells of every measure of a bias, by its name in a report, in the columns of `estimates`."""
+    own, plain = _shares(audit, name), _shares(audit.plain, name)
+    rows = {what: (*change_cells(measure), *plain_cell(audit, plain.get(what))) for what, measure in own.items()}
+    if name in audit.votes:
+        people, same = audit.votes[name].human_skew, ("the same", "") if compares(audit) else ()
+        rows["human skew"] = share(people), *same, count(people), *blank_of_plain(audit)
+        rows["gap"] = gap_cells(audit, name)
+    else:
+        rows["miscalibration"] = NO_VOTES, NO_VOTES, "", "", *blank_of_plain(audit)
+    if name in audit.triple_skew:
+        rows["skew (triples)"] = triple_cells(name, audit)
+    if name in audit.rate:
+        rate = audit.rate[name]
+        effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
+        unit = f" ({effects[0].estimate.unit})" if effects else ""
+        rows[f"{RATE}{unit}"] = *average_cells(rate, audit), *plain_cell(audit, None)
+    return rows
 
 
-def plain_cell(audit: AuditResult, pick: Pick) -> Row:
+def _shares(result: AuditResult | Plain | None, name: str) -> dict[str, Measure]:
+    """Shares of a bias in an audit, or in plain CDA's part of it."""
+    if result is None or name not in result.skew:
+        return {}
+    skew, votes = result.skew[name], result.votes.get(name)
+    shares: dict[str, Measure] = {"skew": skew, **{f"skew, {way}": part for way, part in skew.by_direction.items()}}
+    if votes is not None:
+        shares |= {"skew on voted contrasts": votes.skew_on_voted, "miscalibration": votes.miscalibration}
+    return shares
+
+
+def triple_cells(name: str, audit: AuditResult) -> Row:
+    """Cells of the skew over a bias's triples."""
+    own, plain = audit.triple_skew[name], audit.plain.triple_skew.get(name) if audit.plain else None
+    last = plain_cell(audit, plain.skew if plain else None)
+    if isinstance(own.skew, Missing):
+        return NOT_ESTIMATED, *([""] * 2 if compares(audit) else []), str(own.n), *last
+    return *change_cells(own.skew), *last
+
+
+def quality_cells(audit: AuditResult) -> Row:
+    """Cells of quality accuracy, with the digits that tell its change from the loss that is tolerated."""
+    if audit.quality is None:
+        raise TypeError("quality was not measured")
+    return *change_cells(audit.quality, -TOLERATED_LOSS), *plain_cell(
+        audit, audit.plain.quality if audit.plain else None
+    )
+
+
+def plain_cell(audit: AuditResult, measure: Measure | Missing | None) -> Row:
     """The cell of plain CDA; none if plain CDA is the result itself."""
     if audit.plain is None:
         return ()
-    try:
-        measure = pick(audit.plain)
-    except KeyError:
-        measure = None
     return (NOT_MEASURED if measure is None or isinstance(measure, Missing) else share(measure.last),)
 
 
@@ -107,40 +144,6 @@ def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = N
     if isinstance(after, Missing) or isinstance(change, Missing):
         return share(before), count(before)
     return share(before), share(after), points(change, "", limit), count(change)
-
-
-def skew_cells(audit: AuditResult, name: str) -> Row:
-    return share_cells(audit, lambda result: result.skew[name])
-
-
-def missed_cells(audit: AuditResult, name: str) -> Row:
-    """Cells of the miscalibration of a bias with votes."""
-    return share_cells(audit, lambda result: result.votes[name].miscalibration)
-
-
-def on_voted_cells(audit: AuditResult, name: str) -> Row:
-    """Cells of a bias's skew on the contrasts with a majority."""
-    return share_cells(audit, lambda result: result.votes[name].skew_on_voted)
-
-
-def human_skew_cells(audit: AuditResult, name: str) -> Row:
-    """Cells of human skew, which no training changes."""
-    people = audit.votes[name].human_skew
-    return share(people), *(("the same", "") if compares(audit) else ()), count(people), *blank_of_plain(audit)
-
-
-def quality_cells(audit: AuditResult) -> Row:
-    """Cells of quality accuracy, with the digits that tell its change from the loss that is tolerated."""
-    return share_cells(audit, lambda result: result.quality, -TOLERATED_LOSS)
-
-
-def direction_rows(name: str, audit: AuditResult) -> list[Row]:
-    """Skew of contrasts with the bias added and with it removed, a row each; none if all have one direction."""
-
-    def pick(direction: str, result: AuditResult | Plain) -> Measure:
-        return result.skew[name].by_direction[direction]
-
-    return [(way, *share_cells(audit, partial(pick, way))) for way in audit.skew[name].by_direction]
 
 
 def margin_unit(audit: AuditResult) -> str:
@@ -177,30 +180,9 @@ def paired_cells(
     return *(cell(value, form) for value in values), *(() if isinstance(change, Missing) else (change_form(change),))
 
 
-def triple_cells(name: str, audit: AuditResult) -> Row:
-    """Cells of the skew over a bias's triples."""
-
-    def pick(result: AuditResult | Plain) -> Measure | Missing:
-        return result.triple_skew[name].skew
-
-    if isinstance(pick(audit), Missing):
-        blank = ("",) * (2 if compares(audit) else 0)
-        return NOT_ESTIMATED, *blank, str(audit.triple_skew[name].n), *plain_cell(audit, pick)
-    return share_cells(audit, pick)
-
-
 def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
     """The effects that could be estimated; none of a part that is missing."""
     return () if isinstance(part, Missing) else part.effects
-
-
-def rate_row(name: str, audit: AuditResult) -> Row:
-    """RATE's ATE of a bias before and after, its change, the rewrites that flipped it, and plain CDA, of which it is not
-    measured; named by its unit."""
-    rate = audit.rate[name]
-    effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
-    unit = f" ({effects[0].estimate.unit})" if effects else ""
-    return f" RATE ATE{unit}", *average_cells(rate, audit), *plain_cell(audit, lambda _: None)
 
 
 def average_cells(rate: BiasRate, audit: AuditResult) -> Row:

@@ -33,7 +33,6 @@ MAX_LINES, MAX_COLUMNS = 20, 100
 _EXAMPLES_PER_BIAS = 3
 _MAX_NAME = 36
 _MAX_LABEL = _MAX_NAME - len(" miscalibration")
-_RATE = " RATE ATE"
 _SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
 _FULL = (*_MAIN, "people")
 _TRIPLED = (*_FULL, "triples")
@@ -260,23 +259,21 @@ def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[s
 
 
 def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
-    label, votes = clipped(inert(name), _MAX_LABEL), audit.votes.get(name)
-    directions = [(f"  where {way}", *own) for way, *own in cells.direction_rows(name, audit)]
-    missed = cells.missed_cells(audit, name) if votes else (NO_VOTES,)
+    label, votes, own = clipped(inert(name), _MAX_LABEL), audit.votes.get(name), cells.measures(audit, name)
+    directions = [(f"  where {way}", *own[f"skew, {way}"]) for way in audit.skew[name].by_direction]
     rows: dict[str, list[Row]] = {
-        "skew": [(f"{label} skew", *cells.skew_cells(audit, name))],
+        "skew": [(f"{label} skew", *own["skew"])],
         "parts of skew": [*seeds.seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
-        "missed": [(f"{label} miscalibration", *missed)],
+        "missed": [(f"{label} miscalibration", *(own["miscalibration"] if votes else (NO_VOTES,)))],
     }
     if votes:
         people = votes.human_skew
-        gap = (f"{label} gap", *cells.gap_cells(audit, name))
-        rows["people"] = [(f"{label} human skew", share(people), "", "", count(people)), gap]
-    if name in audit.triple_skew:
-        rows["triples"] = [(f"{label} skew (triples)", *cells.triple_cells(name, audit))]
-    if name in audit.rate:
-        what, *own = cells.rate_row(name, audit)
-        rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *own)]
+        human = (f"{label} human skew", share(people), "", "", count(people))
+        rows["people"] = [human, (f"{label} gap", *own["gap"])]
+    rows["triples"] = [(f"{label} skew (triples)", *row) for what, row in own.items() if what == "skew (triples)"]
+    for what, row in own.items():
+        if what.startswith(cells.RATE):
+            rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what) - 1)} {what}", *row)]
     return rows
 
 
@@ -286,11 +283,11 @@ def _measures(rows: Sequence[Row], has_plain: bool) -> list[str]:
     header, full = rows[0], len(rows[0])
     kept, below = [(*row, *[""] * (full - len(row))) for row in rows], []
     if _breadth(kept) > MAX_COLUMNS:
-        below = [_effect_line(row) for row in kept if _RATE in row[0]]
-        kept = [row for row in kept if _RATE not in row[0]]
+        below = [_effect_line(row) for row in kept if cells.RATE in row[0]]
+        kept = [row for row in kept if cells.RATE not in row[0]]
     if has_plain and _breadth(kept) > MAX_COLUMNS:
-        cells = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
-        below.append(f"{header[-1]}: {cells}")
+        by_plain = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
+        below.append(f"{header[-1]}: {by_plain}")
         kept = [row[:-1] for row in kept]
     return [*_cut(*aligned(kept)), *(line for text in below for line in textwrap.wrap(text, MAX_COLUMNS))]
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from cda.auditing import report_cells as cells
-from cda.auditing.report_cells import NO_VOTES, compares, estimates, share_cells, targets, voted_names
+from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
 from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, Test
-from cda.results.skew import NoiseCeiling, Plain, PoweredShare, PoweredVotes, VotedBias
+from cda.results.base import Missing, Test
+from cda.results.skew import NoiseCeiling, PoweredShare, PoweredVotes, VotedBias
 
 _PAIRS = {"embedded": "authored pairs", "file": "pairs of your file", SOURCE: "triples that people voted on"}
+_OF_VOTES = ("human skew", "skew on voted contrasts", "gap")
+"""Measures that the first table leaves to that of votes."""
 SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 
 
@@ -22,18 +22,12 @@ def main_table(audit: AuditResult) -> Table:
     """The first table of a report: skew, miscalibration and RATE's ATE of each target bias, and quality accuracy."""
     if not compares(audit):
         return model_table(audit)
-    rows: list[Row] = []
-    no_votes = (NO_VOTES, NO_VOTES, "", "", *cells.blank_of_plain(audit))
-    for name in targets(audit):
-        rows.append((f"{name} skew", *cells.skew_cells(audit, name)))
-        rows += [(f"{name} skew, {direction}", *own) for direction, *own in cells.direction_rows(name, audit)]
-        missed = cells.missed_cells(audit, name) if name in audit.votes else no_votes
-        rows.append((f"{name} miscalibration", *missed))
-        if name in audit.triple_skew:
-            rows.append((f"{name} skew (triples)", *cells.triple_cells(name, audit)))
-        if name in audit.rate:
-            what, *own = cells.rate_row(name, audit)
-            rows.append((f"{name}{what}", *own))
+    rows: list[Row] = [
+        (f"{name} {what}", *own)
+        for name in targets(audit)
+        for what, own in cells.measures(audit, name).items()
+        if what not in _OF_VOTES
+    ]
     if audit.quality is not None:
         rows.append(("quality accuracy", *cells.quality_cells(audit)))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
@@ -72,12 +66,11 @@ def votes_table(audit: AuditResult) -> Table | None:
         signed_gap = cells.paired_cells(
             (value for _, value in votes.signed_gap.items()), votes.skew_on_voted.change, points, cells.bare_points
         )
-        on_voted, missed = cells.on_voted_cells(audit, name), cells.missed_cells(audit, name)
+        own = cells.measures(audit, name)
+        tests = {"skew on voted contrasts": votes.skew_on_voted.test, "miscalibration": votes.miscalibration.test}
         rows += [
-            (f"{name} human skew", *cells.human_skew_cells(audit, name), "", ""),
-            (f"{name} skew on voted contrasts", *on_voted, *cells.tested_cells(votes.skew_on_voted.test)),
-            (f"{name} miscalibration", *missed, *cells.tested_cells(votes.miscalibration.test)),
-            (f"{name} gap", *cells.gap_cells(audit, name), "", ""),
+            *((f"{name} {what}", *own[what], *cells.tested_cells(tests.get(what)))
+              for what in ("human skew", "skew on voted contrasts", "miscalibration", "gap")),
             (f"{name} skew − human skew", *signed_gap, count(votes.human_skew),
              *((points(plain.signed_gap.last),) if plain else ()), *cells.tested_cells(votes.gap_test)),
             (f"{name} AUC of the margin", *_auc_cells(votes, audit),
@@ -151,7 +144,7 @@ def skew_table(audit: AuditResult) -> Table:
             p_values = (skew.test.p_value, skew.test.p_holm, skew.test.p_bh)
             tests += [p_value(p) for p in p_values if p is not None]
         pairs = _PAIRS.get(skew.source, "rewritten answers")
-        rows.append((label, *cells.skew_cells(audit, name), *tests, pairs))
+        rows.append((label, *cells.measures(audit, name)["skew"], *tests, pairs))
     header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
@@ -196,21 +189,23 @@ def quality_table(audit: AuditResult) -> Table | None:
 
 def direction_table(audit: AuditResult) -> Table | None:
     """Skew by how the contrasts were made, if they were made in both directions."""
-    rows = ((f"{name} {way}", *own) for name in audit.skew for way, *own in cells.direction_rows(name, audit))
+    rows = (
+        (f"{name} {way}", *cells.measures(audit, name)[f"skew, {way}"])
+        for name, skew in audit.skew.items()
+        for way in skew.by_direction
+    )
     caption = "Skew by whether the bias was added to a plain answer or removed from one that had it, with 95% intervals"
     return table(caption, ("contrasts", *estimates(audit)), rows)
 
 
 def unseen_table(audit: AuditResult) -> Table | None:
     """Skew on contrasts whose biased side holds none of the rule-based rewriter's wording."""
-
-    def pick(name: str, result: AuditResult | Plain) -> Measure | Missing:
-        return result.unseen_phrases[name].skew
-
-    rows = []
+    by_plain, rows = audit.plain.unseen_phrases if audit.plain else {}, []
     for name, unseen in audit.unseen_phrases.items():
-        none = ("no such contrast", "", "", "0", *cells.blank_of_plain(audit))
-        own = none if isinstance(unseen.skew, Missing) else share_cells(audit, partial(pick, name))
+        own: Row = ("no such contrast", "", "", "0", *cells.blank_of_plain(audit))
+        if not isinstance(unseen.skew, Missing):
+            plain = by_plain[name].skew if name in by_plain else None
+            own = *cells.change_cells(unseen.skew), *cells.plain_cell(audit, plain)
         rows.append((name, *own, str(unseen.of)))
     header = ("bias", *estimates(audit), "of all contrasts")
     return table("Skew on contrasts without any phrase that training could show", header, rows)
