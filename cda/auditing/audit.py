@@ -190,14 +190,12 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
     llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
+        **{
+            name: getattr(recipe.audit, name)
+            for name in ("contrasts", "votes", "verdicts", "quality", "release", "labels")
+        },
         pairs=recipe.data.pairs if trains else None,
-        contrasts=recipe.audit.contrasts,
-        votes=recipe.audit.votes,
-        verdicts=recipe.audit.verdicts,
         triples=", ".join(dict.fromkeys(flips.by for flips in texts.triples.flips.values())) or None,
-        quality=recipe.audit.quality,
-        release=recipe.audit.release,
-        labels=recipe.audit.labels,
         labelled_by=llm if recipe.labels_by_llm else "embedded rules",
         rewritten_by=llm if recipe.rewrites_by_llm else "embedded rules",
         label_prompt=prompt_name(recipe.label.prompt, prompts.label) if labelled else None,

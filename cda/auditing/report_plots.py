@@ -99,7 +99,8 @@ def _rows_plot(
 ) -> Plot:
     """A row for each label, with the marks of the words it has an estimate for."""
     rows = [Row(label, tuple(own.get(word) for word in marks)) for label, own in shown]
-    return plots.rows_plot(id, title, text, rows, list(marks.values()), scale)
+    draw = partial(plots.draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
+    return Plot(id, title, text, draw, plots.rows_height(len(rows), len(marks)))
 
 
 def _percent(axis: str, reference: float | None = None) -> Scale:

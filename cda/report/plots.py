@@ -181,12 +181,6 @@ class Scale:
     bars: bool = False
 
 
-def rows_plot(id: str, title: str, description: str, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> Plot:
-    """A figure of estimates in rows, with their 95% intervals."""
-    height = rows_height(len(rows), len(marks))
-    return Plot(id, title, description, lambda axes: draw_rows(axes, rows, marks, scale), height)
-
-
 def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
     step = _LANE / _row_inches(len(marks))
