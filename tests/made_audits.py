@@ -148,7 +148,7 @@ def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, TripleSkew]]:
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     flips = flips_of([triple.has_attribute for triple in triples], triples, "rules", "measured long word share")
     rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
-    return rate, rate_room.triple_skews(triples, (), scorings)
+    return rate, result_room.triple_skews(triples, (), scorings)
 
 
 @cache

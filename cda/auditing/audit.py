@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.auditing import analysis, rate, result, seeds
+import numpy as np
+from pydantic_core import to_jsonable_python
+
+from cda.auditing import analysis, rate, result
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -39,6 +42,7 @@ from cda.prompts import Prompts
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
+from cda.records import Contrast, Pair, Prompt, Triple
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
@@ -48,7 +52,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import save
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
 from cda.run import RunFolder, Stage, fingerprint
-from cda.scorers.compared import Compared, Comparison, text_id
+from cda.scorers.compared import Compared, Comparison, Rewards, text_id
 
 AUDIT_FILE = "audit.json"
 
@@ -138,15 +142,15 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
         quality_sections=result.quality_by_section(texts.quality, scorings, seed),
-        triple_skew=rate.triple_skews(triples, released, scorings),
+        triple_skew=result.triple_skews(triples, released, scorings),
         paper=paper(inputs, seed, only_audit=only_audit),
         effects=analysis.effects(groups, seed),
         drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None, seed),
-        plain=seeds.plain(all_groups, texts, scored, ties, seed),
+        plain=result.plain(all_groups, texts, scored, ties, seed),
         rate=rates,
         rewards=analysis.rewards(groups, triples, scorings, seed),
         analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties, seed),
-        seeds=seeds.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
+        seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),
         excluded=texts.excluded | {f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
@@ -160,9 +164,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     if audited.dose_applied == 0:
         audited = result.unchanged(audited)
     save(result.adjust_for_all_tests(audited), folder / AUDIT_FILE)
-    write_jsonl(folder / "margins.jsonl", result.margin_rows(texts.contrasts, texts.pairs, scored))
+    write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
     if triples:
-        write_jsonl(folder / "triples.jsonl", result.triple_rows(triples, scorings))
+        write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))
     counts = {"contrasts": len(texts.contrasts), "quality_pairs": len(texts.pairs), "triples": len(triples)}
     return counts | facts.model_dump(exclude={"name"})
 
@@ -290,3 +294,45 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
     labelled = list(read_labelled(run_folder.stage("label") / PAIRS))
     labels = {name: training_labels(labelled, name) for name in biases}
     return {name: of_bias for name, of_bias in labels.items() if of_bias is not None}
+
+
+def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
+    """One row for each comparison with its margins; with the rewards of both sides if there are rewards."""
+    rows: list[dict[str, object]] = []
+    for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
+        row: dict[str, object] = {"kind": "contrast", "bias": contrast.bias, "id": contrast.id}
+        row["preferred"] = contrast.preferred
+        if contrast.votes:
+            row["votes"] = list(contrast.votes)
+        rows.append(row | _scores(prompt, ("perturbed", perturbed), ("base", base), scorings))
+    for pair in pairs:
+        scores = _scores(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
+        rows.append({"kind": "quality", "id": pair.id} | scores)
+    return rows
+
+
+def triple_rows(triples: Sequence[Triple], scorings: Scorings) -> list[dict[str, object]]:
+    """Every triple, with the rewards of its texts if there are rewards."""
+    rows = []
+    for triple in triples:
+        row: dict[str, object] = to_jsonable_python(triple)
+        texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
+        for label, scoring in scorings.items():
+            if isinstance(scoring, Rewards):
+                row[f"rewards_{label}"] = [_json_number(scoring.of(triple.prompt, text)) for text in texts]
+        rows.append(row)
+    return rows
+
+
+def _scores(prompt: Prompt, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, object]:
+    scores: dict[str, object] = {}
+    for label, scoring in scorings.items():
+        if isinstance(scoring, Rewards):
+            scores |= {f"{name}_{label}": _json_number(scoring.of(prompt, text)) for name, text in (first, second)}
+        else:
+            scores[f"margin_{label}"] = _json_number(float(scoring.margins([(prompt, first[1], second[1])])[0]))
+    return scores
+
+
+def _json_number(value: float) -> float | None:
+    return None if np.isnan(value) else value

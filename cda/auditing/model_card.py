@@ -13,11 +13,10 @@ from markupsafe import Markup
 
 from cda.auditing.report_cells import applied, compares
 from cda.auditing.report_data import rate_tables
-from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
+from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_verdict import quality_sentence, verdicts
-from cda.auditing.seeds import effects_over_seeds, seed_sentences, seed_table
 from cda.report.numbers import listed
 from cda.report.page import render
 from cda.report.tables import Table, escaped, markdown_table

@@ -10,14 +10,12 @@ from itertools import compress
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Scorings, per_scoring, read_margins, rng, ties_of, unit_of
-from cda.auditing.result import share_measure
+from cda.auditing.groups import Scorings, per_scoring, read_margins, rng
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
-from cda.results.base import NOT_TRAINED, Measure, Missing, or_missing
+from cda.results.base import NOT_TRAINED, Missing, or_missing
 from cda.results.effects import NORMAL_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
-from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
 from cda.stats.clustered import Resampling
@@ -180,24 +178,3 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
     unscaled = Missing(reason=_UNSCALED)
     effects = tuple(effect.model_copy(update={"standardised": unscaled}) for effect in changes.effects)
     return changes.model_copy(update={"effects": effects})
-
-
-def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model. Of `released` biases all
-    triples of the paper's release are used without a check, as in the paper; of others `triples`, which passed every check."""
-    used = skewed_triples(triples, released)
-    skews = {}
-    for name in dict.fromkeys(triple.bias for triple in used):
-        compared = [triple_comparisons(triple)[0] for triple in used if triple.bias == name]
-        margins, ids, _ = read_margins(scorings, compared)
-        skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
-        if ids:
-            skew = share_measure(margins, ids, ties_of(unit_of(scorings)))
-        skews[name] = TripleSkew(n=len(ids), unread=len(compared) - len(ids), skew=skew)
-    return skews
-
-
-def skewed_triples(triples: Sequence[Triple], released: Sequence[Triple]) -> list[Triple]:
-    """The triples whose sides are compared: of biases that the paper's release has triples of, all of these."""
-    whole = {triple.bias for triple in released}
-    return [*(triple for triple in triples if triple.bias not in whole), *released]

@@ -13,15 +13,15 @@ from markupsafe import Markup
 
 from cda.auditing import report_cells as cells
 from cda.auditing import report_scoring as scoring
+from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
-from cda.auditing import seeds
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
 from cda.auditing.report_data import missing_rate_sentence, rewritten_line
-from cda.auditing.report_dose import dose_line
 from cda.auditing.report_plots import skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
+from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import Verdict, verdicts
 from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, visible, width
 from cda.report.page import ReportSection, render, rendered, word_differences
@@ -51,7 +51,7 @@ def render_html(audit: AuditResult) -> str:
         quality=verdict.quality_sentence(audit),
         quality_kind=verdict.quality_kind(audit),
         dose=dose_line(audit),
-        seeds=seeds.seed_sentences(audit),
+        seeds=trainings.seed_sentences(audit),
         others=verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit),
         main=main_table(audit),
         scored=how_scored(audit),
@@ -129,7 +129,7 @@ def render_markdown(audit: AuditResult) -> str:
     for found in verdicts(audit):
         lines += [f"**{escaped(found.sentence)}**", ""]
     last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
-    for sentence in (verdict.quality_sentence(audit), dose_line(audit), *seeds.seed_sentences(audit), last):
+    for sentence in (verdict.quality_sentence(audit), dose_line(audit), *trainings.seed_sentences(audit), last):
         lines += [escaped(sentence), ""]
     lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
     lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
@@ -159,7 +159,7 @@ def summary_table(audit: AuditResult, report_path: str | None = None, adapter_pa
     then RATE goes; a path is never cut."""
     if not compares(audit):
         return _model_summary(audit, report_path)
-    below, over = [verdict.others_sentence(audit, MAX_COLUMNS)], seeds.several(audit)
+    below, over = [verdict.others_sentence(audit, MAX_COLUMNS)], trainings.several(audit)
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
     end = [*_cut(few_prompts(_prompts_of(audit))), *dose, *_cut(inert(how_scored(audit)))]
     if adapter_path is not None:
@@ -167,8 +167,8 @@ def summary_table(audit: AuditResult, report_path: str | None = None, adapter_pa
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(report_path)
     own = (NOT_MEASURED,) if audit.quality is None else cells.quality_cells(audit)
-    quality = [("quality accuracy", *own), *seeds.seed_row(audit, lambda seeds: seeds.quality)]
-    below += _cut(seeds.others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
+    quality = [("quality accuracy", *own), *trainings.seed_row(audit, lambda seeds: seeds.quality)]
+    below += _cut(trainings.others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     for _ in range(2):  # again if columns of the table moved into lines of their own
         rows, notes, said = _fitted(audit, room)
@@ -177,7 +177,7 @@ def summary_table(audit: AuditResult, report_path: str | None = None, adapter_pa
             break
         room -= len(table) - 1 - len(rows) - len(quality)
     lines = [*table, *notes, *below, *said]
-    for more in _cut(verdict.quality_sentence(audit), seeds.one_training_line(audit)):
+    for more in _cut(verdict.quality_sentence(audit), trainings.one_training_line(audit)):
         lines += [more] if len(lines) + len(end) < MAX_LINES else []
     return "\n".join([*lines, *end])
 
@@ -263,7 +263,7 @@ def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
     directions = [(f"  where {way}", *own[f"skew, {way}"]) for way in audit.skew[name].by_direction]
     rows: dict[str, list[Row]] = {
         "skew": [(f"{label} skew", *own["skew"])],
-        "parts of skew": [*seeds.seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
+        "parts of skew": [*trainings.seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
         "missed": [(f"{label} miscalibration", *(own["miscalibration"] if votes else (NO_VOTES,)))],
     }
     if votes:

@@ -1,4 +1,4 @@
-"""Figures of an audit: shares, people, rewards, effects and drift; those of doses are in `report_dose`."""
+"""Figures of an audit: shares, people, rewards, effects and drift; those of doses are in `report_trainings`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, margin_unit, voted_names
 from cda.auditing.report_data import correlation_plot
-from cda.auditing.report_dose import dose_plots
 from cda.auditing.report_tables import SIDES
+from cda.auditing.report_trainings import dose_plots
 from cda.report import plots
 from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
-from cda.auditing.seeds import seeds_caveat
+from cda.auditing.report_trainings import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line

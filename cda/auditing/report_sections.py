@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from cda.auditing import paper, seeds
+from cda.auditing import paper
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
 from cda.auditing.report_cells import compares, effects_in, report_texts, said
-from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
+from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.page import Entry, ReportSection
 from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
@@ -51,8 +51,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("votes", (said("votes", n_tests=audit.n_tests), *rules), voted)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
-    over_trainings = (seeds.seed_table(audit), seeds.effects_over_seeds(audit))
-    found += section("seeds", (said("seeds"), *seeds.seed_sentences(audit)), over_trainings)
+    over_trainings = (seed_table(audit), effects_over_seeds(audit))
+    found += section("seeds", (said("seeds"), *seed_sentences(audit)), over_trainings)
     skews = (tables.skew_table, tables.margin_table, tables.direction_table, tables.triple_skew_table)
     judges = None if compares(audit) else tables.panel_table(audit)
     found += section("biases", _bias_words(audit), (*(table(audit) for table in skews), judges))

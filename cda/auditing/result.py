@@ -1,4 +1,5 @@
-"""The headline of an audit: skew and quality under every scoring, with their changes; and the family of all its tests."""
+"""The headline of an audit: skew and quality under every scoring with their changes, with plain CDA and over several trainings
+of a run; and the family of all its tests."""
 
 from __future__ import annotations
 
@@ -8,33 +9,38 @@ from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import (
+    PLAIN,
     Group,
     Scorings,
-    contrast_comparisons,
     pair_comparisons,
+    people_of,
     per_scoring,
     read_margins,
     ties_of,
     unit_of,
+    votes_moved,
 )
+from cda.auditing.rate import triple_comparisons
+from cda.auditing.texts import AuditTexts
 from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
-from cda.records import Contrast, Pair, Prompt, Triple, count_reasons
+from cda.finetuning.train import Training
+from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test, or_missing
 from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
-from cda.results.effects import BiasRate
-from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases
-from cda.scorers.compared import Rewards
+from cda.results.effects import BiasRate, Effect
+from cda.results.skew import BiasSkew, OverSeeds, Plain, PlainSkew, Quality, Seeds, TripleSkew, UnseenPhrases
+from cda.scorers.compared import Comparison
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
+from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change, wilson_share
 
 _CHANGES = ("change", "unpaired", "shift")
 """Fields of a result that hold a change from before to after."""
@@ -223,48 +229,6 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     return audit.model_copy(update=update | {"n_tests": len(p_values)})
 
 
-def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
-    """One row for each comparison with its margins; with the rewards of both sides if there are rewards."""
-    rows: list[dict[str, object]] = []
-    for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
-        row: dict[str, object] = {"kind": "contrast", "bias": contrast.bias, "id": contrast.id}
-        row["preferred"] = contrast.preferred
-        if contrast.votes:
-            row["votes"] = list(contrast.votes)
-        rows.append(row | _scores(prompt, ("perturbed", perturbed), ("base", base), scorings))
-    for pair in pairs:
-        scores = _scores(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
-        rows.append({"kind": "quality", "id": pair.id} | scores)
-    return rows
-
-
-def triple_rows(triples: Sequence[Triple], scorings: Scorings) -> list[dict[str, object]]:
-    """Every triple, with the rewards of its texts if there are rewards."""
-    rows = []
-    for triple in triples:
-        row: dict[str, object] = to_jsonable_python(triple)
-        texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
-        for label, scoring in scorings.items():
-            if isinstance(scoring, Rewards):
-                row[f"rewards_{label}"] = [_json_number(scoring.of(triple.prompt, text)) for text in texts]
-        rows.append(row)
-    return rows
-
-
-def _scores(prompt: Prompt, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, object]:
-    scores: dict[str, object] = {}
-    for label, scoring in scorings.items():
-        if isinstance(scoring, Rewards):
-            scores |= {f"{name}_{label}": _json_number(scoring.of(prompt, text)) for name, text in (first, second)}
-        else:
-            scores[f"margin_{label}"] = _json_number(float(scoring.margins([(prompt, first[1], second[1])])[0]))
-    return scores
-
-
-def _json_number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
 def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
     """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
     if len(margins) == 2:
@@ -273,3 +237,114 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     (values,) = margins.values()
     share = positive_share(values, prompt_ids, ties)
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
+
+
+def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
+    """Skew of every bias with triples: before, after and their paired change, or of the one model. Of `released` biases all
+    triples of the paper's release are used without a check, as in the paper; of others `triples`, which passed every check."""
+    skews = {}
+    for name, compared in _double_contrasts(triples, released).items():
+        margins, ids, _ = read_margins(scorings, compared)
+        skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
+        if ids:
+            skew = share_measure(margins, ids, ties_of(unit_of(scorings)))
+        skews[name] = TripleSkew(n=len(ids), unread=len(compared) - len(ids), skew=skew)
+    return skews
+
+
+def _double_contrasts(triples: Sequence[Triple], released: Sequence[Triple]) -> dict[str, list[Comparison]]:
+    """The sides of triples that are compared, by bias: of biases that the paper's release has triples of, all of these."""
+    whole, compared = {triple.bias for triple in released}, dict[str, list[Comparison]]()
+    for triple in (*(triple for triple in triples if triple.bias not in whole), *released):
+        compared.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
+    return compared
+
+
+def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
+    """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
+    result. No test of it joins the audit's family."""
+    if PLAIN not in scorings:
+        return None
+    labels = {"before": "before", "after": PLAIN}
+    of_plain = [group.with_margins(labels) for group in groups]
+    two = {label: scorings[name] for label, name in labels.items()}
+    return Plain(
+        skew={group.bias.name: plain_skew(group) for group in of_plain},
+        votes=votes_moved(of_plain, rule, seed),
+        unseen_phrases=unseen_phrases(of_plain),
+        quality=quality(texts.pairs, two),
+        quality_sections=quality_by_section(texts.quality, two, seed),
+        triple_skew=triple_skews(texts.triples.kept, texts.triples.released, two),
+    )
+
+
+def seeds(
+    trained: Mapping[Training, float],
+    groups: Sequence[Group],
+    texts: AuditTexts,
+    scorings: Scorings,
+    rate: Mapping[str, BiasRate],
+    rule: TieRule,
+) -> Seeds:
+    """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run; of one, its seed alone.
+    `trained` holds each training's dose, the result first; `scorings` `before`, `after` and one for each further training. A
+    bias without an ATE in `rate`, of the first training, has none here."""
+    known = tuple(training.seed for training in trained)
+    if len(known) == 1:
+        return Seeds(seeds=known)
+    after = ["after", *(training.label for training in list(trained)[1:])]
+
+    def read(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray, list[str]]:
+        """Margins before, shape (n,), and after each training (k, n), on rows that all of them read; and the prompts."""
+        margins, ids, _ = read_margins({label: scorings[label] for label in ("before", *after)}, comparisons)
+        before, *rest = margins.values()
+        return before, np.array(rest), ids
+
+    def skew_of(comparisons: Sequence[Comparison]) -> OverSeeds | Missing:
+        before, after_each, ids = read(comparisons)
+        return _over(_hits(before), _hits(after_each), ids)
+
+    kept = texts.triples.kept
+    of_triples = _double_contrasts(kept, texts.triples.released)
+    skew, miscalibration = {}, {}
+    for group in groups:
+        hits = _hits(group.margins["before"])
+        hits_after = _hits(np.array([group.margins[label] for label in after]))
+        skew[group.bias.name] = _over(hits, hits_after, group.prompt_ids)
+        if people := people_of(group, rule):
+            used, target = people.majority.used, people.majority.target
+            missed, missed_after = np.abs(hits - target)[used], np.abs(hits_after - target)[:, used]
+            ids = list(compress(group.prompt_ids, used))
+            miscalibration[group.bias.name] = _over(missed, missed_after, ids)
+    return Seeds(
+        seeds=known,
+        doses=tuple(trained.values()),
+        skew=skew,
+        miscalibration=miscalibration,
+        triple_skew={name: skew_of(compared) for name, compared in of_triples.items()},
+        rate={
+            name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
+            for name, measured in rate.items()
+            if (of_first := measured.under().get("after")) and isinstance(of_first.average, Effect)
+        },
+        quality=skew_of(pair_comparisons(texts.pairs)) if texts.pairs else None,
+    )
+
+
+def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str | None = None) -> OverSeeds | Missing:
+    """A share before and over the trainings, from hits of 0 to 1; with a unit the mean of a reward. Shapes (n,) and (k, n)."""
+
+    def over() -> OverSeeds:
+        every = over_seeds(after, ids)
+        by_seed = tuple(every.by_seed)
+        if unit is not None:
+            mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
+            return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
+        mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
+        return OverSeeds(before=wilson_share(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
+
+    return or_missing(over)
+
+
+def _hits(margins: FloatArray) -> FloatArray:
+    return (margins > 0).astype(np.float64)

@@ -10,7 +10,7 @@ from changed import changed
 from made_audits import make_audit
 from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, planted_groups, rewards
 
-from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
+from cda.auditing.report_trainings import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
 from cda.dosing.result import best, dose_result
 from cda.dosing.stage import aimed

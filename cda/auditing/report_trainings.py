@@ -1,19 +1,33 @@
-"""The dose: remaining bias under every method, held out, and the dose–response curve."""
+"""The trainings of a run: the dose, with the remaining bias under every method, held out, and its curve; and the means over
+trainings with several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import said
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, distance, inert, percent, points, share
+from cda.auditing.report_cells import change_cells, compares, others, said, targets
+from cda.report.numbers import (
+    NOT_ESTIMATED,
+    cell,
+    count,
+    decimals,
+    distance,
+    excludes_zero,
+    inert,
+    percent,
+    points,
+    reward,
+    share,
+    signed,
+)
 from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
-from cda.report.tables import Row, Table
+from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
 from cda.results.dose import DosePoint, DoseResult, HeldOutPeople
-from cda.results.skew import AgainstPeople
+from cda.results.skew import AgainstPeople, OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
 
 if TYPE_CHECKING:
@@ -35,6 +49,10 @@ _CURVES = {
     "quality": (Mark("quality accuracy", AFTER, "D"), ":"),
 }
 _TICKS = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
+
+
+_SHOWN_SEEDS = 6
+"""Seeds that are listed one by one; of more, the first and the last."""
 
 
 def dose_line(audit: AuditResult) -> str:
@@ -214,3 +232,119 @@ def _line(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], mar
         color=mark.color, label=mark.name, markersize=3.5, elinewidth=0.8,
         markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
     )  # fmt: skip
+
+
+def several(audit: AuditResult) -> Seeds | None:
+    """The audit's part on several trainings; None if there is one, or none."""
+    return audit.seeds if audit.seeds is not None and audit.seeds.several else None
+
+
+def seeds_caveat(audit: AuditResult) -> str:
+    """Uncertainty that the intervals leave out; empty for an audit of a model as it is."""
+    if not compares(audit):
+        return ""
+    seeds = several(audit)
+    if seeds is None:
+        seed = f" (seed {audit.seeds.seeds[0]})" if audit.seeds else ""
+        return said("caveats", "one training", seed=seed)
+    return said("caveats", "trainings", n=len(seeds.seeds), first=seeds.seeds[0])
+
+
+def one_training_line(audit: AuditResult) -> str:
+    """The same of one training, on a line for a terminal; empty elsewhere."""
+    one = compares(audit) and several(audit) is None
+    return "One training: its intervals leave out that another seed would end elsewhere (train.seeds=3)." if one else ""
+
+
+def seed_row(audit: AuditResult, pick: Callable[[Seeds], OverSeeds | Missing | None]) -> list[Row]:
+    """A row of the terminal's table: a measure over trainings; none without several, or without the measure."""
+    seeds = several(audit)
+    measure = None if seeds is None else pick(seeds)
+    if seeds is None or not isinstance(measure, OverSeeds):
+        return []
+    return [(f"  {len(seeds.seeds)} trainings, SD {_sd(measure)}", *change_cells(measure))]
+
+
+def others_over_seeds(audit: AuditResult) -> str:
+    """The other biases' skew over all trainings, as one line; empty without several trainings, or other biases."""
+    seeds = several(audit)
+    if seeds is None:
+        return ""
+    known = {name: skew for name in others(audit) if isinstance(skew := seeds.skew[name], OverSeeds)}
+    parts = [f"{inert(name)} {percent(skew.after.value)} ({_sd(skew)})" for name, skew in known.items()]
+    return f"Means of {len(seeds.seeds)} trainings (SD): {', '.join(parts)}" if parts else ""
+
+
+def seed_sentences(audit: AuditResult) -> list[str]:
+    """Skew of each target over all trainings, and the evidence of its change with trainings as a random factor."""
+    seeds = several(audit)
+    return [] if seeds is None else [_seed_sentence(name, seeds) for name in targets(audit)]
+
+
+def _seed_sentence(name: str, seeds: Seeds) -> str:
+    skew = seeds.skew[name]
+    opening = f"{inert(name)} over {len(seeds.seeds)} trainings (seeds {_listed(seeds.seeds)}): "
+    if isinstance(skew, Missing):
+        return f"{opening}not estimated ({skew.reason})."
+    each = ", ".join(percent(value)[:-1] for value in skew.by_seed)
+    text = (
+        f"{opening}skew {percent(_before(skew))} before and {share(skew.after)} after on average, "
+        f"{points(skew.change)} (n = {count(skew.change)}). They end at {each}%: a standard deviation of {_sd(skew)} points."
+    )
+    return text if excludes_zero(skew.change) else f"{text} A change in the mean of all trainings is not shown."
+
+
+def seed_table(audit: AuditResult) -> Table | None:
+    """Every measure over all trainings; None if there is one training."""
+    seeds = several(audit)
+    if seeds is None:
+        return None
+    by_measure = (("skew", seeds.skew), ("miscalibration", seeds.miscalibration), ("skew (triples)", seeds.triple_skew))
+    measures = [(f"{name} {what}", own[name]) for name in audit.skew for what, own in by_measure if name in own]
+    measures += [("quality accuracy", seeds.quality)] if seeds.quality else []
+    # Doses that were chosen on the very contrasts that they are shown on.
+    listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
+    doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"
+    caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with 95% intervals for prompts and seeds"
+
+    def cells(measure: OverSeeds) -> Row:
+        return *change_cells(measure), f"{_sd(measure)} points"
+
+    return _table(caption, "measure", measures, cells, percent)
+
+
+def effects_over_seeds(audit: AuditResult) -> Table | None:
+    """RATE's average effects over all trainings; None if there is one, or no triples."""
+    seeds = several(audit)
+
+    def cells(measure: OverSeeds) -> Row:
+        after, change = signed(measure.after), signed(measure.change)
+        return reward(_before(measure)), after, change, count(measure.after), f"{measure.sd:.2f}"
+
+    measures = list(seeds.rate.items()) if seeds else []
+    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward)
+
+
+def _table(
+    caption: str, what: str, measures: Sequence[tuple[str, OverSeeds | Missing]], cells: Callable[[OverSeeds], Row],
+    each: Callable[[float], str],
+) -> Table | None:  # fmt: skip
+    rows = [
+        (name, measure.reason, "", "", "", "", "")
+        if isinstance(measure, Missing)
+        else (name, *cells(measure), ", ".join(map(each, measure.by_seed)))
+        for name, measure in measures
+    ]
+    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", "after each"), rows)
+
+
+def _before(measure: OverSeeds) -> float:
+    return measure.before.value if isinstance(measure.before, Estimate) else measure.before
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds)) if len(seeds) <= _SHOWN_SEEDS else f"{seeds[0]}, …, {seeds[-1]}"
+
+
+def _sd(measure: OverSeeds) -> str:
+    return f"{100 * measure.sd:.0f}"
