@@ -89,24 +89,8 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     contrasts stand for their biases; others have embedded texts (five biases) or rewritten embedded answers. A training is
     audited on every embedded bias, an audit alone (`only_audit`) on those that were asked for."""
     audit, seed = inputs.audit, rewriting.seed
-    votes, verdicts = inputs.opinions()
-    own = inputs.contrasts()
-    covered = {contrast.bias for contrast in own.contrasts}
-    wanted = [
-        row for row in audit_contrasts() if row.bias not in covered and (row.bias in inputs.names or not only_audit)
-    ]
-    embedded, unread = with_votes(wanted, votes, verdicts)
-    covered |= {contrast.bias for contrast in embedded}
-    rewritten: list[Contrast] = []
-    failed: dict[str, Exclusions] = {}
-    for bias in inputs.biases:
-        if bias.name not in covered:
-            contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
-            rewritten += contrasts
-    unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
-    excluded = {"contrasts": own.exclusions, "votes": Exclusions(own.votes.seen + unread.seen, unread_votes)}
-    if own.ids.exclusions.dropped:
-        excluded["ids of contrasts"] = own.ids.exclusions
+    excluded: dict[str, Exclusions] = {}
+    groups, failed = _contrasts(inputs, rewriting, excluded, only_audit=only_audit)
     quality = inputs.quality()
     available_pairs = len(quality.items) if quality else 0
     if quality is not None:
@@ -117,23 +101,8 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         excluded[f"{SOURCE}: votes on {name}"] = texts.contrasts.votes
         excluded[f"{SOURCE}: triples of {name}"] = texts.triples.exclusions
     triples = _triples(inputs, rewriting, excluded)
-    groups: dict[str, list[Contrast]] = {}
-    for contrast in (*own.contrasts, *embedded, *rewritten):
-        groups.setdefault(contrast.bias, []).append(contrast)
-    if audit.contrasts != EMBEDDED:
-        say(f"  {audit.contrasts}: {own.exclusions}")
-        if own.ids.notice:
-            say(f"  {audit.contrasts}: {own.ids.notice}")
     everything = [contrast for group in groups.values() for contrast in group]
-    unmatched = inputs.unmatched(everything)
-    for file, missing, n_items in unmatched:
-        if missing:
-            say(f"  {file}: {missing} of {n_items} items are none of the contrasts")
-    inputs.check_readable(everything)
-    if excluded["votes"].dropped:
-        say(f"  votes: {excluded['votes']}; the words are perturbed, base, response_1, response_2 and tie")
-    if verdicts and not any(contrast.votes or contrast.preferred for contrast in everything):
-        say(f"  {audit.verdicts}: not used, because no contrast has votes; verdicts extend votes")
+    n_unmatched = _n_unmatched(inputs, everything, excluded["votes"])
     return AuditTexts(
         contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, seed)),
         triples=triples,
@@ -142,8 +111,54 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         available={name: len(group) for name, group in groups.items()},
         excluded=excluded,
         failed=failed,
-        votes_unmatched=sum(missing for _, missing, _ in unmatched),
+        votes_unmatched=n_unmatched,
     )
+
+
+def _contrasts(
+    inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Exclusions], *, only_audit: bool
+) -> tuple[dict[str, list[Contrast]], dict[str, Exclusions]]:
+    """Contrasts by bias, and the rewrites that failed."""
+    own = inputs.contrasts()
+    covered = {contrast.bias for contrast in own.contrasts}
+    wanted = [
+        row for row in audit_contrasts() if row.bias not in covered and (row.bias in inputs.names or not only_audit)
+    ]
+    embedded, unread = with_votes(wanted, *inputs.opinions())
+    covered |= {contrast.bias for contrast in embedded}
+    groups: dict[str, list[Contrast]] = {}
+    for contrast in (*own.contrasts, *embedded):
+        groups.setdefault(contrast.bias, []).append(contrast)
+    failed: dict[str, Exclusions] = {}
+    for bias in inputs.biases:
+        if bias.name not in covered:
+            rewritten, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
+            groups |= {bias.name: rewritten} if rewritten else {}
+    unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
+    excluded["contrasts"] = own.exclusions
+    excluded["votes"] = Exclusions(own.votes.seen + unread.seen, unread_votes)
+    if own.ids.exclusions.dropped:
+        excluded["ids of contrasts"] = own.ids.exclusions
+    return groups, failed
+
+
+def _n_unmatched(inputs: AuditInputs, contrasts: Sequence[Contrast], votes: Exclusions) -> int:
+    """Items of votes and verdicts that are none of the contrasts; all that was left out of both is said."""
+    audit, own = inputs.audit, inputs.contrasts()
+    if audit.contrasts != EMBEDDED:
+        say(f"  {audit.contrasts}: {own.exclusions}")
+        if own.ids.notice:
+            say(f"  {audit.contrasts}: {own.ids.notice}")
+    unmatched = inputs.unmatched(contrasts)
+    for file, missing, n_items in unmatched:
+        if missing:
+            say(f"  {file}: {missing} of {n_items} items are none of the contrasts")
+    inputs.check_readable(contrasts)
+    if votes.dropped:
+        say(f"  votes: {votes}; the words are perturbed, base, response_1, response_2 and tie")
+    if inputs.opinions()[1] and not any(contrast.votes or contrast.preferred for contrast in contrasts):
+        say(f"  {audit.verdicts}: not used, because no contrast has votes; verdicts extend votes")
+    return sum(missing for _, missing, _ in unmatched)
 
 
 def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Exclusions]) -> Triples:
