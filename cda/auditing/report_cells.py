@@ -13,9 +13,19 @@ from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
-from cda.results.effects import BiasRate, ConditionalEffects, Effect, RateEffects, SameMargin, average_of
+from cda.results.effects import (
+    Adjusted,
+    BiasRate,
+    ConditionalEffects,
+    Effect,
+    Identification,
+    PairsEffect,
+    RateEffects,
+    SameMargin,
+    average_of,
+)
 from cda.results.skew import BiasSkew, OverSeeds, Plain
-from cda.stats.verdict import TOLERATED_LOSS
+from cda.stats.verdict import TOLERATED_LOSS, Margin
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
@@ -153,9 +163,36 @@ def margin_unit(audit: AuditResult) -> str:
 
 def margin_cell(direct: Effect | SameMargin | Missing, missing: str | None = NOT_ESTIMATED) -> str:
     """A mean margin, or the one that all pairs share; `missing` as for `cell`."""
-    if isinstance(direct, SameMargin):
-        return in_each(direct.value)
-    return cell(direct, lambda effect: signed(effect.estimate), missing)
+    margin = mean_margin(direct)
+    return direct.reason if margin is None and missing is None and isinstance(direct, Missing) else margin_words(margin)
+
+
+def margin_words(margin: Margin | None) -> str:
+    """A mean margin, or the one that all pairs share."""
+    return NOT_ESTIMATED if margin is None else in_each(margin) if isinstance(margin, float) else signed(margin)
+
+
+def at_no_drift(identification: Identification | Missing) -> dict[str, Margin | None]:
+    """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
+    if isinstance(identification, Missing):
+        return {}
+    adjusted: dict[str, Margin | None] = {form: mean_margin(fit) for form, fit in identification.adjusted.items()}
+    return {"alike": mean_margin(identification.overlap_effect), **adjusted}
+
+
+def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Margin | None:
+    """An estimate of the audit; a plain number if all pairs share it, None if there is neither."""
+    match found:
+        case SameMargin():
+            return found.value
+        case Missing():
+            return None
+        case Effect():
+            return found.estimate
+        case PairsEffect():
+            return found.mean_margin
+        case Adjusted():
+            return found.effect
 
 
 def tested_cells(test: Test | Missing | None) -> tuple[str, str]:

@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING
 from cda.auditing import report_cells as cells
 from cda.auditing.report_verdict import drift_sentence
 from cda.report import plots
-from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, in_each, p_equals, p_value, share, signed
+from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, p_equals, p_value, share, signed
 from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.effects import (
-    BiasDrift,
-    BiasRate,
-    Contingency,
-    DirectEffects,
-    Form,
-    NotIdentified,
-    RateEffects,
-    SameMargin,
-)
+from cda.results.effects import BiasDrift, BiasRate, Contingency, DirectEffects, NotIdentified, RateEffects, SameMargin
 from cda.results.facts import LabelCounts, RewardModelFacts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMS: dict[Form, str] = {"linear": "linear", "log_ratio": "log ratio"}
+FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 Step = tuple[str, int | None, Mapping[str, int]]
 """A step, how many it saw (None if not counted), and reason to the number left out."""
 _TRAINED = Mark("training data", THIRD, "^")
@@ -60,14 +51,10 @@ def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
         return "", "", "", "", "identified" if direct.value else "none shown"
     if isinstance(found, Missing):
         return found.reason, "", "", "", NOT_ESTIMATED
-    alike = found.overlap_effect
-    among = (
-        in_each(alike.value) if isinstance(alike, SameMargin) else cell(alike, lambda pairs: signed(pairs.mean_margin))
-    )
-    fits = (found.adjusted.get(form, Missing(reason="not tried")) for form in FORMS)
-    forms = (cell(fit, lambda adjusted: signed(adjusted.effect)) for fit in fits)
+    margins = cells.at_no_drift(found)
+    alike, *forms = (cells.margin_words(margins.get(kind)) for kind in ("alike", *FORMS))
     verdict = "not identified from these pairs" if may_be_drift else found.verdict
-    return among, f"{found.overlap.n} of {found.overlap.n_total}", *forms, verdict
+    return alike, f"{found.overlap.n} of {found.overlap.n_total}", *forms, verdict
 
 
 def identification_sentences(audit: AuditResult) -> list[str]:

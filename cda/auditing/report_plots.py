@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import compares, margin_unit, voted_names
+from cda.auditing.report_cells import at_no_drift, compares, margin_unit, mean_margin, voted_names
 from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_tables import SIDES
 from cda.auditing.report_trainings import dose_plots
@@ -16,7 +16,7 @@ from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
-from cda.results.effects import Adjusted, BiasDrift, BiasRate, DirectEffects, Effect, PairsEffect, RateEffects
+from cda.results.effects import BiasDrift, BiasRate, DirectEffects, RateEffects
 from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
@@ -297,14 +297,8 @@ def _common_limits(audit: AuditResult) -> tuple[float, float]:
 
 def _estimates(effects: DirectEffects) -> dict[str, Estimate]:
     """Estimates by the keys of `_PAIRS`, without those that could not be made."""
-    found = effects.identification
-    estimates = {"all": effects.direct.estimate} if isinstance(effects.direct, Effect) else {}
-    if isinstance(found, Missing):
-        return estimates
-    if isinstance(found.overlap_effect, PairsEffect):
-        estimates["alike"] = found.overlap_effect.mean_margin
-    adjusted = {form: own.effect for form, own in found.adjusted.items() if isinstance(own, Adjusted)}
-    return estimates | {form: adjusted[form] for form in ("linear", "log_ratio") if form in adjusted}
+    margins = {"all": mean_margin(effects.direct)} | at_no_drift(effects.identification)
+    return {key: found for key in _PAIRS if isinstance(found := margins.get(key), Estimate)}
 
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:

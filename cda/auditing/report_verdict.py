@@ -6,27 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_cells import applied, compares, others, targets
-from cda.report.numbers import (
-    count,
-    excludes_zero,
-    in_each,
-    inert,
-    p_equals,
-    percent,
-    points,
-    reward,
-    share,
-    signed,
-    width,
-)
+from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, others, targets
+from cda.report.numbers import count, excludes_zero, inert, p_equals, percent, points, reward, share, signed, width
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Adjusted, Effect, EffectTest, Identified, NotIdentified, PairsEffect, SameMargin
+from cda.results.effects import Effect, EffectTest, Identified, SameMargin
 from cda.stats import verdict as rules
-from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Margin, Moved
+from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
 _MANY_TIES = 0.1
 """Share of ties from which a judge's ties are reported: many ties alone keep skew near 50%."""
@@ -139,8 +127,8 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     direct, identification = effects.before.direct, effects.before.identification
     gap = votes.signed_gap.before if votes else None
     p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
-    identified, mean = isinstance(identification, Identified), _margin(direct)
-    word = rules.finding(mean, p_holm, identified, gap, list(_at_no_drift(identification).values()))
+    identified, mean = isinstance(identification, Identified), mean_margin(direct)
+    word = rules.finding(mean, p_holm, identified, gap, list(at_no_drift(identification).values()))
     if votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
@@ -168,14 +156,11 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     identification = effects.before.identification
     if compares(audit) or name in audit.votes or not isinstance(identification, Identified):
         return ""
-    margins = _at_no_drift(identification)
+    margins = at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT
-    if not shown or not rules.may_be_drift(_margin(effects.before.direct), margins.values()):
+    if not shown or not rules.may_be_drift(mean_margin(effects.before.direct), margins.values()):
         return ""
-    said = {
-        kind: "not estimated" if margin is None else in_each(margin) if isinstance(margin, float) else signed(margin)
-        for kind, margin in margins.items()
-    }
+    said = {kind: margin_words(margin) for kind, margin in margins.items()}
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"
     adjusted = ", ".join(f"{form.replace('_', ' ')} {margin}" for form, margin in said.items())
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}."
@@ -183,29 +168,6 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
 
 def _p_holm(test: EffectTest | Missing) -> float:
     return 1.0 if isinstance(test, Missing) or test.p_holm is None else test.p_holm
-
-
-def _at_no_drift(identification: Identified | NotIdentified | Missing) -> dict[str, Margin | None]:
-    """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
-    if isinstance(identification, Missing):
-        return {}
-    adjusted: dict[str, Margin | None] = {form: _margin(fit) for form, fit in identification.adjusted.items()}
-    return {"alike": _margin(identification.overlap_effect), **adjusted}
-
-
-def _margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Margin | None:
-    """An estimate of the audit; a plain number if all pairs share it, None if there is neither."""
-    match found:
-        case SameMargin():
-            return found.value
-        case Missing():
-            return None
-        case Effect():
-            return found.estimate
-        case PairsEffect():
-            return found.mean_margin
-        case Adjusted():
-            return found.effect
 
 
 def quality_sentence(audit: AuditResult) -> str:
