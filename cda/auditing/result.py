@@ -15,6 +15,7 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
+    contrast_comparisons,
     pair_comparisons,
     people_of,
     per_scoring,
@@ -41,6 +42,7 @@ from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change, wilson_share
+from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired", "shift")
 """Fields of a result that hold a change from before to after."""
@@ -304,24 +306,21 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _over(_hits(before), _hits(after_each), ids)
 
-    kept = texts.triples.kept
-    of_triples = _double_contrasts(kept, texts.triples.released)
-    skew, miscalibration = {}, {}
-    for group in groups:
-        hits = _hits(group.margins["before"])
-        hits_after = _hits(np.array([group.margins[label] for label in after]))
-        skew[group.bias.name] = _over(hits, hits_after, group.prompt_ids)
-        if people := people_of(group, rule):
-            used, target = people.majority.used, people.majority.target
-            missed, missed_after = np.abs(hits - target)[used], np.abs(hits_after - target)[:, used]
-            ids = list(compress(group.prompt_ids, used))
-            miscalibration[group.bias.name] = _over(missed, missed_after, ids)
+    def missed(group: Group, people: Majority) -> OverSeeds | Missing:
+        before, after_each, ids = read(contrast_comparisons(group.contrasts))
+        wrong, wrong_after = (
+            np.abs(_hits(margins) - people.target)[..., people.used] for margins in (before, after_each)
+        )
+        return _over(wrong, wrong_after, list(compress(ids, people.used)))
+
+    kept, released = texts.triples.kept, texts.triples.released
+    voted = {group.bias.name: (group, people) for group in groups if (people := people_of(group, rule))}
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
-        skew=skew,
-        miscalibration=miscalibration,
-        triple_skew={name: skew_of(compared) for name, compared in of_triples.items()},
+        skew={group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
+        miscalibration={name: missed(group, people.majority) for name, (group, people) in voted.items()},
+        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept, released).items()},
         rate={
             name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
             for name, measured in rate.items()
