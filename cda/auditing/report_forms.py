@@ -1,11 +1,15 @@
-"""The report of an audit in its forms: a page, a <div> for notebooks, Markdown, and the short table that a run ends with."""
+"""The report of an audit in its forms: a page, a <div> for notebooks, Markdown, the short table that a run ends with, and the
+model card of an export. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,18 +20,20 @@ from cda.auditing import report_scoring as scoring
 from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
-from cda.auditing.report_data import missing_rate_sentence, rewritten_line
-from cda.auditing.report_plots import skew_plot
+from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
+from cda.auditing.report_plots import skew_chart, skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
-from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
+from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line, skew_table, votes_table
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import Verdict, verdicts
-from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, visible, width
+from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
 from cda.report.page import ReportSection, render, rendered, word_differences
 from cda.report.plots import save_plot
-from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
+from cda.report.tables import Row, Table, aligned, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
+from cda.results.dose import DoseResult
+from cda.results.facts import RewardModelFacts
 
 MAX_LINES, MAX_COLUMNS = 20, 100
 _EXAMPLES_PER_BIAS = 3
@@ -36,6 +42,8 @@ _MAX_LABEL = _MAX_NAME - len(" miscalibration")
 _SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
 _FULL = (*_MAIN, "people")
 _TRIPLED = (*_FULL, "triples")
+EMBEDDED = "embedded"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _N_OPEN = 2
 _FEW_BIASES = 2
 """Biases that are described next to their verdicts; more would push the numbers off the first screen."""
@@ -87,38 +95,6 @@ def notebook_html(audit: AuditResult) -> str:
         description=plot.description,
         figure=figure,
     )
-
-
-def skew_chart(audit: AuditResult) -> str:
-    """Skew before and after as one <svg> element; everything that comes from outside is escaped."""
-    rows = [_row(name, audit) for name in audit.skew]
-    svg = render(
-        "skew_chart.svg.j2",
-        rows=rows,
-        two=compares(audit),
-        plain=audit.plain is not None,
-        description=" ".join(str(row["words"]) for row in rows),
-        at=lambda value: f"{100 * value:.2f}%",
-    )
-    return re.sub(r">\s+<", "><", svg.strip())
-
-
-def _row(name: str, audit: AuditResult) -> dict[str, object]:
-    """A bias in the chart: its label, its numbers, its marks, and all of it in words for those who do not see it."""
-    skew, two, people = audit.skew[name], compares(audit), audit.votes[name].human_skew if name in audit.votes else None
-    plain = audit.plain.skew[name].last if audit.plain else None
-    target = " (target)" if skew.target and two else ""
-    said = [f"{share(found)}{f' {when}' if two else ''}" for when, found in skew.items()]
-    said += [f"{share(plain)} by plain CDA"] if plain else []
-    beside = f", people {share(people)}" if people else ""
-    return {
-        "words": f"{name}{target}: {', '.join(said)}{beside}.",
-        "target": skew.target,
-        "label": clipped(visible(name).replace("\n", " "), 24) + target,
-        "value": " → ".join(percent(found.value) for _, found in skew.items()),
-        "marks": {"before": skew.before} | ({"after": skew.last} if two else {}) | ({"plain": plain} if plain else {}),
-        "people": people,
-    }
 
 
 def render_markdown(audit: AuditResult) -> str:
@@ -307,3 +283,102 @@ def _verdict_line(found: Sequence[Verdict]) -> str:
     for own in found:
         by_word.setdefault(own.word, []).append(inert(own.bias))
     return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTraining:
+    """One training in an export: its adapter's dose there, if known; how it was chosen, if the export has that dose; and the
+    format of prompt and response in training, if known and not given by an audit."""
+
+    name: str
+    dose: float | None
+    audit: AuditResult | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    chosen: DoseResult | None = None
+    form: str | None = None
+
+
+def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
+    """Model card (README.md) of an export, with the front matter that model hubs read. `base` is a hub id, `embedded`, or a folder, which is named by its last part alone; `merged` is
+    the precision of a merged model, None for an adapter."""
+    audits = [part.audit for part in parts if part.audit is not None]
+    biases = list(dict.fromkeys(bias.name for audit in audits for bias in audit.biases))
+    models = [audit.model for audit in audits if isinstance(audit.model, RewardModelFacts)]
+    forms = (*(model.form for model in models), *(part.form for part in parts))
+    text = render(
+        "model_card.md.j2",
+        parts=parts,
+        biases=listed(biases) if biases else "",
+        merged=merged,
+        base="the embedded model of the cda package" if base == EMBEDDED else _source(base),
+        embedded=base == EMBEDDED,
+        hub=Markup(json.dumps(base)) if _HUB_ID.fullmatch(base) else "",
+        form=next((form for form in forms if form), None),
+        length=(models[0].max_length_tokens if models else None) or 512,
+        md=_inert,
+        json=partial(json.dumps, ensure_ascii=False, default=str),
+        dose=_dose,
+        audited=partial(_audited, merged=merged),
+        chosen=_chosen,
+        limits=partial(_limits, merged=merged),
+    )
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
+    """Verdicts and tables; first, how the audited model differs from the exported one."""
+    audit = part.audit
+    assert audit is not None  # the template asks for audited trainings alone
+    if part.dose != applied(audit):
+        column = "the column of plain CDA." if part.dose == 1 and audit.plain else "which this audit did not measure."
+        yield Markup(f"`after` is dose {applied(audit):g}. The export holds dose {_dose(part)}, {column}")
+    for found in verdicts(audit):
+        yield Markup(f"**{escaped(found.sentence)}**")
+    yield from map(_inert, (verdict.quality_sentence(audit), *trainings.seed_sentences(audit)))
+    over_trainings = (trainings.seed_table(audit), trainings.effects_over_seeds(audit))
+    skew = skew_table(audit) if compares(audit) else None
+    yield from _tables((main_table(audit), *over_trainings, votes_table(audit), skew, *rate_tables(audit)))
+    yield _inert(how_scored(audit))
+    precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
+    if merged and precision and precision != merged:
+        yield Markup(
+            f"The audit scored a {escaped(precision)} base with the adapter applied unmerged. The merged {merged} weights differ by "
+            "rounding, which moves a score by a small share of the scores' spread."
+        )
+
+
+def _chosen(part: ExportedTraining) -> Iterator[Markup]:
+    if part.chosen is not None:
+        yield from map(_inert, trainings.dose_sentences(part.chosen))
+        yield from _tables(trainings.dose_tables(part.chosen))
+
+
+def _limits(audit: AuditResult, merged: str | None) -> list[str]:
+    sources = audit.sources
+    notes = [
+        *caveats(audit),
+        f"Trained on: {_source(sources.pairs)}. Measured on contrasts: {_source(sources.contrasts)}; on quality pairs: "
+        f"{_source(sources.quality)}. On other data it may behave differently.",
+    ]
+    own = "The adapter fits this base alone, with its head; another base gives scores without meaning."
+    return notes if merged else [*notes, own]
+
+
+def _inert(text: object) -> Markup:
+    return Markup(escaped(text))
+
+
+def _tables(tables: Iterable[Table | None]) -> Iterator[Markup]:
+    return (Markup("\n".join(markdown_table(table))) for table in tables if table is not None)
+
+
+def _source(path: object) -> str:
+    """Public name of a model or file, without the path of a local folder."""
+    if path is None:
+        return "none"
+    text = str(path)
+    return text if _HUB_ID.fullmatch(text) else text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _dose(part: ExportedTraining) -> str:
+    return "unknown" if part.dose is None else f"{part.dose:g}"

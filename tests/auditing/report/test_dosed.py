@@ -12,10 +12,9 @@ from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.auditing import report_tables as tables
-from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.paper import outcome_table
-from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, skew_chart, summary_table
-from cda.auditing.report_plots import audit_plots
+from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, ExportedTraining, model_card, summary_table
+from cda.auditing.report_plots import audit_plots, skew_chart
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from changed import changed
 
-from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.report_forms import ExportedTraining, model_card
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"

@@ -11,7 +11,8 @@ import pytest
 from changed import changed
 from page_checks import checked
 
-from cda.auditing.report_forms import MAX_LINES, render_html, render_markdown, skew_chart, summary_table
+from cda.auditing.report_forms import MAX_LINES, render_html, render_markdown, summary_table
+from cda.auditing.report_plots import skew_chart
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
 from cda.results.base import Missing, PerScoring
 from cda.results.facts import Example, LLMUse, RunFacts, StageRun, TrainingStages

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, render_html, render_markdown, summary_table
+from cda.auditing.report_forms import (
+    MAX_COLUMNS,
+    MAX_LINES,
+    ExportedTraining,
+    model_card,
+    render_html,
+    render_markdown,
+    summary_table,
+)
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_sentences, seed_table
 from cda.report.numbers import width

@@ -12,8 +12,7 @@ from cda.auditing import analysis as audit_analysis
 from cda.auditing import result as audit_result
 from cda.auditing.comparison import comparison_tables, render_comparison
 from cda.auditing.groups import Group
-from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_forms import render_html, render_markdown, summary_table
+from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown, summary_table
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
     others_sentence,
