@@ -135,7 +135,7 @@ def _share(part: str) -> tuple[str, str, str]:
     return f"{part}.{_SCORED}", f"{part}.change", f"{part}.test"
 
 
-_MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
+MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("skew", *_share("skew.*")),
     ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
     ("skew and miscalibration by judge", "panel"),
@@ -188,7 +188,7 @@ _MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
     rows = []
-    for name, *paths in _MEASURES:
+    for name, *paths in MEASURES:
         intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
         cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
         named = ["; ".join(dict.fromkeys(filter(None, names))) for names in (cells if compares(audit) else cells[::2])]

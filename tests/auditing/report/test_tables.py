@@ -9,10 +9,11 @@ import pytest
 from changed import changed
 
 from cda.auditing.report_data import exclusion_table
-from cda.auditing.report_sections import INTERVALS, every_entry, method_table, methods_of, sections
+from cda.auditing.report_sections import INTERVALS, MEASURES, every_entry, method_table, methods_of, sections
 from cda.auditing.report_tables import preference_tables, votes_table
 from cda.records import Exclusions
 from cda.report.tables import Table
+from cda.results.base import Result
 from cda.results.facts import Dropped
 from cda.stats import votes
 from cda.stats.bootstrap import N_DRAWS
@@ -93,6 +94,14 @@ def test_counts_and_shares_add_up(voted: Any) -> None:
     assert rows["people: tie, before"][3] == "4"
     assert rows["sum, before"] == ("92 (88%)", "12 (12%)", "0 (0%)", "104", "")
     assert rows["people: biased side, after"][:2] == ("40 (38%)", "5 (5%)")
+
+
+def test_the_table_of_methods_names_fields_that_results_have() -> None:
+    kinds: list[type[Result]] = [Result]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    steps = {step for _, *paths in MEASURES for path in paths for step in re.split(r"[.| ]", path)}
+    assert len(steps) > 40 and steps - {"*", ""} <= {field for kind in kinds for field in kind.model_fields}
 
 
 @pytest.mark.parametrize("name", ["audit", "voted", "one_model", "judge"])
