@@ -166,7 +166,7 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("mean margin, adjusted", f"{_IDENTIFIED}.adjusted"),
     ("mean margin of all pairs once more, in audit.json only", f"{_DIRECT}.bca {_IDENTIFIED}.unadjusted.mean_margin"),
     ("share of like pairs and skew among pairs, in audit.json only",
-     _each((_IDENTIFIED,), "overlap") + " " + _each((_IDENTIFIED,), "overlap_effect|unadjusted.skew")),
+     f"{_IDENTIFIED}.overlap {_IDENTIFIED}.overlap_effect|unadjusted.skew"),
     ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
     ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
@@ -204,10 +204,10 @@ def _parts(value: object, paths: str) -> Iterator[object]:
         step, _, rest = path.partition(".")
         if step != "*":
             found = [getattr(value, name, None) for name in step.split("|")]
+        elif isinstance(value, dict):
+            found = list(value.values())
         else:
-            found = (
-                list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | tuple) else []
-            )
+            found = list(value) if isinstance(value, tuple) else []
         for part in found:
             yield from _parts(part, rest) if rest else [part]
 
