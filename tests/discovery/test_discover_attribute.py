@@ -105,11 +105,11 @@ def test_the_gate_lets_an_attribute_that_is_a_list_change_list_lines() -> None:
 
 
 def test_clashing_names_get_suffixes_and_the_first_keeps_its_own() -> None:
-    biases = [attribute_bias(text) for text in ("Uses lists", "uses lists!", "Uses lists", "Is brief")]
+    biases = [attribute_bias(text) for text in ("Uses lists", "uses lists!", "Uses lists", "Uses lists", "Is brief")]
     found = distinct_names(biases)
-    assert len({one.name for one in found}) == 4
-    assert [found[0].name, found[3].name] == ["uses-lists", "is-brief"]
-    assert all(one.name.startswith("uses-lists-") for one in found[1:3])
+    assert len({one.name for one in found}) == 5
+    assert [found[0].name, found[4].name] == ["uses-lists", "is-brief"]
+    assert all(one.name.startswith("uses-lists-") for one in found[1:4])
     assert [one.description for one in found] == [one.description for one in biases]
     assert distinct_names(biases) == found
     assert distinct_names([attribute_bias("Length")], builtin_names())[0].name.startswith("length-")

@@ -315,9 +315,9 @@ def test_groups_by_rules_pattern_and_presence_but_not_by_dose() -> None:
     sure = phrase_bias(Phrasing("opening", ("Sure!",)))
     surely = phrase_bias(Phrasing("opening", ("Sure.",)))
     renamed = sure.model_copy(update={"name": "other", "description": "Something else."})
-    twice = more_than(KNOWN["exclamations"], 1.5)
+    twice, (_, fewer) = more_than(KNOWN["exclamations"], 1.5), other_places(KNOWN["exclamations"])
     responses = ["Sure! Water boils.", "Sure. It is hot.", "Sure! Go on.", "Water boils.", "Go!"]
-    biases = [sure, renamed, KNOWN["exclamations"], surely, KNOWN["affirmative"], twice]
-    assert PresenceGrouper(responses).groups(biases) == [[0, 1, 3, 4], [2], [5]]
-    assert PresenceGrouper().groups(biases) == [[0, 1, 3], [2], [4], [5]]
+    biases = [sure, renamed, KNOWN["exclamations"], surely, KNOWN["affirmative"], twice, fewer]
+    assert PresenceGrouper(responses).groups(biases) == [[0, 1, 3, 4], [2], [5], [6]]
+    assert PresenceGrouper().groups(biases) == [[0, 1, 3], [2], [4], [5], [6]]
     assert PresenceGrouper().groups([]) == []

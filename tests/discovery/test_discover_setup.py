@@ -156,6 +156,8 @@ def test_a_limit_below_the_prompts_counts_and_given_attributes_use_all_parts(tmp
     }
     all_of_them = calls(tmp_path, *words[:2], "discover.max_test=null", n_given=1)
     assert all_of_them["rewriting by ada"] == (6 + 7 + 7) * 2 * 2
+    uneven = calls(tmp_path, *words[:2], "discover.max_test=null", "discover.parts=[0.31,0.34,0.35]", n_given=1)
+    assert uneven["rewriting by ada"] == (7 + 7 + 7) * 2 * 2  # of 6.2, 6.8 and 7
 
 
 def test_many_attributes_are_grouped_in_rounds(tmp_path: Path, rows: Path) -> None:

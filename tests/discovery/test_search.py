@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cda.arrays import FloatArray
-from cda.biases import Bias, builtin_names
+from cda.biases import Bias
 from cda.discovery import search as search_module
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Text, Tried
@@ -22,7 +22,6 @@ from cda.discovery.search import (
     Parts,
     candidates_by_id,
     draw_originals,
-    grouped,
     lineage,
     save_generation,
     saved_generations,
@@ -361,16 +360,6 @@ def test_what_was_tried_before_is_not_tried_again() -> None:
     assert "rude" not in words(second.tried) and "rude" not in words(third.tried)
 
 
-@pytest.mark.parametrize("name", ["ends", "jargon"])
-def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs(name: str) -> None:
-    generations = search(SAMPLES, parts(proposer=Proposer(name=name)), SMALL)
-    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
-    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
-        assert len(set(own.values())) == len(own)
-        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
-    assert (name in names[0].values()) is (name not in builtin_names())
-
-
 def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:
     ids = tuple(candidate.id for candidate, _ in parents)
     candidate = CandidateRecord.of(attribute(name), "mutated" if parents else "proposed", generation, ids)
@@ -413,15 +402,6 @@ def test_originals_are_one_response_each_of_some_prompts() -> None:
     assert {prompt for prompt, _ in everything} == {each.prompt for each in samples[1:]} and len(everything) == 11
     drawn = [draw_originals([SAMPLES[2]], 1, np.random.default_rng(seed))[0][1] for seed in range(60)]
     assert set(drawn) == {"answer 2 a", "answer 2 b", "answer 2 c"}
-
-
-def test_the_first_of_a_group_stands_for_it() -> None:
-    texts = ("survivor", "Survivor", "mutation", "other", "OTHER", "Other")
-    ordered = [CandidateRecord.of(attribute(word)) for word in texts]
-    found, n_merged = grouped(ordered, Grouper())
-    assert [word_of(each.bias) for each in found] == ["survivor", "mutation", "other"] and n_merged == 3
-    largest, n_merged = grouped(ordered, Grouper(), 2)
-    assert [word_of(each.bias) for each in largest] == ["survivor", "other"] and n_merged == 3
 
 
 def stored(index: int = 0) -> Generation:
