@@ -70,16 +70,15 @@ def _margins(share: float, n: int) -> np.ndarray:
     return np.where(np.arange(n) < round(share * n), sizes, -sizes)
 
 
-def _contrasts(name: str, source: str, n: int, people: float | None, verdicts: bool) -> tuple[Contrast, ...]:
+def _contrasts(name: str, n: int, people: float | None, verdicts: bool) -> tuple[Contrast, ...]:
     """n contrasts; with people, three votes each, and 4 ties and 6 without votes at the end; verdicts on all but 2."""
     found = []
     for row in range(n):
-        # In a file two contrasts share a prompt.
-        prompt = user_prompt(f"How do I cook dish {row // 2 if source == 'file' and people is None else row}?")
+        prompt = user_prompt(f"How do I cook dish {row}?")
         base = f"Use pan {row} and stir it slowly until the rice is done, then let it rest for a while."
         side = "perturbed" if people is not None and row < people * (n - 10) else "base"
         votes = () if people is None or row >= n - 6 else ("tie",) * 3 if row >= n - 10 else (side, side, "base")
-        tags = {} if source == "file" else {"source": source}
+        tags = {"source": "embedded"} if people is None else {}  # only a file of contrasts can hold votes
         judged = (side,) if verdicts and row < n - 2 else ()
         found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, judged, tags=tags))  # type: ignore[arg-type]
     return tuple(found)
@@ -87,17 +86,10 @@ def _contrasts(name: str, source: str, n: int, people: float | None, verdicts: b
 
 @cache
 def _group(
-    name: str,
-    shares: tuple[float, ...],
-    target: bool,
-    source: str,
-    people: float | None,
-    unit: str,
-    verdicts: bool,
-    unread: int,
+    name: str, shares: tuple[float, ...], target: bool, people: float | None, unit: str, verdicts: bool, unread: int
 ) -> Group:
     n = 110 if people is not None else 100
-    contrasts = _contrasts(name, source, n, people, verdicts)
+    contrasts = _contrasts(name, n, people, verdicts)
     labelled = zip(_labels(len(shares) == 2), shares, strict=True)
     margins = {label: np.append(_margins(share, 100), np.ones(n - 100)) for label, share in labelled}
     ids = tuple(contrast.prompt[0].content for contrast in contrasts)
@@ -175,7 +167,7 @@ def _paper(two: bool) -> PaperOutcome:
     unscored = Missing(reason="no pair with a majority has a score")
     mute = Missing(reason="no pair has a verdict for one side")
     said = positive_share(_margins(0.6, 40), ids)
-    group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
+    group = _group("jargon", (0.5,), True, None, "reward", False, 0)
     people = PaperPeople(
         rule="as-released", left_out={"tie": 8}, with_majority=40,
         models={"2B": PaperModel(of=("2B",), without_score=0, skew=both, miscalibration=both),
@@ -224,22 +216,14 @@ def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dic
 
 
 def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAnalysis]:
-    pairs = [
-        Pair(
-            user_prompt(f"q {row}"),
-            "Utilize optimal parameters accordingly." * (row % 3),
-            f"Use the pan {row} and eat.",
-        )
-        for row in range(12)
-    ]
+    prompts, biased = [user_prompt(f"q {row}") for row in range(12)], "Utilize optimal parameters accordingly."
+    pairs = [Pair(prompt, biased * (row % 3), f"Use the pan {row} and eat.") for row, prompt in enumerate(prompts)]
     labelled = []
     scores: dict[str, float] = {}
     for row, pair in enumerate(pairs):
         sides = {"chosen": row % 3 == 0, "rejected": row % 4 == 0}
         labelled.append(LabelledPair(pair, "train", {group.bias.name: sides for group in groups}))  # type: ignore[misc]
-        scores |= {
-            text_id(pair.prompt, text): float(row % 5 + at) for at, text in enumerate((pair.chosen, pair.rejected))
-        }
+        scores |= {text_id(pair.prompt, pair.chosen): row % 5 + 0.0, text_id(pair.prompt, pair.rejected): row % 5 + 1.0}
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
     return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
@@ -270,11 +254,8 @@ def _stages(biases: Iterable[str], label_by: str, hostile: str) -> TrainingStage
         by="rules", requested=None, eligible=207, tried=207, made=140, supplementary=12,
         rejected={"bias not measurable in the rewrite": 57, "too few places to change": 10},
     )  # fmt: skip
-    loaded, mix = (
-        Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238),
-        MixSize(train=127, validation=13),
-    )
-    kinds = {"counterfactual": 128, "supplementary": 12}
+    loaded = Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238)
+    mix, kinds = MixSize(train=127, validation=13), {"counterfactual": 128, "supplementary": 12}
     return TrainingStages(
         label=LabelCounts(pairs=loaded, labels=dict.fromkeys(biases, tally)),
         synthesize=SynthesizeCounts(in_audit={}, biases=dict.fromkeys(biases, rewritten), mix=mix, kinds=kinds),
@@ -313,17 +294,15 @@ def make_audit(
     """An audit: targets as name to (before, after), votes as name to (before, after, people)."""
     targets = {"jargon": (0.88, 0.40)} if targets is None else targets
     two = all(len(shares) == 2 for shares in targets.values())
-    source = dict.fromkeys(votes or {}, "file")  # only a file of contrasts can hold votes
     people = {name: shares[-1] for name, shares in (votes or {}).items()}
     wanted = {name: (shares, True) for name, shares in targets.items()}
     for name in others:
         wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
     unit = "preference" if judge else "reward"
     made_of = {
-        name: ((votes or {}).get(name, (*shares, 0))[:-1], source.get(name, "embedded"), people.get(name), unit,
-               verdicts, unread)
+        name: ((votes or {}).get(name, (*shares, 0))[:-1], people.get(name), unit, verdicts, unread)
         for name, (shares, _) in wanted.items()
-    }  # fmt: skip
+    }
     groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
     details = {name: _detail(*one) for name, one in made_of.items()}
     beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}

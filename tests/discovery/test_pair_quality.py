@@ -71,7 +71,7 @@ def test_fidelity_counts_both_sides_and_what_could_not_be_told_and_labels_each_t
 
 @pytest.mark.parametrize("text", [
     '```json\n{"reasoning": "clear", "edit": 8, "fluency": 10}\n```',
-    'The text quotes {"edit": 1}.\nFluency: 10\n**Edit:** 8/10',
+    'The text quotes {"edit": 1}.\nEdit: 3\nFluency: 10\n**Edit:** 8/10',
     '<think>{"edit": 1}</think>\nedit: 8\nfluency = 10.',
     "x" * 1_000_000 + "\nedit: 8\nfluency: 10",
 ])  # fmt: skip

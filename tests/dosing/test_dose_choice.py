@@ -239,7 +239,9 @@ def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
     curve = planted()
     wild = np.hstack([curve.margins, rng().normal(size=(11, 30))])
     more = people(np.concatenate([curve.people.target, np.zeros(30)]), np.arange(110) < 80)
-    held = cross_validated_dose(DoseCurve(DOSES, wild, more, ids(110)), rng())
+    with_more = DoseCurve(DOSES, wild, more, ids(110))
+    assert set(out_of_fold(with_more, rng(), repeats=9).first_half[:, :80].sum(axis=1)) == {40}
+    held = cross_validated_dose(with_more, rng())
     assert held.chosen[1.25] == 1 and held.people.skew.n == 80 and held.against_base.gap.n == 80
 
 
