@@ -26,7 +26,10 @@ class ScriptedLLM:
         self.labels.append(label)
         for position in reversed(range(len(taken))):
             said = self.answer(taken[position])
-            yield position, said if isinstance(said, Completion) else Completion(said, None if said else "refused")
+            yield (
+                position,
+                said if isinstance(said, Completion) else Completion(said, "refused" if said is None else None),
+            )
 
 
 def shown(request: Request) -> list[str]:

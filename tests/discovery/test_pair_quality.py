@@ -65,7 +65,7 @@ def test_fidelity_counts_both_sides_and_what_could_not_be_told_and_labels_each_t
     assert own.present.low < 0.75 < own.present.high and own.absent.low < 1
     assert (own.n_unparsed_with, own.n_unparsed_without) == (1, 0)
     assert len(seen) == len(set(seen)) and found.keys() == {None, "one", "two"}
-    shares = [found[name].present.value for name in (None, "two")]  # type: ignore[union-attr]
+    shares = [one.present.value for one in (found[None], found["two"]) if one.present is not None]
     assert shares == [pytest.approx(4 / 6), 0.5]
 
 
