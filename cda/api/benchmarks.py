@@ -140,7 +140,7 @@ def best_of(
     with _opened(model, against, terms, "best-of", inputs, others) as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, path_text(adapter), other, dose)
         result, summary = run_best_of_n(
-            file, subjects, loaded, out=_folder(loaded), biases=names or BIASES,
+            file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES,
             sizes=ns or None, columns=columns, split=split, figures=figures,
         )  # fmt: skip
         return _with_place(BestOf(**dict(result)), loaded, summary)
@@ -188,7 +188,7 @@ def win_rate(
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
     with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
-        result, summary = run_win_rate(files[0], files[1], loaded, _folder(loaded), columns, split)
+        result, summary = run_win_rate(files[0], files[1], loaded, loaded.recipe.run_path, columns, split)
         return _with_place(WinRate(**dict(result)), loaded, summary)
 
 
@@ -231,12 +231,8 @@ def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
 
 
-def _folder(loaded: LoadedRecipe) -> Path:
-    return user_path(str(loaded.recipe.run.folder))
-
-
 def _with_place(result: S, loaded: LoadedRecipe, summary: str) -> S:
-    result._folder, result._summary = _folder(loaded), summary
+    result._folder, result._summary = loaded.recipe.run_path, summary
     return result
 
 

@@ -31,9 +31,8 @@ from cda.dosing.choice import (
 )
 from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
-from cda.results.skew import AgainstPeople
 from cda.stats.bootstrap import ROUNDING
-from cda.stats.people import absolute, against_people, bounded_by_skew, mean_against_people
+from cda.stats.people import absolute, bounded_by_skew, mean_against_people
 from cda.stats.proportions import paired_change, wilson_share
 
 N_DRAWS = 1_000
@@ -93,7 +92,11 @@ def _measured(
         accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = _covering(accuracy, drawn.dose.quality)
     chosen = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
-    base, plain = (_at_fixed(curve, dose, held, drawn) for dose in (0.0, 1.0))
+    fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
+    base, plain = (
+        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), FIXED_METHOD)
+        for dose, margins in fixed.items()
+    )
     return HeldOutDose(
         people=chosen,
         base=base,
@@ -140,34 +143,25 @@ class Resampled:
 
 
 def held_out_people(
-    curve: DoseCurve, margins: FloatArray, hits: FloatArray | Rows, held: OutOfFold, drawn: Measures
+    curve: DoseCurve,
+    margins: FloatArray,
+    hits: FloatArray | Rows,
+    held: OutOfFold,
+    drawn: Measures,
+    method: str = METHOD,
 ) -> HeldOutPeople:
-    """Out-of-fold results against people, rows averaged over repeats, with the intervals of `drawn`, the same on
-    resampled prompts. `margins`, at doses chosen without the row, and `hits`, of several models their mean, have shape
-    (repeats, n); margins of several models stand one after another.
+    """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
+    that of `drawn`, the same on resampled prompts; so are all others where doses were chosen. `margins`, and `hits`, of
+    several models their mean, have shape (repeats, n), (1, n) at a fixed dose; margins of several models stand one after
+    another.
     """
-    measured = mean_against_people(margins, curve.people, curve.prompt_ids)
-    covering = {
-        "skew": _covering(measured.skew, drawn.skew),
-        "miscalibration": _covering(measured.miscalibration, drawn.miscalibration),
-        "signed_gap": _covering(measured.signed_gap, drawn.signed_gap),
-    }
-    return _held_out(curve, hits, held, drawn, measured.model_copy(update=covering), METHOD)
-
-
-def _at_fixed(curve: DoseCurve, dose: float, held: OutOfFold, drawn: Resampled) -> HeldOutPeople:
-    """A fixed dose, measured on the halves of the chosen doses."""
-    margins = curve.margins_at(dose)
-    measured = against_people(margins, curve.people, curve.prompt_ids)
-    return _held_out(curve, margins > 0, held, drawn.at(dose), measured, FIXED_METHOD)
-
-
-def _held_out(
-    curve: DoseCurve, hits: FloatArray | Rows, held: OutOfFold, drawn: Measures, measured: AgainstPeople, method: str
-) -> HeldOutPeople:
-    """Results with the mean size of the gap on a half; hits of shape (repeats, n), or (n,) at a fixed dose."""
-    used = curve.people.used
-    gaps = half_gaps(hits[..., used], curve.people.target[used], held.first_half[:, used])
+    people = curve.people
+    measured = mean_against_people(margins, people, curve.prompt_ids)
+    if method == METHOD:
+        names = ("skew", "miscalibration", "signed_gap")
+        covering = {name: _covering(getattr(measured, name), getattr(drawn, name)) for name in names}
+        measured = measured.model_copy(update=covering)
+    gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
     value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
     bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
     return HeldOutPeople(
