@@ -358,14 +358,14 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
 
 def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
     """The standardized difference of every feature that is not the bias itself."""
-    rows: list[tuple[str, Estimate]] = []
+    rows: list[Row] = []
     said = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
         if found.is_treatment or found.standardised is None:
             continue
         label = found.feature.replace("_", " ")
         beyond = "" if found.beyond is None else f", {share(found.beyond)} of pairs beyond the limit"
-        rows.append((named(label, 24), found.standardised))
+        rows.append(Row(named(label, 24), (found.standardised,)))
         said.append(f"{label} {signed(found.standardised)}{beyond}.")
     if not rows:
         return None
@@ -374,18 +374,20 @@ def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
         f"{name}: what else differs between the sides, in standard deviations. Within the grey band a difference is usually "
         "called balanced"
     )
-    return Plot(f"drift-{word}", title, text, partial(_draw_drift, rows), plots.rows_height(len(rows), 1))
+    draw = partial(draw_differences, rows, [Mark("difference", INK, "o")], "biased side − other side (SDs)")
+    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1))
 
 
-def _draw_drift(rows: Sequence[tuple[str, Estimate]], axes: Axes) -> None:
-    low, high = min(estimate.low for _, estimate in rows), max(estimate.high for _, estimate in rows)
+def draw_differences(rows: Sequence[Row], marks: Sequence[Mark], words: str, axes: Axes) -> None:
+    """Differences of features in standard deviations, above a band within which they are usually called balanced."""
+    changes = [(y, change) for y, row in enumerate(rows) for change in row.estimates if change is not None]
+    low, high = min(change.low for _, change in changes), max(change.high for _, change in changes)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
     axes.axvspan(-_IMBALANCE, _IMBALANCE, color=plots.LINE, alpha=0.6, linewidth=0, zorder=0)
-    scale = Scale("biased side − other side (SDs)", limits=limits, reference=0)
-    plots.draw_rows(axes, [Row(label, (estimate,)) for label, estimate in rows], [Mark("difference", INK, "o")], scale)
-    for y, (_, estimate) in enumerate(rows):
+    plots.draw_rows(axes, rows, marks, Scale(words, limits=limits, reference=0))
+    for y, change in changes:
         # Features that are nearly constant have huge standardized differences: the number stands at the edge.
-        if not limits[0] <= estimate.value <= limits[1]:
-            right = estimate.value > 0
-            axes.text(limits[right], y, f"{reward(estimate.value)} {'→' if right else '←'}", fontsize=6.5, va="center",
-                      ha="right" if right else "left")  # fmt: skip
+        if not limits[0] <= change.value <= limits[1]:
+            right = change.value > 0
+            text = f"{reward(change.value)} {'→' if right else '←'}"
+            axes.text(limits[right], y, text, fontsize=6.5, va="center", ha="right" if right else "left")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.auditing.report_plots import draw_differences
 from cda.inspection import tables
-from cda.report.numbers import reward, signed
+from cda.report.numbers import signed
 from cda.report.page import Headline, Page, Piece, ReportSection, rendered, word_differences
-from cda.report.plots import AFTER, BEFORE, LINE, Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
+from cda.report.plots import AFTER, BEFORE, Mark, Plot, Row, named, rows_height, slugs
 from cda.results.base import Estimate, Missing
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 
 _MARKS = {"add": Mark("bias added", AFTER, "o"), "remove": Mark("bias removed", BEFORE, "s", filled=False)}
-_IMBALANCE = 0.1
-_MOST_SDS = 3.0
 _N_OPEN = 3
 _OUTCOMES = {
     "flipped": "flipped as asked for",
@@ -118,8 +117,8 @@ def _plots(inspection: InspectResult) -> Iterator[Plot]:
         ]
         title = f"{name}: what else a rewrite changes, in standard deviations. Within the grey band a difference is usually called balanced"
         text = f"Rewrite − original of {name}, in standard deviations. {'. '.join(told)}."
-        draw, height = partial(_draw, rows, list(changes)), rows_height(len(rows), len(changes))
-        yield Plot(f"changes-{word}", title, text, draw, height)
+        draw = partial(draw_differences, rows, list(changes), "rewrite − original (SDs)")
+        yield Plot(f"changes-{word}", title, text, draw, rows_height(len(rows), len(changes)))
 
 
 def _changes(group: RewriteSummary) -> dict[str, Estimate]:
@@ -129,20 +128,6 @@ def _changes(group: RewriteSummary) -> dict[str, Estimate]:
         for row in rows
         if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
     }
-
-
-def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
-    changes = [(y, change) for y, row in enumerate(rows) for change in row.estimates if change is not None]
-    low, high = min(change.low for _, change in changes), max(change.high for _, change in changes)
-    limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
-    axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
-    draw_rows(axes, rows, marks, Scale("rewrite − original (SDs)", limits=limits, reference=0))
-    for y, change in changes:
-        # Features that are nearly constant have huge standardized differences: the number stands at the edge.
-        if not limits[0] <= change.value <= limits[1]:
-            right = change.value > 0
-            text = f"{reward(change.value)} {'→' if right else '←'}"
-            axes.text(limits[right], y, text, fontsize=6.5, va="center", ha="right" if right else "left")
 
 
 def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
