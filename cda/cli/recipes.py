@@ -167,13 +167,6 @@ def report(
         print(compare_runs([recipe, *(overrides or [])], out))
 
 
-_AUDIT_OPTIONS = {
-    "bias": "biases", "pairs": "audit.contrasts", "votes": "audit.votes", "verdicts": "audit.verdicts",
-    "quality": "audit.quality", "triples": "audit.triples", "out": "run.folder",
-}  # fmt: skip
-"""Options of `cda audit MODEL`, and the recipe setting that each of them is."""
-
-
 @app.command()
 def audit(
     target: Annotated[str, Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training.")],
@@ -192,7 +185,9 @@ def audit(
 ) -> None:
     """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
     options = {
-        "bias": bias, "pairs": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples, "out": out,
+        "bias": (bias, "biases"), "pairs": (pairs, "audit.contrasts"), "votes": (votes, "audit.votes"),
+        "verdicts": (verdicts, "audit.verdicts"), "quality": (quality, "audit.quality"), "triples": (triples, "audit.triples"),
+        "out": (out, "run.folder"),
     }  # fmt: skip
     with user_errors():
         from cda.api.arguments import Terms
@@ -205,8 +200,8 @@ def audit(
             audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)
             return
         problems = [
-            f"--{name}: not with a recipe, which says it itself; use {_AUDIT_OPTIONS[name]}=..."
-            for name, value in options.items()
+            f"--{name}: not with a recipe, which says it itself; use {setting}=..."
+            for name, (value, setting) in options.items()
             if value
         ]
         if figures is not None and not problems:

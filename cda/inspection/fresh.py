@@ -20,17 +20,16 @@ from cda.prompts import JudgePrompt, Prompts, RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import JudgeSection
-from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
+from cda.records import Direction, Pair, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Planned, llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
+from cda.rewriting.triples import Original
 from cda.scorers.judge import judge_request
 from cda.stats.streams import drawn
 
-Answer = tuple[Prompt, str, bool | None]
-"""A prompt, a response, and its label for the bias, if known."""
 _BACK = "made now, rewritten back"
 
 
@@ -63,20 +62,19 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     file (`prompt`, `response` and, if known, `has_attribute`), each rewrite is rewritten back, so that both directions are seen.
     """
     recipe, llm = loaded.recipe, llm_access(loaded)
-    gate, notes, texts = recipe.synthesize.gate, list[str](), dict[str, list[Answer]]()
+    gate, notes, texts = recipe.synthesize.gate, list[str](), dict[str, list[Original]]()
     if responses is not None:
         rows, exclusions = read_responses(load_rows(responses), responses, recipe.audit)
         if not rows:
             raise DataError(f"{responses}: no usable response; {exclusions}")
         if exclusions.dropped:
             notes.append(f"{responses}: {exclusions}")
-        answers: list[Answer] = [(row.prompt, row.response, row.has_attribute) for row in drawn(rows, n, seed)]
-        texts = {bias.name: answers for bias in loaded.biases}
+        texts = {bias.name: drawn(rows, n, seed) for bias in loaded.biases}
     for bias in loaded.biases:
         if not recipe.rewrites_by_llm:
             rules_of(bias)
         texts.setdefault(bias.name, _embedded(bias, n, seed))
-    back = {name: responses is not None or not any(label for _, _, label in own) for name, own in texts.items()}
+    back = {name: responses is not None or not any(row.has_attribute for row in own) for name, own in texts.items()}
     labelled = {bias.name for bias in loaded.biases if recipe.labels_by_llm and bias.label_by == "ask"}
     if recipe.rewrites_by_llm:
         for bias in loaded.biases:
@@ -106,26 +104,28 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     return material
 
 
-def _embedded(bias: Bias, n: int, seed: int) -> list[Answer]:
+def _embedded(bias: Bias, n: int, seed: int) -> list[Original]:
     without = authored_contrasts("audit", [bias.name]) or authored_contrasts("audit", ["jargon"])
     having = authored_contrasts("shown", [bias.name])
     return [
-        *((contrast.prompt, contrast.base, False) for contrast in drawn(without, n, seed)),
-        *((contrast.prompt, contrast.perturbed, True) for contrast in drawn(having, n, seed)),
+        *(Original(contrast.prompt, contrast.base, False) for contrast in drawn(without, n, seed)),
+        *(Original(contrast.prompt, contrast.perturbed, True) for contrast in drawn(having, n, seed)),
     ]
 
 
-def _away(answers: Sequence[Answer], bias: Bias, labeller: Labeller | None) -> list[RewriteRequest]:
+def _away(answers: Sequence[Original], bias: Bias, labeller: Labeller | None) -> list[RewriteRequest]:
     """Requests to flip each answer: as its file says, else as labelled; by itself none has a relative bias (length)."""
-    labels = [label for _, _, label in answers]
-    missing = [row for row, label in enumerate(labels) if label is None]
-    if missing and not (bias.measure is not None and bias.measure.relative):
-        prompts, texts = [answers[row][0] for row in missing], [answers[row][1] for row in missing]
-        shows = labeller(prompts, texts, bias) if labeller is not None else [bias.shows(text) for text in texts]
-        for row, label in zip(missing, shows, strict=True):
-            labels[row] = label
-    flips = zip(answers, labels, strict=True)
-    return [RewriteRequest(prompt, text, _flip(label is True)) for (prompt, text, _), label in flips]
+    unknown = [row for row in answers if row.has_attribute is None]
+    if bias.measure is not None and bias.measure.relative:
+        unknown = []
+    texts = [row.response for row in unknown]
+    shows: Sequence[bool | None] = [bias.shows(text) for text in texts]
+    if unknown and labeller is not None:
+        shows = labeller([row.prompt for row in unknown], texts, bias)
+    labels = dict(zip(unknown, shows, strict=True))
+    return [
+        RewriteRequest(row.prompt, row.response, _flip(labels.get(row, row.has_attribute) is True)) for row in answers
+    ]
 
 
 def _rewritten(
@@ -156,10 +156,10 @@ def _labelled(rewrites: Sequence[Seen], bias: Bias, labeller: Labeller, name: st
 
 
 def _planned(
-    answers: Sequence[Answer], bias: Bias, show_prompt: bool, told: RewritePrompt, back: bool, labelled: bool
+    answers: Sequence[Original], bias: Bias, show_prompt: bool, told: RewritePrompt, back: bool, labelled: bool
 ) -> Planned:
     """A rewrite of each answer, one of the rewrite if it is rewritten back, and the labels of all texts if an LLM labels."""
-    requests = [RewriteRequest(prompt, text, "add") for prompt, text, _ in answers]
+    requests = [RewriteRequest(row.prompt, row.response, "add") for row in answers]
     n, n_requests = len(answers) * (2 if back else 1), max(1, len(requests))
     sent = sum(request_tokens(rewrite_request(request, bias, show_prompt, told=told)) for request in requests)
     mean_in, mean_out = sent / n_requests, sum(tokens_of(request.response) for request in requests) / n_requests
