@@ -9,10 +9,12 @@ from dataclasses import asdict
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from pydantic import TypeAdapter, ValidationError
+
 from cda.data.load import check_header, delimiter_of
 from cda.errors import DataError
 from cda.run import fingerprint
-from cda.studies.design import CHOICES, KINDS, TITLE, Item, Shown, Study, instructions
+from cda.studies.design import CHOICES, TITLE, Study, instructions
 
 _COLUMNS = ("study", "participant", "number", "item", "prompt", "answer_a", "answer_b", "choice", "justification",
             "seconds")  # fmt: skip
@@ -183,39 +185,17 @@ def key_json(study: Study) -> dict[str, object]:
 def study_of(assignments: Any, key: Any, where: str) -> Study:
     """The study that was exported, from the content of its two files; DataError if they were changed, or are of two studies."""
     try:
-        items = {row["id"]: _item(row) for row in key["items"]}
-        participants = {
-            str(code): tuple(Shown(str(row["item"]), _zero_or_one(row["a"])) for row in given)
-            for code, given in assignments["participants"].items()
-        }
-        kind = {name: name for name in KINDS}[assignments["kind"]]
-        study = Study(kind, int(assignments["judgements"]), int(assignments["seed"]), items, participants)
+        items = {row["id"]: row for row in key["items"]}
+        study = TypeAdapter(Study).validate_python({**assignments, "items": items})
         stated, of_key, checksum = assignments["study"], key["study"], key["checksum"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise DataError(
             f"{where}: assignments.json or key.json is not as `cda study export` wrote it "
-            f"({type(error).__name__}: {error}). Take the files of the export"
+            f"({type(error).__name__}: {why}). Take the files of the export"
         ) from None
     if stated != of_key:
         raise DataError(f"{where}: assignments.json is of study {stated}, key.json of study {of_key}")
     if fingerprint(key["items"]) != checksum or study.fingerprint != stated:
         raise DataError(f"{where}: assignments.json or key.json was changed after the export; take the original files")
     return study
-
-
-def _item(row: Mapping[str, Any]) -> Item:
-    prompt, (first, second) = row["prompt"], row["texts"]
-    if not all(isinstance(text, str) for text in (prompt, first, second)):
-        raise TypeError("a text is no text")
-    perturbed, right = (None if row[name] is None else _zero_or_one(row[name]) for name in ("perturbed", "right"))
-    if (perturbed is None) == (right is None):
-        raise ValueError("an item is either a contrast or an attention check")
-    return Item(
-        str(row["id"]), prompt, (first, second), str(row["prompt_id"]), row["contrast"], row["bias"], perturbed, right
-    )
-
-
-def _zero_or_one(value: object) -> int:
-    if value not in (0, 1) or isinstance(value, bool):
-        raise ValueError(f"0 or 1 expected, found {value!r:.40}")
-    return int(value)
