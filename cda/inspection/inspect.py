@@ -34,7 +34,7 @@ from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing, or_missing
-from cda.results.effects import FeatureDrift, Limit
+from cda.results.effects import FeatureDrift
 from cda.results.inspect import (
     FeatureChange,
     InspectedBias,
@@ -45,10 +45,10 @@ from cda.results.inspect import (
     RewriteSummary,
 )
 from cda.rewriting.added_phrases import added_phrases
-from cda.rewriting.fidelity import ENFORCED, violations
+from cda.rewriting.fidelity import ENFORCED, limits_of, violations
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
+from cda.stats.drift import feature_drift, measured
 from cda.stats.proportions import wilson_share
 from cda.stats.streams import Stream, drawn, generator
 
@@ -266,7 +266,7 @@ def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
 def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tuple[tuple[FeatureChange, ...], float]]:
     """By rewrite: the features that changed, and the distance from its original in all that is not the bias itself, in
     standard deviations of originals (1 for a constant feature)."""
-    limits = _limits(bias)
+    limits = limits_of(bias)
     beyond = {
         name: ~limits[name].holds(after[name], before[name])
         for name in before
@@ -289,13 +289,6 @@ def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tupl
         yield tuple(changes), float(np.linalg.norm(row))
 
 
-def _limits(bias: Bias) -> dict[str, Limit]:
-    """Limits by feature for the difference of a rewrite from its original: the bias file's before the drift report's."""
-    own = {name: Limit(limit.ratio, limit.difference) for name, limit in bias.limits.items() if limit is not None}
-    lifted = {name for name, limit in bias.limits.items() if limit is None}
-    return {name: limit for name, limit in {**DEFAULT_LIMITS, **own}.items() if name not in lifted}
-
-
 def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -> RewriteSummary:
     """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval."""
     bias, rows, ids, direction = looked.bias, looked.rows, looked.prompt_ids, looked.rows[0].direction
@@ -315,7 +308,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
 
     def drift() -> tuple[FeatureDrift, ...]:
         sides = looked.after, looked.before
-        found = feature_drift(*sides, of_written, _rng(seed), limits=_limits(bias), treatment=bias.treatment)
+        found = feature_drift(*sides, of_written, _rng(seed), limits=limits_of(bias), treatment=bias.treatment)
         return tuple(found)
 
     return RewriteSummary(

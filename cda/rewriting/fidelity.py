@@ -135,10 +135,15 @@ def content_overlap(one: str, other: str) -> float | None:
     return len(first & second) / fewer if fewer >= _MIN_CONTENT_WORDS else None
 
 
+def limits_of(bias: Bias) -> dict[str, Limit]:
+    """Limits by feature for the difference of a rewrite from its original: the bias file's before the drift report's."""
+    own = {name: None if limit is None else Limit(limit.ratio, limit.difference) for name, limit in bias.limits.items()}
+    return {name: limit for name, limit in {**DEFAULT_LIMITS, **own}.items() if limit is not None}
+
+
 def drifted(original: str, text: str, bias: Bias) -> list[str]:
-    """Features beyond their limit: the drift report's limits, the bias file's own before them, its treatment aside."""
-    names = [*DEFAULT_LIMITS, *(name for name in bias.limits if name not in DEFAULT_LIMITS)]
-    return [name for name in names if not _holds(DEFAULT_LIMITS.get(name), name, original, text, bias)]
+    """Features beyond their limit, the treatment aside."""
+    return [name for name, limit in limits_of(bias).items() if not _holds(limit, name, original, text, bias)]
 
 
 def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias]) -> list[str]:
@@ -181,17 +186,13 @@ def not_flipped(
 
 def _words_within(original: str, text: str, bias: Bias, words_within: float) -> bool:
     if "words" in bias.treatment or "words" in bias.limits:
-        return _holds(None, "words", original, text, bias)
+        return _holds(limits_of(bias).get("words"), "words", original, text, bias)
     before, after = n_words(original), n_words(text)
     return abs(after - before) <= max(words_within * before, _WORDS_SLACK)
 
 
-def _holds(default: Limit | None, feature: str, original: str, text: str, bias: Bias) -> bool:
-    """True if a feature is within its limit: the bias file's own, else the default; None and the treatment have none."""
-    limit = default
-    if feature in bias.limits:
-        own = bias.limits[feature]
-        limit = None if own is None else Limit(own.ratio, own.difference)
+def _holds(limit: Limit | None, feature: str, original: str, text: str, bias: Bias) -> bool:
+    """True if a feature is within its limit; without one, and of the treatment, it always is."""
     if limit is None or feature in bias.treatment:
         return True
     before, after = (np.array([bias.measured(side, feature)]) for side in (original, text))
