@@ -172,7 +172,6 @@ def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: f
         objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
         right = (weights @ sums.right) / (weights @ sums.n_quality)[:, None]
     barred = np.round(right[:, [base]] - right, DECIMALS) > max_quality_loss  # without quality pairs, 0/0 bars nothing
-    barred[:, base] = False
     return np.where(barred, np.inf, objective).argmin(axis=1), barred
 
 
