@@ -46,7 +46,7 @@ from cda.results.inspect import (
 )
 from cda.rewriting.added_phrases import added_phrases
 from cda.rewriting.fidelity import ENFORCED, limits_of, violations
-from cda.scorers.compared import Compared, Comparison, Rewards
+from cda.scorers.compared import Compared, Rewards
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.drift import feature_drift, measured
 from cda.stats.proportions import wilson_share
@@ -93,8 +93,8 @@ def _inspection(
     if goal.scored_by is not None:
         model = goal.scored_by.recipe.model
         scored_by = shown_target(model.name_or_path)
-        comparisons = [comparison for own in samples for row in own for comparison in _comparison(row)]
-        if comparisons:
+        rows = [row for own in samples for row in own]
+        if comparisons := [(row.prompt, row.rewrite, row.original) for row in rows if row.rewrite is not None]:
             goal.scored_by.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
             with _hint(options):
                 scorer = open_scorer(Subject("model", model), scorer_settings(goal.scored_by))
@@ -161,22 +161,15 @@ def _chosen(rows: Sequence[RewriteShown], options: InspectOptions) -> list[Rewri
     return sorted(rows, key=lambda row: -abs(row.difference or 0.0) if by_reward else -row.distance)[: options.n]
 
 
-def _comparison(row: Seen) -> list[Comparison]:
-    """A rewrite against its original; none if it has no text."""
-    return [] if row.rewrite is None else [(row.prompt, row.rewrite, row.original)]
-
-
 def _with_reward(row: Seen, compared: Compared) -> Seen:
     """A rewrite with a model's rewards in place of those that were kept; a judge gives differences alone."""
-    rewards, difference = None, None
-    for comparison in _comparison(row):
-        margin = float(compared.margins([comparison])[0])
-        difference = None if np.isnan(margin) else margin
-        if isinstance(compared, Rewards):
-            prompt, after, before = comparison
-            both = (compared.of(prompt, before), compared.of(prompt, after))
-            rewards = None if np.isnan(both).any() else both
-    return replace(row, rewards=rewards, difference=difference)
+    if row.rewrite is None:
+        return row
+    margin, rewards = float(compared.margins([(row.prompt, row.rewrite, row.original)])[0]), None
+    if isinstance(compared, Rewards):
+        both = (compared.of(row.prompt, row.original), compared.of(row.prompt, row.rewrite))
+        rewards = None if np.isnan(both).any() else both
+    return replace(row, rewards=rewards, difference=None if np.isnan(margin) else margin)
 
 
 @dataclass(frozen=True, slots=True)
