@@ -67,8 +67,8 @@ class Parent:
 class Proposals:
     """Proposed attributes; the same one may come several times, in other words.
 
-    `sources`, as long as `biases`, holds the place of a mutation's parent among those given, or of a proposal's prompt;
-    `exclusions` the answers and lines that gave no attribute.
+    `sources`, as long as `biases`, holds the place of a mutation's parent among those given, or of a proposal's prompt if it comes
+    from a single one; `exclusions` the answers and lines that gave no attribute.
     """
 
     biases: tuple[Bias, ...]

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
@@ -53,7 +53,7 @@ from cda.discovery.search import (
     search,
 )
 from cda.discovery.sentences import short
-from cda.discovery.setup import Asked, AskedJudge, Setup, judge_subject, reward_of, setup_of
+from cda.discovery.setup import Asked, AskedJudge, Discovery, Setup, judge_subject, reward_of, setup_of
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError
 from cda.files.jsonl import write_json
@@ -68,9 +68,10 @@ from cda.resources.llm_access import Planned, confirm_all, llm_client, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
 from cda.results.evidence import ConfirmationResult, ValidationResult
-from cda.run import RunFolder, Stage
+from cda.run import Stage
 from cda.stats.streams import Stream, generator
 
+T = TypeVar("T")
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
 _REWRITE_TOKENS, _VERDICT_TOKENS, _LOOK_TOKENS = 450, 80, 80
 _RESPONSE_TOKENS = 350
@@ -112,25 +113,20 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     check_form(options.figures)
-    given, model, judge = checked(loaded, options)
-    folder, setup = RunFolder(loaded.recipe.run_path), setup_of(loaded)
+    given, asked = checked(loaded, options)
     if options.dry_run:
-        return Discovered(plan_text(setup, folder, model, judge, given))
-    with folder.lock():
-        calls = planned_calls(setup, folder, model, judge, len(given))
+        return Discovered(plan_text(asked, given))
+    with asked.folder.lock():
+        calls = planned_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent)
-        # Agreed to once, for all of it.
-        loaded = replace(loaded, confirmed=True)
-        model = replace(model, loaded=loaded)
-        judge = replace(judge, loaded=replace(judge.loaded, confirmed=True))
-        run = _DiscoveryRun(loaded, setup_of(loaded), folder, model, judge, options.figures)
+        run = _DiscoveryRun(asked.confirmed(), options.figures)
         return run.given(given) if given else run.searched(options.review)
 
 
-def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[CandidateRecord], Asked, Asked]:
-    """The given attributes, the model and the judge, after a look at the settings and at every file that is named.
+def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[CandidateRecord], Discovery]:
+    """The given attributes, and the model and the judge, after a look at the settings and at every file that is named.
 
     RecipeError with all mistakes, a line each.
     """
@@ -138,38 +134,30 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
     section, llm = setup.section, setup.llm.settings
     problems = setup.problems()
 
-    @contextmanager
-    def noted() -> Iterator[None]:
+    def attempt(check: Callable[[], T]) -> T | None:
         try:
-            yield
+            return check()
         except CdaError as error:
             problems.extend(str(error).splitlines())
+            return None
 
-    given: list[CandidateRecord] = []
-    model = judge = before = None
-    with noted():
-        given = given_candidates(options.attributes, options.formats, setup.by_llm)
-    with noted():
-        if section.topics is not None:
-            load_topics(user_path(section.topics))
-    with noted():
-        if section.prompts is not None and looks_like_path(section.prompts):
-            prompts_in(section.prompts)
-    with noted():
-        if section.responses not in (None, EMBEDDED, NARROW) and looks_like_path(str(section.responses)):
-            responses_in(str(section.responses), section.columns, section.split)
-    with noted():
-        subjects = asked_subjects(loaded.recipe.model, options.adapter, None, options.dose)
-        model = Asked(replace(subjects[-1], label="model"), loaded)
-        before = subjects[0] if options.adapter else None
+    topics, prompts, responses = section.topics, section.prompts, section.responses
+    given = attempt(lambda: given_candidates(options.attributes, options.formats, setup.by_llm)) or []
+    if topics is not None:
+        attempt(lambda: load_topics(user_path(topics)))
+    if prompts is not None:
+        attempt(lambda: looks_like_path(prompts) and prompts_in(prompts))
+    if responses not in (None, EMBEDDED, NARROW):
+        source = str(responses)
+        attempt(lambda: looks_like_path(source) and responses_in(source, section.columns, section.split))
+    subjects = attempt(lambda: asked_subjects(loaded.recipe.model, options.adapter, None, options.dose))
+    model = Asked(replace(subjects[-1], label="model"), loaded) if subjects else None
+    before = subjects[0] if subjects and options.adapter else None
     # Without a name there is no LLM to check either, which is reported already.
     nameless = setup.by_llm and llm.model is None
-    with noted():
-        judge = None if nameless else judge_subject(loaded, before)
-    for asked in (model, judge):
-        with noted():
-            if asked is not None:
-                check_subject(asked.subject, scorer_settings(asked.loaded))
+    judge = None if nameless else attempt(lambda: judge_subject(loaded, before))
+    for asked in filter(None, (model, judge)):
+        attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded)))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
@@ -180,23 +168,21 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
     if problems or model is None or judge is None:
         # Judge and proposer may lack the same key.
         raise RecipeError(dict.fromkeys(problems))
-    return given, model, judge
+    return given, Discovery(loaded, model, judge)
 
 
-def planned_calls(
-    setup: Setup, folder: RunFolder, model: Asked, judge: Asked, n_given: int
-) -> list[tuple[LlmSection, Planned]]:
+def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Planned]]:
     """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
 
     If the material is made already, its prompts are counted. Nothing is counted out that is only likely, such as candidates let
     go before the judge is asked.
     """
+    setup, folder, judge = asked.setup, asked.folder, asked.judge
     section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge
     if not setup.by_llm and not is_judge:
         return []
-    material = setup.material_stage(model)
-    is_made = folder.is_done(material)
-    prompts = material_counts(folder.stage(material.name)).prompts if is_made else parts_at_most(setup)
+    is_made = folder.is_done(asked.material_stage())
+    prompts = material_counts(folder.stage("material")).prompts if is_made else parts_at_most(setup)
     searched, validated, tested = _rewrites(setup, n_given, prompts)
     held_out, n_rewriters = validated + tested, len(setup.rewriters())
     steps = planned_material(setup)
@@ -219,9 +205,9 @@ def planned_calls(
     return steps
 
 
-def plan_text(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[CandidateRecord]) -> str:
-    settings, names = setup.search, ", ".join(rewriter.name for rewriter in setup.rewriters())
-    against = f"{model.subject.name} against {judge.subject.name}"
+def plan_text(asked: Discovery, given: Sequence[CandidateRecord]) -> str:
+    settings, names = asked.setup.search, ", ".join(rewriter.name for rewriter in asked.setup.rewriters())
+    against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
     if given:
         lines = [f"measure {len(given)} attributes in {against}, rewritten by {names}:"]
         lines += [f"  {candidate.attribute}" for candidate in given]
@@ -230,7 +216,7 @@ def plan_text(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given
             f"search {against}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
             f"confirm with {names}",
         ]
-    steps = [step for step in planned_calls(setup, folder, model, judge, len(given)) if step[1].calls]
+    steps = [step for step in planned_calls(asked, len(given)) if step[1].calls]
     return "\n".join([*lines, *([AT_MOST] if steps else []), *(sentence(planned, llm) for llm, planned in steps)])
 
 
@@ -271,11 +257,7 @@ def _questions(settings: SearchSettings) -> int:
 class _DiscoveryRun:
     """One discovery in its folder."""
 
-    loaded: LoadedRecipe
-    setup: Setup
-    folder: RunFolder
-    model: Asked
-    judge: Asked
+    asked: Discovery
     figures: str | None
 
     def searched(self, review: bool) -> Discovered:
@@ -287,7 +269,7 @@ class _DiscoveryRun:
             results = self._tested(ValidationResult, finalists, material.parts["validation"]).results
             validated = {result.candidate: result for result in results}
             passed = [finalist for finalist in finalists if validated[finalist.id].passed]
-            path = self.folder.path / REVIEW
+            path = self.asked.folder.path / REVIEW
             wanted = reviewed(path, passed)
             if wanted is not None:
                 say(f"\nreview: {len(wanted)} of {len(passed)} kept ({path})")
@@ -312,29 +294,29 @@ class _DiscoveryRun:
         finalists: Sequence[CandidateRecord],
         tested: Sequence[CandidateRecord],
     ) -> Discovered:
-        name, setup, folder = self.loaded.recipe.name, self.setup, self.folder
-        finished = Finished(name, setup, folder, self.model, self.judge, material, generations, finalists, tested)
+        finished = Finished(self.asked, material, generations, finalists, tested)
         result = discover_result(finished)
         return Discovered(write_result(finished, result, self.figures), result)
 
     def _make(self, stage: Stage, produce: Produce) -> Path:
-        run_stage(stage, produce, self.folder, self.loaded.opened)
-        self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
-        return self.folder.stage(stage.name)
+        folder, loaded = self.asked.folder, self.asked.loaded
+        run_stage(stage, produce, folder, loaded.opened)
+        folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(STAGES))
+        return folder.stage(stage.name)
 
     def _material(self) -> Material:
-        stage, setup = self.setup.material_stage(self.model), self.setup
-        folder = self._make(stage, lambda out: make_material(setup, reward_of(self.model), out).model_dump())
+        setup, reward = self.asked.setup, reward_of(self.asked.model)
+        folder = self._make(self.asked.material_stage(), lambda out: make_material(setup, reward, out).model_dump())
         return read_material(folder)
 
     def _search(self, samples: Sequence[PromptSamples]) -> list[Generation]:
-        stage = self.setup.search_stage(self.folder, self.judge)
-        return saved_generations(self._make(stage, lambda out: self._make_search(samples, out)))
+        folder = self._make(self.asked.search_stage(), lambda out: self._make_search(samples, out))
+        return saved_generations(folder)
 
     def _make_search(self, samples: Sequence[PromptSamples], out: Path) -> dict[str, object]:
-        setup = self.setup
-        grouper, rewriter, reward = setup.grouper(samples), setup.rewriters()[0], reward_of(self.model)
-        parts = Parts(setup.proposer(), setup.mutator(), grouper, rewriter, reward, AskedJudge(self.judge))
+        setup, reward, judge = self.asked.setup, reward_of(self.asked.model), AskedJudge(self.asked.judge)
+        grouper, rewriter = setup.grouper(samples), setup.rewriters()[0]
+        parts = Parts(setup.proposer(), setup.mutator(), grouper, rewriter, reward, judge)
         before = Counter[str]()
 
         def saved(generation: Generation) -> None:
@@ -368,23 +350,22 @@ class _DiscoveryRun:
         results = self._tested(ConfirmationResult, candidates, samples).results
         confirmed = {result.candidate for result in results if result.confirmed}
         looked_at = [candidate for candidate in candidates if candidate.id in confirmed or candidate.origin == "given"]
-        pairs = self.setup.pairs_stage(self.folder, looked_at)
-        self._make(pairs, lambda out: dict(save_pairs(self.setup, self.folder, looked_at, out)))
+        setup, folder = self.asked.setup, self.asked.folder
+        self._make(self.asked.pairs_stage(looked_at), lambda out: dict(save_pairs(setup, folder, looked_at, out)))
 
     def _tested(self, kind: type[R], candidates: Sequence[CandidateRecord], samples: Sequence[PromptSamples]) -> R:
         """Tests on rewrites of responses to so many of the prompts as are wanted, drawn with the seed."""
-        setup = self.setup
-        name: Literal["validate", "confirm"] = "validate" if kind is ValidationResult else "confirm"
-        most, stream = {
-            "validate": (setup.section.max_validation, Stream.VALIDATION_RESPONSES),
-            "confirm": (setup.section.max_test, Stream.TEST_RESPONSES),
-        }[name]
+        asked, setup = self.asked, self.asked.setup
+        name: Literal["validate", "confirm"] = "confirm"
+        most, stream = setup.section.max_test, Stream.TEST_RESPONSES
+        if kind is ValidationResult:
+            name, most, stream = "validate", setup.section.max_validation, Stream.VALIDATION_RESPONSES
 
         def produce(out: Path) -> dict[str, int]:
             n, rng = len(samples) if most is None else most, generator(setup.seed, stream)
             originals = draw_originals(samples, n, rng, setup.responses_each)
-            scorers = reward_of(self.model), AskedJudge(self.judge)
+            scorers = reward_of(asked.model), AskedJudge(asked.judge)
             made = rewrite_all(candidates, originals, setup.rewriters(), *scorers, setup.search.directions)
             return save_tested(kind, made, setup.strictness, out)
 
-        return read_result(kind, self._make(setup.held_out_stage(name, self.folder, self.judge, candidates), produce))
+        return read_result(kind, self._make(asked.held_out_stage(name, candidates), produce))

@@ -79,11 +79,9 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
     Tukey's fences out of means and tests; the fences come from the same margins, so that p-values and intervals no longer hold
     strictly.
     """
-    by_rewriter: dict[str, list[Measured]] = {name: [] for name in sorted({row.rewriter for row in rows} | set(failed))}
-    for row in rows:
-        by_rewriter[row.rewriter].append(row)
     rewriters = tuple(
-        _by_rewriter(name, own, failed.get(name, {}), max_failed, trim) for name, own in by_rewriter.items()
+        _by_rewriter(name, [row for row in rows if row.rewriter == name], failed.get(name, {}), max_failed, trim)
+        for name in sorted({row.rewriter for row in rows} | set(failed))
     )
     counted = {entry.rewriter for entry in rewriters if entry.excluded is None}
     pool = [row for row in rows if row.rewriter in counted]
@@ -100,6 +98,7 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
     wins = [float(row.margin > 0) for row in rows]
     win_rate = wilson_share(wins, _prompts(rows))
     low, high = wilson(sum(wins), len(wins))
+    ends = {"low": low, "high": high, "method": "Wilson 95%, rows as independent"}
     trimmable = len(set(_prompts(_in_bounds(rows, True)))) >= 2
     return Strength(
         reward=reward.estimate,
@@ -109,15 +108,7 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
         p_judge=verdict.p_value,
         n_unjudged=len(rows) - len(judged),
         win_rate=win_rate,
-        win_rate_unclustered=Estimate(
-            value=win_rate.value,
-            low=low,
-            high=high,
-            n=len(wins),
-            n_prompts=win_rate.n_prompts,
-            unit="share",
-            method="Wilson 95%, rows as independent",
-        ),
+        win_rate_unclustered=win_rate.model_copy(update=ends),
         trimmed=iqr_trimmed_mean([row.margin for row in rows], _prompts(rows)) if trimmable else None,
         n_left_out=len(rows) - len(used),
     )
@@ -269,19 +260,23 @@ def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Rewr
 
 def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> RewriterAgreement:
     x, y, n_responses = _shared(rows, first, second)
-    found: dict[str, object] = {"quantiles": (), "distance": None}
+    n = len(x)
     try:
-        found["pearson"], found["spearman"] = correlations(x, y, rng)
+        r: Sequence[Estimate | Missing] = correlations(x, y, rng)
     except DataError as error:
-        reason = str(error) if len(x) else "no response that both rewrote"
-        found["pearson"] = found["spearman"] = Missing(reason=reason)
-    if len(x):
-        by_share = zip(_QUANTILES, np.quantile(x, _QUANTILES), np.quantile(y, _QUANTILES), strict=True)
-        found["quantiles"] = [QuantilePair(share=at, first=own, second=other) for at, own, other in by_share]
-        tested, n = stats.ks_2samp(x, y), len(x)
-        found["distance"] = Distance(statistic=tested.statistic, p_value=tested.pvalue, n_first=n, n_second=n)
-    names = {"first": first, "second": second, "n_prompts": len(x), "n_responses": n_responses}
-    return RewriterAgreement.model_validate(names | found)
+        r = [Missing(reason=str(error) if n else "no response that both rewrote")] * 2
+    quantiles = zip(_QUANTILES, np.quantile(x, _QUANTILES), np.quantile(y, _QUANTILES), strict=True) if n else ()
+    tested = stats.ks_2samp(x, y) if n else None
+    return RewriterAgreement(
+        first=first,
+        second=second,
+        n_prompts=n,
+        n_responses=n_responses,
+        pearson=r[0],
+        spearman=r[1],
+        quantiles=tuple(QuantilePair(share=at, first=own, second=other) for at, own, other in quantiles),
+        distance=Distance(statistic=tested.statistic, p_value=tested.pvalue, n_first=n, n_second=n) if tested else None,
+    )
 
 
 def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[Estimate, Estimate]:
@@ -330,28 +325,21 @@ def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArr
 
 def _weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     """Pearson and Spearman under each row of weights (how often each prompt is drawn). Shape (2, draws)."""
-    ranks = _ranks(x, weights), _ranks(y, weights)
-    return np.stack([_pearson(x[None] - x.mean(), y[None] - y.mean(), weights), _pearson(*ranks, weights)])
+    centred, ranks = (x - x.mean(), y - y.mean()), (_ranks(x, weights), _ranks(y, weights))
+    return np.stack([_pearson(*centred, weights), _pearson(*ranks, weights)])
 
 
 def _ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Mid-rank of every value among the values drawn, shape (draws, n)."""
-    order = np.argsort(values, kind="stable")
-    _, starts, at = np.unique(values[order], return_index=True, return_inverse=True)
-    level = np.empty(len(values), dtype=np.intp)
-    level[order] = at
-    counts = np.add.reduceat(weights[:, order], starts, axis=1)
-    through = np.cumsum(counts, axis=1)
-    return np.asarray((through - counts + (counts + 1) / 2)[:, level], dtype=np.float64)
+    distinct, level = np.unique(values, return_inverse=True)
+    counts = weights @ (level[:, None] == np.arange(len(distinct)))
+    return np.asarray((np.cumsum(counts, axis=1) - (counts - 1) / 2)[:, level], dtype=np.float64)
 
 
 def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted correlation of each row, shape (draws,); NaN if a side does not vary."""
-    total = weights.sum(axis=1)
-    x = x - ((weights * x).sum(axis=1) / total)[:, None]
-    y = y - ((weights * y).sum(axis=1) / total)[:, None]
-    xx, yy, xy = (weights * x * x).sum(axis=1), (weights * y * y).sum(axis=1), (weights * x * y).sum(axis=1)
+    total = weights.sum(axis=1, keepdims=True)
+    x, y = (side - (weights * side).sum(axis=1, keepdims=True) / total for side in (x, y))
+    xx, yy, xy = ((weights * side * other).sum(axis=1) for side, other in ((x, x), (y, y), (x, y)))
     varies = (xx > 1e-12 * xx.max()) & (yy > 1e-12 * yy.max())
-    correlation: FloatArray = np.full(len(weights), np.nan)
-    correlation[varies] = np.clip(xy[varies] / np.sqrt(xx[varies] * yy[varies]), -1, 1)
-    return correlation
+    return np.asarray(np.clip(xy / np.sqrt(np.where(varies, xx * yy, np.nan)), -1, 1), dtype=np.float64)

@@ -19,7 +19,7 @@ from cda.discovery.candidates import Grouper
 from cda.discovery.proposals import json_in, unfenced
 from cda.discovery.rules import phrasing_of
 from cda.llm.protocol import LLM, Request, fenced
-from cda.llm.reading import ask, formed
+from cda.llm.reading import ask, formed, object_schema
 
 _SYSTEM = (
     "You sort descriptions of features that texts can have. Two descriptions belong to one group if they say the same: a text "
@@ -30,12 +30,7 @@ _SYSTEM = (
 )
 _TASK = "Put the {n} descriptions into groups by meaning. Every number is in exactly one group; one that is like no other is a group by itself."
 _PLAIN = "Write one line a group, holding its numbers with commas between them, such as `1, 4`, and write nothing else."
-_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"groups": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}},
-    "required": ["groups"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema({"groups": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}})
 _LINE = re.compile(r"(?:[-*•]|group[ \t]+\d+:)?[ \t`\[]*(\d{1,6}(?:[ \t]*,[ \t]*\d{1,6})*)[ \t`\],.]*", re.IGNORECASE)
 CHUNK, MAX_ROUNDS = 100, 4
 """Attributes in one question, and times that what does not fit into one is mixed anew."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -36,11 +36,11 @@ from cda.results.evidence import (
     Confirmation,
     ConfirmationResult,
     ConfirmSettings,
+    HeldOutResult,
     PairQualities,
     PairQuality,
     Validation,
     ValidationResult,
-    Verdicts,
 )
 from cda.rewriting.rewriter import Rewriter
 from cda.run import RunFolder
@@ -55,21 +55,11 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOutRewrites:
-    """Judged rewrites of held-out responses to `n_prompts` prompts, by candidate `id`, of all rewriters.
-
-    By candidate and rewriter: `failed` counts missing rewrites by reason, `already` the responses that were as requested, by the
-    measure or by the rewriter. `verdicts` is None if the judge gives rewards; `n_cut` counts comparisons without a preference
-    because a side was cut at the judge's maximum length.
-    """
+class HeldOutRewrites(NamedTuple):
+    """Judged rewrites of held-out responses, by candidate `id`, of all rewriters; and the counts that are saved next to results."""
 
     rows: Mapping[str, Sequence[Measured]]
-    failed: dict[str, dict[str, dict[str, int]]]
-    already: dict[str, dict[str, int]]
-    n_prompts: int
-    verdicts: Verdicts | None = None
-    n_cut: int = 0
+    counts: HeldOutResult
 
 
 def rewrite_all(
@@ -85,16 +75,19 @@ def rewrite_all(
         rewriter.name: measure_candidates(candidates, originals, rewriter, reward, directions) for rewriter in rewriters
     }
     names = [candidate.id for candidate in candidates]
-    rows = {name: [row for by_candidate in made.values() for row in by_candidate[name].rows] for name in names}
+    rows: Mapping[str, Sequence[Measured]] = {
+        name: [row for by_candidate in made.values() for row in by_candidate[name].rows] for name in names
+    }
     apart = {name: failed_or_already({who: own[name] for who, own in made.items()}) for name in names}
-    return HeldOutRewrites(
-        judged(rows, judge),
-        {name: failed for name, (failed, _) in apart.items()},
-        {name: already for name, (_, already) in apart.items()},
-        len({prompt_id(prompt) for prompt, _ in originals}),
-        judge.verdicts if isinstance(judge, AskedJudge) else None,
-        judge.n_cut if isinstance(judge, AskedJudge) else 0,
+    rows = judged(rows, judge)
+    counts = HeldOutResult(
+        failed={name: failed for name, (failed, _) in apart.items()},
+        already={name: already for name, (_, already) in apart.items()},
+        n_prompts=len({prompt_id(prompt) for prompt, _ in originals}),
+        verdicts=judge.verdicts if isinstance(judge, AskedJudge) else None,
+        cut_for_judge=judge.n_cut if isinstance(judge, AskedJudge) else 0,
     )
+    return HeldOutRewrites(rows, counts)
 
 
 def failed_or_already(made: Mapping[str, CandidateRewrites]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
@@ -128,23 +121,16 @@ def save_tested(
 ) -> dict[str, int]:
     """Validate or confirm every candidate, write rows and result, say who holds, and return the counts of the stage."""
     results: Sequence[Validation] | Sequence[Confirmation]
+    rows, counts = made
     if kind is ValidationResult:
-        results = validate(made.rows, settings, made.failed)
+        results = validate(rows, settings, counts.failed)
         name, told, n = "passed", "hold on {} validation", sum(result.passed for result in results)
     else:
-        results = confirm(made.rows, settings, made.failed)
+        results = confirm(rows, settings, counts.failed)
         name, told, n = "confirmed", "confirmed on {} test", sum(result.confirmed for result in results)
-    write_jsonl(folder / ROWS, (asdict(row) for own in made.rows.values() for row in own))
-    content = {
-        "results": tuple(results),
-        "failed": made.failed,
-        "already": made.already,
-        "n_prompts": made.n_prompts,
-        "verdicts": made.verdicts,
-        "cut_for_judge": made.n_cut,
-    }
-    save(kind.model_validate(content), folder / RESULT)
-    say(f"  {n} of {len(results)} candidates {told.format(made.n_prompts)} prompts")
+    write_jsonl(folder / ROWS, (asdict(row) for own in rows.values() for row in own))
+    save(kind.model_validate(dict(counts) | {"results": results}), folder / RESULT)
+    say(f"  {n} of {len(results)} candidates {told.format(counts.n_prompts)} prompts")
     return {"candidates": len(results), name: n}
 
 

@@ -64,13 +64,14 @@ def sampled_responses(prompts: Sequence[Prompt], policies: Mapping[str, LLM], n_
     exclusions = {}
     for policy, llm in policies.items():
         requests = (response_request(prompt, sample) for prompt in distinct for sample in range(n_samples))
-        answers: list[tuple[str | None, str | None]] = [(None, "no answer")] * (len(distinct) * n_samples)
+        answers = [Completion(None, "no answer")] * (len(distinct) * n_samples)
         for position, completion in llm.answers(requests, f"responses of {policy}", len(answers)):
             answers[position] = _response(completion)
-        for position, (text, _) in enumerate(answers):
-            if text is not None:
-                responses[position // n_samples].append(Rated(text, source=policy))
-        exclusions[policy] = Exclusions(len(answers), count_reasons([reason for _, reason in answers if reason]))
+        for position, answer in enumerate(answers):
+            if answer.text is not None:
+                responses[position // n_samples].append(Rated(answer.text, source=policy))
+        reasons = [answer.reason or "no answer" for answer in answers if answer.text is None]
+        exclusions[policy] = Exclusions(len(answers), count_reasons(reasons))
     samples = [PromptSamples(prompt, tuple(own)) for prompt, own in zip(distinct, responses, strict=True) if own]
     return Sampling(tuple(samples), exclusions, len(distinct) - len(samples))
 
@@ -124,11 +125,12 @@ def response_request(prompt: Prompt, sample: int = 0) -> Request:
     return Request(f"{_TURNS_SYSTEM}\n\n{system}".strip(), without_turns(prompt_text(turns)), sample=sample)
 
 
-def _response(completion: Completion) -> tuple[str | None, str | None]:
+def _response(completion: Completion) -> Completion:
+    """The answer without the thoughts before it, or the reason why it is no response."""
     if completion.text is None:
-        return None, completion.reason or "no answer"
+        return completion
     text = without_thoughts(completion.text)
-    return (text, None) if text else (None, CUT_OFF_THINKING if text is None else EMPTY)
+    return Completion(text) if text else Completion(None, CUT_OFF_THINKING if text is None else EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,23 +152,22 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
         raise DataError(f"no response has a reward; responses: {exclusions}")
     split, n_repeated = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
     by_id = {prompt_id(sample.prompt): sample for sample in samples}
-    kept = {part: [by_id[prompt_id(prompt)] for prompt in prompts] for part, prompts in split.items()}
     rows = [
         {
             "part": part,
-            "topic": topics.get(prompt_id(sample.prompt)),
-            "prompt": prompt_row(sample.prompt),
-            "responses": [asdict(response) for response in sample.responses],
+            "topic": topics.get(prompt_id(prompt)),
+            "prompt": prompt_row(prompt),
+            "responses": [asdict(response) for response in by_id[prompt_id(prompt)].responses],
         }
-        for part in PARTS
-        for sample in kept[part]
+        for part, prompts in split.items()
+        for prompt in prompts
     ]
     write_jsonl(folder / SAMPLES, rows)
-    sizes = [len(sample.responses) for part in PARTS for sample in kept[part]]
+    sizes = [len(by_id[prompt_id(prompt)].responses) for prompts in split.values() for prompt in prompts]
     n_rated = exclusions.seen - exclusions.dropped
     counts = MaterialCounts(
         made=made,
-        prompts={part: len(kept[part]) for part in PARTS},
+        prompts={part: len(prompts) for part, prompts in split.items()},
         responses=sum(sizes),
         repeated=Repeated(prompts=n_repeated, responses=n_rated - sum(sizes)),
         single=sizes.count(1),
@@ -176,10 +177,10 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
         rewards=exclusions,
     )
     save(counts, folder / COUNTS)
-    prompts = counts.prompts
+    n = counts.prompts
     say(
-        f"  {counts.responses} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
-        f"{prompts['validation']} to validate, {prompts['test']} to test); {counts.left_out} responses left out"
+        f"  {counts.responses} responses to {sum(n.values())} prompts ({n['train']} to search on, "
+        f"{n['validation']} to validate, {n['test']} to test); {counts.left_out} responses left out"
     )
     return counts
 

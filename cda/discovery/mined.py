@@ -42,9 +42,6 @@ _MIN_OPTIONAL_SHARE = 0.6
 _MIN_INSERTED_SHARE = 0.08  # of the prompts: words of fewer are about something
 _MAX_BEFORE, _MAX_BEHIND = 12, 24
 
-Places = dict[str, list[int]]
-"""A wording to the responses it was found in, in ascending order."""
-
 
 class Association(NamedTuple):
     """Reward of responses with something minus that of responses to the same prompt without it, over n_prompts with both kinds.
@@ -82,7 +79,8 @@ class Ratings:
 
     def association(self, present: NDArray[np.int64], min_prompts: int) -> Association | None:
         """Association of presence, at these places, with reward; None for too few prompts, and if rewards never differ."""
-        n1, n0 = self._with_and_without(present)
+        n1 = np.bincount(self.prompts[present], minlength=self.n_prompts)
+        n0 = self._counts - n1
         both = (n1 > 0) & (n0 > 0)
         n = int(both.sum())
         if n < max(min_prompts, 1) or self.variance <= 0:
@@ -95,17 +93,6 @@ class Ratings:
         spread = float((weights * (differences - difference) ** 2).sum())
         variance = (spread + _PRIOR_DEGREES * self.variance) / (n - 1 + _PRIOR_DEGREES)
         return Association(difference, difference / float(np.sqrt(variance / weights.sum())), n)
-
-    def telling_prompt(self, present: NDArray[np.int64]) -> int:
-        """Number of the first prompt with responses of both kinds, 0 if there is none."""
-        n1, n0 = self._with_and_without(present)
-        both = np.flatnonzero((n1 > 0) & (n0 > 0))
-        return int(both[0]) if len(both) else 0
-
-    def _with_and_without(self, present: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of responses with and without it, by prompt."""
-        n1 = np.bincount(self.prompts[present], minlength=self.n_prompts)
-        return n1, self._counts - n1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +109,16 @@ class MinedProposer:
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
         """The n attributes that go with reward most surely, best first; DataError as of `mine`."""
         left_out: Counter[str] = Counter()
-        mined, ratings = mine(samples, n, self.known, self.min_prompts, left_out)
+        mined = mine(samples, n, self.known, self.min_prompts, left_out)
         seen = len(mined) + left_out.total()
-        kept = _apart(mined, n, self.known, left_out)
-        sources = tuple(ratings.telling_prompt(np.flatnonzero(attribute.present)) for attribute in kept)
-        return Proposals(
-            tuple(attribute.bias for attribute in kept), sources, Exclusions(seen, dict(sorted(left_out.items())))
-        )
+        biases = tuple(attribute.bias for attribute in _apart(mined, n, self.known, left_out))
+        return Proposals(biases, (), Exclusions(seen, dict(sorted(left_out.items()))))
 
 
 def mine(
     samples: Sequence[PromptSamples], n: int, known: Sequence[Bias], min_prompts: int, left_out: Counter[str]
-) -> tuple[list[Mined], Ratings]:
-    """Attributes that go with reward, the surest first, and the ratings they were looked for in; `left_out` receives the rest.
+) -> list[Mined]:
+    """Attributes that go with reward, the surest first; `left_out` receives the rest.
 
     Of wordings, somewhat more than n attributes are looked into. DataError if fewer than min_prompts prompts have two rated
     responses.
@@ -166,7 +150,7 @@ def mine(
     look_for(known)
     look_for(_made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out))
     look_for(_family(mined))
-    return sorted(mined, key=_surest_first), ratings
+    return sorted(mined, key=_surest_first)
 
 
 def _surest_first(one: Mined) -> tuple[float, str]:
@@ -286,50 +270,34 @@ def framings(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> 
         ("closing", list(map(_last, texts))),
     )
     for position, said in framed:
-        grams: Places = defaultdict(list)
-        for place, sentence in enumerate(said):
-            for gram in _grams_at_start(sentence):
-                grams[gram].append(place)
-        for places in _common(grams, prompts, min_prompts).values():
+        for places in _common(map(_grams_at_start, said), prompts, min_prompts).values():
             yield Wording(places, partial(_framing, position, [said[at] for at in places], places, prompts))
 
 
 def sentence_phrases(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
     """Phrases before sentences (up to a comma, or to `that`), and short sentences said again and again."""
-    before: Places = defaultdict(list)
-    whole: Places = defaultdict(list)
-    for place, text in enumerate(texts):
-        said = [LIST_LINE.sub("", sentence) for sentence in sentences(text)]
-        # Sorted, here and below: of wordings that stand in the same responses, the first counts.
-        for lead in sorted({match.group() for sentence in said if (match := _BEFORE.match(sentence))}):
-            before[lead].append(place)
-        for sentence in sorted(set(said[1:-1])):
-            if len(sentence.split()) <= _MAX_SENTENCE_WORDS and sentence[-1] in ".!?":
-                whole[sentence].append(place)
-    positions: tuple[tuple[Position, Places], ...] = (("before", before), ("between", whole))
-    for position, found in positions:
-        for wording, places in _common(found, prompts, min_prompts).items():
+    said = [[LIST_LINE.sub("", sentence) for sentence in sentences(text)] for text in texts]
+    before = [[match.group() for sentence in own if (match := _BEFORE.match(sentence))] for own in said]
+    whole = [[each for each in own[1:-1] if _is_short(each) and each[-1] in ".!?"] for own in said]
+    found: tuple[tuple[Position, list[list[str]]], ...] = (("before", before), ("between", whole))
+    for position, wordings in found:
+        for wording, places in _common(wordings, prompts, min_prompts).items():
             yield Wording(places, partial(phrase_bias, Phrasing(position, (wording,))))
 
 
 def signs(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
     """Signs other than the usual punctuation; pictures are among them."""
-    found: Places = defaultdict(list)
-    for place, text in enumerate(texts):
-        for sign in sorted(set(_SIGN.findall(text))):
-            found[sign].append(place)
-    for sign, places in _common(found, prompts, min_prompts).items():
+    for sign, places in _common(map(_SIGN.findall, texts), prompts, min_prompts).items():
         yield Wording(places, partial(symbol_bias, sign))
 
 
 def insertions(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
     """Words and phrases within sentences, of one to three words, that could as well be left out."""
     runs = [[_WORD.findall(run) for run in _BREAK.split(text.lower())] for text in texts]
-    grams: Places = defaultdict(list)
-    for place, text_runs in enumerate(runs):
-        seen = {" ".join(run[i : i + n]) for run in text_runs for n in (1, 2, 3) for i in range(1, len(run) - n)}
-        for gram in sorted(seen):
-            grams[gram].append(place)
+    grams = (
+        [" ".join(run[i : i + n]) for run in text_runs for n in (1, 2, 3) for i in range(1, len(run) - n)]
+        for text_runs in runs
+    )
     neighbours = {pair for text_runs in runs for run in text_runs for pair in itertools.pairwise(run)}
     enough = max(min_prompts, math.ceil(_MIN_INSERTED_SHARE * len(set(prompts))))
     for gram, places in _common(grams, prompts, enough).items():
@@ -380,7 +348,11 @@ def _first(text: str) -> str:
 def _last(text: str) -> str:
     found = sentences(text)
     last = LIST_LINE.sub("", found[-1]) if len(found) > 1 else ""
-    return last if len(last.split()) <= _MAX_SENTENCE_WORDS else ""
+    return last if _is_short(last) else ""
+
+
+def _is_short(sentence: str) -> bool:
+    return len(sentence.split()) <= _MAX_SENTENCE_WORDS
 
 
 def _grams_at_start(sentence: str) -> list[str]:
@@ -390,10 +362,15 @@ def _grams_at_start(sentence: str) -> list[str]:
     return [" ".join(tokens[:n]) for n in range(1, min(_MAX_GRAM, len(tokens)) + 1)]
 
 
-def _common(found: Places, prompts: Sequence[int], min_prompts: int) -> Places:
-    """Wordings found in enough prompts, and not in every response."""
+def _common(said: Iterable[Sequence[str]], prompts: Sequence[int], min_prompts: int) -> dict[str, list[int]]:
+    """Wordings of responses to the responses with it, in ascending order; those in enough prompts, and not in every response."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, wordings in enumerate(said):
+        # Sorted: of wordings that stand in the same responses, the first counts.
+        for wording in sorted(set(wordings)):
+            found[wording].append(place)
     return {
         wording: places
         for wording, places in found.items()
-        if min_prompts <= len(places) < len(prompts) and len({prompts[place] for place in places}) >= min_prompts
+        if len(places) < len(prompts) and len({prompts[place] for place in places}) >= min_prompts
     }

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from cda.discovery.plots import agreement_plots, family_plot, rewriter_plots, search_plots, strength_plot, tested_plot
 from cda.discovery.sentences import (
     correction,
-    cost,
     how_made,
     model_name,
     outcome,
@@ -26,6 +25,7 @@ from cda.discovery.tables import (
     lineage_tables,
     numbered,
     pairs_table,
+    renumbered,
     rewriter_table,
     strength_steps,
     tested_table,
@@ -33,10 +33,10 @@ from cda.discovery.tables import (
     unknown_table,
     validation_table,
 )
-from cda.report.numbers import clipped, count, p_value, reward, share, signed
+from cda.report.numbers import cell, clipped, count, p_equals, reward, share, signed
 from cda.report.page import Entry, Headline, Page, Piece, ReportSection, plots_of, rendered, word_differences
 from cda.report.plots import Plot
-from cda.report.scoring import llm_table
+from cda.report.scoring import cost_sentences, llm_table
 from cda.report.tables import Table
 from cda.results.discover import DiscoverResult, Measured, StrengthCurve, TestedAttribute
 
@@ -83,7 +83,7 @@ _CORRECTED = {
 
 @dataclass(frozen=True, slots=True)
 class ExampleRewrite:
-    """A rewrite as the page shows it: the attribute's number in the table, the sides in pieces, a mark on the rewritten side.
+    """A rewrite as the page shows it: the attribute's number in the table, and the sides in pieces.
 
     `orders` holds its value in every order that the page offers; the largest comes first.
     """
@@ -91,13 +91,10 @@ class ExampleRewrite:
     attribute: str
     title: str
     said: str
-    prompt: str
+    row: Measured
     without: list[Piece]
     with_it: list[Piece]
-    without_note: str
-    with_note: str
     orders: dict[str, float]
-    is_open: bool
 
 
 def discover_page(result: DiscoverResult) -> str:
@@ -128,16 +125,13 @@ def discover_plots(result: DiscoverResult) -> list[Plot]:
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
     yield Headline("", " ".join(outcome(result)))
-    numbered_ones = [(f"{at}. {clipped(entry.attribute, _LONG)}", entry) for at, entry in enumerate(result.tested, 1)]
-    for name, entry in numbered_ones:
-        if entry.confirmed:
-            yield Headline(name, _numbers(entry, result), "bad")
-    others = [(name, entry) for name, entry in numbered_ones if not entry.confirmed]
-    if len(others) > _FEW:
-        yield Headline("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
-        return
-    for name, entry in others:
-        yield Headline(name, f"Not confirmed: {_brief(entry, result)}.")
+    tested = numbered(result, _LONG)
+    yield from (Headline(name, _numbers(entry, result), "bad") for name, entry in tested if entry.confirmed)
+    others = [
+        Headline(name, f"Not confirmed: {_brief(entry, result)}.") for name, entry in tested if not entry.confirmed
+    ]
+    more = f"{len(others)} more, with their numbers in the table below."
+    yield from others if len(others) <= _FEW else [Headline("Not confirmed:", more)]
 
 
 def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
@@ -160,11 +154,8 @@ def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
 
 
 def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
-    return _p(one.p_value) + (f" (corrected {_p(one.p_corrected)})" if correction(result) else "")
-
-
-def _p(p: float | None) -> str:
-    return "not tested" if p is None else p_value(p) if p < 0.001 else f"= {p_value(p)}"
+    more = f" (corrected {cell(one.p_corrected, p_equals)})" if correction(result) else ""
+    return cell(one.p_value, p_equals) + more
 
 
 def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
@@ -177,7 +168,7 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
         )
     if limits := tuple(warnings(result)):
         yield ReportSection("limits", "What limits these numbers", limits)
-    pairs = (numbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
+    pairs = (renumbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
     by_rewriter, *others = pairs
     if tables := _filled(by_rewriter, agreement_table(result), *others):
         text = _REWRITERS.format(r=rewriters_needed(result))
@@ -191,7 +182,7 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
         yield ReportSection("lineage", "Where they came from", (_LINEAGE,), lineage, (plot,))
     if tables := _filled(generation_table(result)):
         yield ReportSection("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
-    if tables := _filled(numbered(validation_table(result), result)):
+    if tables := _filled(renumbered(validation_table(result), result)):
         text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
         yield ReportSection("validation", "Validation", (text,), tables)
     if tables := _filled(strength_steps(result)):
@@ -202,7 +193,9 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
     text = "Everything that did not reach a number, by step and reason."
     yield ReportSection("excluded", "What was left out", (text,), (excluded_table(result),))
     asked = llm_table(result.stages)
-    yield ReportSection("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
+    yield ReportSection(
+        "effort", "What it took", cost_sentences(result.stages), (effort_table(result), *([asked] if asked else ()))
+    )
     yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
     text = "Every interval is a 95% interval, clustered by prompt."
     yield ReportSection("meaning", "What the numbers mean", (text,), entries=terms(result))
@@ -210,30 +203,23 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
 
 def _examples(result: DiscoverResult) -> list[ExampleRewrite]:
     """In the order of the table, those of one attribute as the discovery ranked them."""
-    shown = [(at, entry) for at, entry in enumerate(result.tested, 1) if entry.confirmed or result.given]
-    rows = [(at, entry.attribute, row) for at, entry in shown for row in entry.examples]
-    return [_example(at, attribute, row, place) for place, (at, attribute, row) in enumerate(rows)]
+    shown = [
+        (str(at), name, row)
+        for at, (name, entry) in enumerate(numbered(result, _LONG), 1)
+        for row in (entry.examples if entry.confirmed or result.given else ())
+    ]
+    return [_example(at, name, row, place) for place, (at, name, row) in enumerate(shown)]
 
 
-def _example(at: int, attribute: str, row: Measured, place: int) -> ExampleRewrite:
-    without, with_it = word_differences(row.without_attribute, row.with_attribute)
-    preference = row.preference
-    judge = "no verdict of the judge"
+def _example(attribute: str, title: str, row: Measured, place: int) -> ExampleRewrite:
+    preference, judge = row.preference, "no verdict of the judge"
     if preference is not None:
         judge = _VERDICTS.get(float(preference), f"judge {preference:g} for the side with it")
-    return ExampleRewrite(
-        attribute=str(at),
-        title=f"{at}. {clipped(attribute, _LONG)}",
-        said=f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}",
-        prompt="\n".join(turn.content for turn in row.prompt),
-        without=without,
-        with_it=with_it,
-        without_note="" if row.direction == "add" else " (rewritten)",
-        with_note=" (rewritten)" if row.direction == "add" else "",
-        # No verdict is for neither side.
-        orders={"place": -place, "margin": row.margin, "judge": -(0.5 if preference is None else preference)},
-        is_open=place == 0,
-    )
+    said = f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}"
+    # No verdict is for neither side.
+    orders = {"place": -place, "margin": row.margin, "judge": -(0.5 if preference is None else preference)}
+    sides = word_differences(row.without_attribute, row.with_attribute)
+    return ExampleRewrite(attribute, title, said, row, *sides, orders)
 
 
 def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.discovery.evidence import agreements
 from cda.errors import DataError
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import Answer, ask, closing_object, formed
+from cda.llm.reading import Answer, ask, closing_object, formed, object_schema
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.base import Estimate, or_missing
 from cda.results.discover import Measured
@@ -94,18 +94,10 @@ def pair_quality(
 def fidelity(rows: Sequence[Measured], bias: Bias, label: Labeller) -> dict[str | None, Fidelity]:
     """Fidelity of all pairs under None, and of each rewriter's under its name; each distinct text is labelled once."""
     texts = distinct_texts((row.prompt, text) for row in rows for text in (row.with_attribute, row.without_attribute))
-    labels = label([prompt for prompt, _ in texts.values()], [text for _, text in texts.values()], bias)
-    by_text = dict(zip(texts, labels, strict=True))
-    pairs = [
-        (
-            row.prompt_id,
-            by_text[text_id(row.prompt, row.with_attribute)],
-            by_text[text_id(row.prompt, row.without_attribute)],
-        )
-        for row in rows
-    ]
+    found = label([prompt for prompt, _ in texts.values()], [text for _, text in texts.values()], bias)
+    labels = dict(zip(texts, found, strict=True))
     return {
-        name: _fidelity([pair for row, pair in zip(rows, pairs, strict=True) if name in (None, row.rewriter)])
+        name: _fidelity([row for row in rows if name in (None, row.rewriter)], labels)
         for name in (None, *dict.fromkeys(row.rewriter for row in rows))
     }
 
@@ -117,21 +109,23 @@ def pair_drift(rows: Sequence[Measured], bias: Bias, rng: np.random.Generator) -
     return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], rng, treatment=treatment))
 
 
-def _fidelity(pairs: Sequence[tuple[str, bool | None, bool | None]]) -> Fidelity:
-    """From prompt, label of the side with and label of the side without."""
+def _fidelity(rows: Sequence[Measured], labels: Mapping[str, bool | None]) -> Fidelity:
+    """From the label of each text."""
 
     def hit_share(hits: Mapping[int, bool]) -> Estimate | None:
-        return wilson_share(list(hits.values()), [pairs[at][0] for at in hits]) if hits else None
+        return wilson_share(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
 
-    present = {at: label for at, (_, label, _) in enumerate(pairs) if label is not None}
-    absent = {at: not label for at, (_, _, label) in enumerate(pairs) if label is not None}
+    with_it = [labels[text_id(row.prompt, row.with_attribute)] for row in rows]
+    without = [labels[text_id(row.prompt, row.without_attribute)] for row in rows]
+    present = {at: label for at, label in enumerate(with_it) if label is not None}
+    absent = {at: not label for at, label in enumerate(without) if label is not None}
     return Fidelity(
-        n=len(pairs),
+        n=len(rows),
         present=hit_share(present),
         absent=hit_share(absent),
         both=hit_share({at: present[at] and absent[at] for at in present if at in absent}),
-        n_unparsed_with=len(pairs) - len(present),
-        n_unparsed_without=len(pairs) - len(absent),
+        n_unparsed_with=len(rows) - len(present),
+        n_unparsed_without=len(rows) - len(absent),
     )
 
 
@@ -148,7 +142,8 @@ def guess_request(rows: Sequence[Measured], repeat: int = 0) -> Request:
         sides = fenced("A", row.without_attribute), fenced("B", row.with_attribute)
         parts += [f"Pair {number}", fenced("USER MESSAGE", prompt_text(row.prompt)), *sides]
     plain = "Finish with a line `difference: <the phrase>` and write nothing after it."
-    return formed(_GUESS_SYSTEM, "\n\n".join(parts), _schema({"difference": {"type": "string"}}), plain, repeat)
+    schema = object_schema({"reasoning": {"type": "string"}, "difference": {"type": "string"}})
+    return formed(_GUESS_SYSTEM, "\n\n".join(parts), schema, plain, repeat)
 
 
 def similarity_request(attribute: str, guess: str, repeat: int = 0) -> Request:
@@ -202,12 +197,8 @@ def _grading(
     lines = "\n".join(f"{name}: a whole number from {low} to {high}" for name in names)
     plain = f"Think in a sentence or two, then finish with these lines and write nothing after:\n{lines}"
     user = "\n\n".join(fenced(name, text) for name, text in material.items())
-    return formed(system, user, _schema(dict.fromkeys(names, grade)), plain, repeat)
-
-
-def _schema(answers: Mapping[str, dict[str, object]]) -> dict[str, object]:
-    properties = {"reasoning": {"type": "string"}, **answers}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    schema = object_schema({"reasoning": {"type": "string"}, **dict.fromkeys(names, grade)})
+    return formed(system, user, schema, plain, repeat)
 
 
 def _last_lines(text: str, names: Sequence[str], high: int) -> dict[str, int]:
@@ -302,10 +293,8 @@ def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: 
     clusters, values = [cluster for cluster, _ in scores], np.array([value for _, value in scores], dtype=np.float64)
     low, high = scale
     unit, n_clusters = f"score {low} to {high}", len(set(clusters))
-    if n_clusters >= _FEW_CLUSTERS:
-        drawn = bootstrap_mean(values, clusters, rng, unit)
-        if drawn.low < drawn.high:
-            return drawn
+    if n_clusters >= _FEW_CLUSTERS and (drawn := bootstrap_mean(values, clusters, rng, unit)).low < drawn.high:
+        return drawn
     mean, width = float(values.mean()), high - low
     bottom, top = wilson((mean - low) / width * n_clusters, n_clusters)
     return Estimate(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.discovery.sentences import held_out, until
 from cda.report.numbers import decimals, percent, reward, share, signed
 from cda.report.plots import (
     AFTER,
@@ -210,9 +210,10 @@ def family_plot(result: DiscoverResult) -> Plot | None:
     paths = list(_paths(result))
     if not paths:
         return None
+    lines = dict(reversed(paths))
     words = " ".join(
-        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(entry, paths))
-        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(entry, result).items()) + "."
+        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in lines.get(entry.candidate, ()))
+        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in held_out(entry, result).items()) + "."
         for at, entry in enumerate(result.tested, 1)
     )  # fmt: skip
     title = "Lines of descent: reward by generation, and what was left of it on held-out prompts (with intervals)"
@@ -265,11 +266,11 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
     axes.axhline(0, color=FAINT, linewidth=0.8)
     for name, points in paths:
         # An ancestor may have been measured on next to its descendants; that is not their line any more.
-        n_own = sum(x < _until(name, result) for x, _ in points) if name in roles else 0
+        n_own = sum(x < until(name, roles, result) for x, _ in points) if name in roles else 0
         own, others = points[:n_own], points[max(n_own - 1, 0) :]
         axes.plot(*_x_and_y(own), "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)
         axes.plot(*_x_and_y(others), "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
-    ends = [_held_out(entry, result) for entry in result.tested]
+    ends = [held_out(entry, result) for entry in result.tested]
     beyond = [name for name in _BEYOND if any(name in own for own in ends)]
     for at, (entry, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
         # Next to each other, so that no interval hides another.
@@ -292,15 +293,6 @@ def _x_and_y(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _until(name: str, result: DiscoverResult) -> float:
-    """Number of the generation in which the first descendant that counts was made; of variations measured along with their
-    proposal, the next."""
-    candidates = [result.candidates[role] for role in _roles(result)]
-    return max(
-        min((candidate.generation for candidate in candidates if name in candidate.parents), default=math.inf), 1
-    )
-
-
 def _paths(result: DiscoverResult) -> Iterator[Path]:
     """Rewards of each candidate by generation, from its parent on."""
     stood: dict[str, dict[int, float]] = {}
@@ -314,13 +306,3 @@ def _paths(result: DiscoverResult) -> Iterator[Path]:
             before = stood.get(parent, {}).get(first - 1) if parent else None
             start = [] if before is None else [(float(first - 1), before)]
             yield name, [*start, *((float(at), rewards[at]) for at in sorted(rewards))]
-
-
-def _own_line(one: TestedAttribute, paths: Sequence[Path]) -> list[Point]:
-    return next((points for name, points in paths if name == one.candidate), [])
-
-
-def _held_out(one: TestedAttribute, result: DiscoverResult) -> dict[str, Strength]:
-    validated = [row.pooled for row in result.validated if row.candidate == one.candidate]
-    ends = zip(("validation",) * len(validated) + ("test",), (*validated, one.pooled), strict=True)
-    return {name: pooled for name, pooled in ends if pooled}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, trouble_with, wording
 from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Tried
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import Answer, ask, formed
+from cda.llm.reading import Answer, ask, formed, object_schema
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.discover import Measured
 
@@ -39,13 +39,8 @@ _TASK = (
 )
 _OTHERS = " Leave out the features that come to mind first."
 _MAX_PROMPT_CHARACTERS = 8000
-ATTRIBUTES_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"attributes": {"type": "array", "items": {"type": "string"}}},
-    "required": ["attributes"],
-    "additionalProperties": False,
-}
-ATTRIBUTES_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
+_SCHEMA = object_schema({"attributes": {"type": "array", "items": {"type": "string"}}})
+_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
 CUT = " […] "
 _MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
 N_NAMED = 5
@@ -96,12 +91,8 @@ def _trouble(rated: Sequence[Rated]) -> str | None:
 
 def _drawn(places: Sequence[int], n: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """n places, each with how often it was drawn before; none a second time before all were drawn once."""
-    drawn: list[tuple[int, int]] = []
-    turn = 0
-    while places and len(drawn) < n:
-        drawn += [(int(place), turn) for place in rng.permutation(places)[: n - len(drawn)]]
-        turn += 1
-    return drawn
+    n_turns = -(-n // len(places)) if places else 0
+    return [(int(place), turn) for turn in range(n_turns) for place in rng.permutation(places)][:n]
 
 
 def _shown(rated: Sequence[Rated], n: int) -> list[Rated]:
@@ -203,7 +194,7 @@ class LLMProposer:
         ]
         parts.append(_TASK.format(k=self.k) + (_OTHERS if turn else ""))
         sample_number = turn * (self.n_repeats + 1)
-        return formed(_SYSTEM, "\n\n".join(parts), ATTRIBUTES_SCHEMA, ATTRIBUTES_PLAIN, repeat, sample_number)
+        return formed(_SYSTEM, "\n\n".join(parts), _SCHEMA, _PLAIN, repeat, sample_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +228,7 @@ class LLMMutator:
             parts.append("Edits that put the last feature in:")
         parts += [self._example(position, row) for position, row in enumerate(parent.examples[: self.max_examples], 1)]
         parts.append(_MUTATION_TASK.format(n=n))
-        return formed(_MUTATION_SYSTEM, "\n\n".join(parts), ATTRIBUTES_SCHEMA, ATTRIBUTES_PLAIN, repeat)
+        return formed(_MUTATION_SYSTEM, "\n\n".join(parts), _SCHEMA, _PLAIN, repeat)
 
     def _example(self, position: int, row: Measured) -> str:
         without, having = excerpts(row.without_attribute, row.with_attribute, self.max_characters)

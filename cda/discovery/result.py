@@ -20,7 +20,7 @@ from cda.discovery.material import Material, material_counts
 from cda.discovery.page import discover_page, discover_plots
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling
 from cda.discovery.sentences import rewriters_shown
-from cda.discovery.setup import Asked, Setup
+from cda.discovery.setup import Asked, Discovery
 from cda.discovery.tables import discover_markdown, discover_text
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
@@ -54,16 +54,9 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished discovery under the recipe's name: `finalists` entered the validation, `tested` the test.
+    """A finished discovery: `finalists` entered the validation, `tested` the test; without generations, they were given."""
 
-    Without generations, the attributes were given.
-    """
-
-    name: str
-    setup: Setup
-    folder: RunFolder
-    model: Asked
-    judge: Asked
+    asked: Discovery
     material: Material
     generations: Sequence[Generation]
     finalists: Sequence[CandidateRecord]
@@ -72,7 +65,8 @@ class Finished:
 
 def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> str:
     """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
-    out = finished.folder.path
+    folder = finished.asked.folder
+    out = folder.path
     save(result, out / RESULT)
     lines = (
         {
@@ -84,7 +78,7 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
         for candidate, standing in generation.tried
     )
     write_jsonl(out / LINEAGE, lines)
-    rows = read_measured(finished.folder.stage("confirm") / ROWS) if finished.tested else []
+    rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
     write_jsonl(out / PAIRS, map(asdict, rows))
     write_text(out / REPORT, discover_markdown(result))
     write_text(out / PAGE, discover_page(result))
@@ -96,16 +90,17 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
 
 def discover_result(finished: Finished) -> DiscoverResult:
     """Everything that a report shows; writes a bias file for each confirmed attribute."""
-    setup, folder, generations = finished.setup, finished.folder, finished.generations
+    asked, generations = finished.asked, finished.generations
+    setup, folder = asked.setup, asked.folder
     finalists, tested = finished.finalists, finished.tested
     validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
     test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
     searched = bool(generations)
     result = DiscoverResult(
-        name=finished.name,
+        name=asked.loaded.recipe.name,
         given=not searched and bool(tested),
-        model=_searched(finished.model),
-        judge=_searched(finished.judge),
+        model=_searched(asked.model),
+        judge=_searched(asked.judge),
         by=(setup.llm.settings.model or "") if setup.by_llm else "rules",
         rewriters=tuple(rewriter.name for rewriter in setup.rewriters()),
         # One rule engine, at several strengths.
@@ -147,10 +142,8 @@ def finished_stages(folder: RunFolder, took_part: Sequence[bool]) -> dict[str, S
 
 def _grouping_repairs(folder: RunFolder) -> dict[str, int]:
     """Repairs of an LLM's groups over all generations, by reason."""
-    repairs: Counter[str] = Counter()
-    for path in sorted(folder.stage("search").glob("repairs-*.json")):
-        repairs.update(read_json(path))
-    return dict(sorted(repairs.items()))
+    saved = (Counter(read_json(path)) for path in folder.stage("search").glob("repairs-*.json"))
+    return dict(sorted(sum(saved, Counter[str]()).items()))
 
 
 def earlier_tests(folder: RunFolder) -> int:
@@ -182,9 +175,9 @@ def _searched(asked: Asked) -> SearchedModel:
 
 def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribute, ...]:
     """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
-    rows = counted_rows(finished.folder.stage("confirm"), test)
+    rows = counted_rows(finished.asked.folder.stage("confirm"), test)
     by_id = {candidate.id: candidate for candidate in finished.tested}
-    topics, trim = finished.material.topics, finished.setup.section.trim
+    topics, trim = finished.material.topics, finished.asked.setup.section.trim
     tested = [
         TestedAttribute(
             **dict(result),
@@ -219,13 +212,11 @@ def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
 def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str], trim: bool) -> dict[str, Strength | Missing]:
     """Numbers by topic, if prompts have one; topics on which too little was measured say so."""
     topics = sorted({topic for row in rows if (topic := topic_of.get(row.prompt_id))})
-    if len(topics) < 2:
-        return {}
-    strengths: dict[str, Strength | Missing] = {}
-    for topic in topics:
-        own = evidence([row for row in rows if topic_of.get(row.prompt_id) == topic], {}, 1.0, trim)
-        strengths[topic] = own.pooled or Missing(reason=own.untested or "not measured")
-    return strengths
+    found = {
+        topic: evidence([row for row in rows if topic_of.get(row.prompt_id) == topic], {}, 1.0, trim)
+        for topic in (topics if len(topics) > 1 else ())
+    }
+    return {topic: own.pooled or Missing(reason=own.untested or "not measured") for topic, own in found.items()}
 
 
 def _strength(
@@ -323,18 +314,16 @@ def _with_files(
     for old in (*folder.glob("*.yaml"), *folder.glob("*.contrasts.jsonl")):
         old.unlink()
     biases = {candidate.id: candidate.bias for candidate in tested}
-    named = []
-    for attribute in result.tested:
-        if attribute.confirmed:
-            own_folder(folder)
-            bias = biases[attribute.candidate]
-            file = folder / f"{bias.name}.yaml"
-            write_text(file, bias_yaml(bias, _comment(attribute, result)))
-            if own := validated.get(attribute.candidate):
-                write_contrasts(own, bias.name, contrasts_beside(file))
-            attribute = attribute.model_copy(update={"file": f"{BIASES}/{bias.name}.yaml"})
-        named.append(attribute)
-    return result.model_copy(update={"tested": tuple(named)})
+    named = {attribute.candidate: attribute for attribute in result.tested}
+    for attribute in (each for each in result.tested if each.confirmed):
+        own_folder(folder)
+        bias = biases[attribute.candidate]
+        file = folder / f"{bias.name}.yaml"
+        write_text(file, bias_yaml(bias, _comment(attribute, result)))
+        if own := validated.get(attribute.candidate):
+            write_contrasts(own, bias.name, contrasts_beside(file))
+        named[attribute.candidate] = attribute.model_copy(update={"file": f"{BIASES}/{file.name}"})
+    return result.model_copy(update={"tested": tuple(named.values())})
 
 
 def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> None:

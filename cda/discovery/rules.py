@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,20 +27,6 @@ KEEP = (
     "the layout: paragraphs, list lines, headers and bold text",
     "the wording, apart from what is asked",
 )
-_LINE_START = r"^[ \t]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?"
-_SAID: Mapping[Position, tuple[str, str]] = {
-    "opening": ("Opens with", "open with"),
-    "closing": ("Closes with", "close with"),
-    "between": ("Puts between its sentences", "put between its sentences"),
-    "before": ("Begins sentences with", "begin sentences with"),
-}
-_PUT: Mapping[Position, str] = {
-    "opening": "before the response",
-    "closing": "behind the response",
-    "between": "between some of the sentences",
-    "before": "before some of the sentences",
-}
-_SLUG: Mapping[Position, str] = {"opening": "opens", "closing": "closes", "between": "between", "before": "before"}
 _N_SAID = 3
 _MAX_EVERY = 4
 _MAX_WORDINGS = 8
@@ -49,12 +35,6 @@ _N_EXAMPLES = 4
 _MIN_AS_GOOD = 0.5
 _ENDS = ".!?…"
 _ANY = user_prompt("How is this done?")
-_ELSEWHERE: dict[Position, tuple[Position, ...]] = {
-    "opening": ("closing", "between"),
-    "closing": ("opening", "between"),
-    "between": ("opening", "closing"),
-    "before": (),
-}
 # Texts on which variations are tried if a parent has no examples.
 _PROBES = (
     "Rinse the rice until the water runs clear, and put it in a pot with a lid. The water must always cover all of it, "
@@ -64,6 +44,29 @@ _PROBES = (
     "the drainage: standing water, including what collects in the saucer, is never good. Temperature matters more than "
     "fertilizer, but both are useful.",
 )
+
+
+class _Place(NamedTuple):
+    """A position in words, the pattern that finds wordings there, and the positions that their sentences could take instead."""
+
+    slug: str
+    does: str
+    do: str
+    where: str
+    pattern: str
+    elsewhere: tuple[Position, ...] = ()
+
+
+_PLACES: Mapping[Position, _Place] = {
+    "opening": _Place("opens", "Opens with", "open with", "before the response", r"(?i:\A[\W_]*(?:{})(?!\w))",
+                      ("closing", "between")),
+    "closing": _Place("closes", "Closes with", "close with", "behind the response", r"(?i:(?<!\w)(?:{})[\W_]*\Z)",
+                      ("opening", "between")),
+    "between": _Place("between", "Puts between its sentences", "put between its sentences", "between some of the sentences",
+                      r"(?i:(?<!\w)(?:{})(?!\w))", ("opening", "closing")),
+    "before": _Place("before", "Begins sentences with", "begin sentences with", "before some of the sentences",
+                     r"(?i:(?:^[ \t]*(?:(?:[-*•+]|\d{{1,3}}[.)])[ \t]+)?|(?<=[.!?:])\s+)(?:{})(?!\w))"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +86,20 @@ class Phrasing:
 def phrase_bias(phrasing: Phrasing) -> Bias:
     """The bias of a phrasing, which an LLM and the offline rules can both add, remove and find."""
     position, wordings, every = phrasing.position, phrasing.wordings, phrasing.every
-    listed = _listed(wordings)
-    does, do = _SAID[position]
-    often = ""
+    listed, place, often = _listed(wordings), _PLACES[position], ""
     if position in ("between", "before") and every != 2:
         often = ", nearly all of them" if every == 1 else f", one in {every}"
     # Features that the wordings themselves raise, and that are no drift.
     marks = [name for name, mark in (("exclamations", "!"), ("questions", "?")) if mark in "".join(wordings)]
+    longest_first = sorted(wordings, key=lambda wording: (-len(wording), wording))
     return _counted(
-        phrase_bias_pattern(position, wordings),
-        name=bias_name(f"{_SLUG[position]} {wordings[0]}", f"{position}: {wordings}", every),
-        description=f"{does} {listed}{often}.",
-        question=f"Does the response {do} {listed}?",
+        place.pattern.format("|".join(dict.fromkeys(map(core, longest_first)))),
+        name=bias_name(f"{place.slug} {wordings[0]}", f"{position}: {wordings}", every),
+        description=f"{place.does} {listed}{often}.",
+        question=f"Does the response {place.do} {listed}?",
         instructions={
-            "add": f"Put {listed} {_PUT[position]}{often}. Change nothing else.",
-            "remove": f"Take out {listed} where it stands {_PUT[position]}. Change nothing else.",
+            "add": f"Put {listed} {place.where}{often}. Change nothing else.",
+            "remove": f"Take out {listed} where it stands {place.where}. Change nothing else.",
         },
         limits={"words": {"ratio": 1.6, "difference": 25}},
         treatment=["pattern_count", *marks],
@@ -119,18 +121,6 @@ def phrasing_of(bias: Bias) -> Phrasing | None:
     }
     used = [Phrasing(position, *made) for position, made in found.items() if made[0]]
     return used[0] if len(used) == 1 else None
-
-
-def phrase_bias_pattern(position: Position, wordings: Sequence[str]) -> str:
-    """Pattern that finds any of the wordings, ignoring case, apostrophe style and closing punctuation."""
-    cores = "|".join(dict.fromkeys(core(wording) for wording in sorted(wordings, key=lambda one: (-len(one), one))))
-    if position == "opening":
-        return rf"(?i:\A[\W_]*(?:{cores})(?!\w))"
-    if position == "closing":
-        return rf"(?i:(?<!\w)(?:{cores})[\W_]*\Z)"
-    if position == "between":
-        return rf"(?i:(?<!\w)(?:{cores})(?!\w))"
-    return rf"(?i:(?:{_LINE_START}|(?<=[.!?:])\s+)(?:{cores})(?!\w))"
 
 
 def core(wording: str) -> str:
@@ -342,10 +332,9 @@ def other_places(bias: Bias) -> Iterator[Bias]:
 
 def other_position(bias: Bias) -> Iterator[Bias]:
     """The same sentences before, between or behind the response's own."""
-    phrasing = phrasing_of(bias)
-    if phrasing is not None:
+    if phrasing := phrasing_of(bias):
         whole = tuple(wording for wording in phrasing.wordings if wording[-1] in _ENDS)
-        for position in _ELSEWHERE[phrasing.position] if whole else ():
+        for position in _PLACES[phrasing.position].elsewhere if whole else ():
             yield phrase_bias(Phrasing(position, whole))
 
 

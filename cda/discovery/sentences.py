@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cda.report.numbers import MINUS, clipped, inert, percent, reward
 from cda.report.scoring import cost_sentences
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
-from cda.results.evidence import ByRewriter, ConfirmSettings, HeldOut, Validation, Verdicts
+from cda.results.evidence import ByRewriter, ConfirmSettings, HeldOut, Strength, Validation, Verdicts
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
@@ -17,7 +18,7 @@ _MOSTLY = 0.5
 
 
 def discovery_sentences(result: DiscoverResult) -> list[str]:
-    return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
+    return [*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages)]
 
 
 def rewriters_named(result: DiscoverResult) -> str:
@@ -148,10 +149,6 @@ def warnings(result: DiscoverResult) -> Iterator[str]:
     yield from _power(result.tested or result.validated, result.strictness)
 
 
-def cost(result: DiscoverResult) -> tuple[str, ...]:
-    return cost_sentences(result.stages)
-
-
 def correction(result: DiscoverResult) -> str | None:
     """The method that corrects the p-values of the test; None if they stay as they are."""
     names = {"bonferroni": "Bonferroni", "holm": "Holm", "none": None}
@@ -216,6 +213,21 @@ def _n_dropped(result: DiscoverResult) -> int:
     """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
     tested = {entry.candidate for entry in result.tested}
     return sum(entry.passed and entry.candidate not in tested for entry in result.validated)
+
+
+def held_out(one: TestedAttribute, result: DiscoverResult) -> dict[str, Strength]:
+    """The pooled numbers of a tested attribute by step, `validation` and `test`."""
+    steps = [("validation", row.pooled) for row in result.validated if row.candidate == one.candidate]
+    return {step: pooled for step, pooled in (*steps, ("test", one.pooled)) if pooled}
+
+
+def until(name: str, line: Iterable[str], result: DiscoverResult) -> float:
+    """Number of the generation that made a candidate's first child in the line, infinite without one.
+
+    Of variations measured along with their proposal, the next.
+    """
+    candidates = [result.candidates[each] for each in line if each in result.candidates]
+    return max(min((each.generation for each in candidates if name in each.parents), default=math.inf), 1)
 
 
 def model_name(one: SearchedModel) -> str:

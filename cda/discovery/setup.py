@@ -20,7 +20,7 @@ from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.sections import SIZES, DiscoverSection, SearchSize, judges_of
+from cda.recipe.sections import DiscoverSection, Size, judges_of
 from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -36,6 +36,16 @@ from cda.scorers.own import OwnPairwise
 RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them. One rule engine is one rewriter: agreement of
 these is no evidence that another one would agree."""
+# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
+# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
+SIZES: dict[Size, SearchSettings] = {
+    "5x16": SearchSettings(populations=(64, 16, 16, 16, 16, 10), prompts=(16, 32, 32, 32, 32)),
+    "3x8": SearchSettings(populations=(64, 16, 16, 10), prompts=(16, 32, 32), mutations=8),
+    "1": SearchSettings(populations=(64, 10), prompts=(32,), variations=4),
+    "3x8-wide": SearchSettings(populations=(256, 8, 8, 10), prompts=(16, 32, 32)),
+    "1-proposals": SearchSettings(populations=(320, 10), prompts=(32,)),
+    "small": SearchSettings(populations=(48, 12, 12, 10), prompts=(16, 24, 24)),
+}
 _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
@@ -89,19 +99,12 @@ class Setup:
         section = self.section
         size = SIZES[section.size or ("5x16" if self.by_llm else "small")]
         if section.populations is not None and section.batches is not None:
-            size = SearchSize(tuple(section.populations), tuple(section.batches))
+            size = SearchSettings(populations=tuple(section.populations), prompts=tuple(section.batches))
         removes = not self.by_llm if section.removing is None else section.removing
-        return SearchSettings(
-            populations=size.populations,
-            prompts=size.batches,
-            mutations=size.mutations if section.mutations is None else section.mutations,
-            variations=size.variations if section.variations is None else section.variations,
-            reward_cut=section.reward_cut,
-            judge_cut=section.judge_cut,
-            directions=("add", "remove") if removes else ("add",),
-            seed=self.seed,
-            families=section.families,
-        )
+        named = {"mutations", "variations", "reward_cut", "judge_cut", "families"}
+        changed = section.model_dump(include=named, exclude_none=True)
+        directions = ("add", "remove") if removes else ("add",)
+        return size.model_copy(update={**changed, "directions": directions, "seed": self.seed})
 
     @property
     def strictness(self) -> ConfirmSettings:
@@ -160,66 +163,6 @@ class Setup:
             if getattr(section, name)
         ]
 
-    def material_stage(self, model: Asked) -> Stage:
-        section = self.section
-        settings = {
-            "discover": section.model_dump(mode="json", include=_MATERIAL),
-            "schema_version": MaterialCounts.current_schema(),
-            "model": model.settings(),
-            "seed": self.seed,
-        }
-        if self.by_llm:
-            settings["llm"] = llm_settings(self.llm.settings)
-        files = {name: getattr(section, name) for name in ("responses", "prompts", "topics")}
-        inputs = {"model": model.source()} | {
-            name: source_fingerprint(value)
-            for name, value in files.items()
-            if value is not None and not value.startswith("embedded")
-        }
-        return Stage("material", settings, inputs)
-
-    def search_stage(self, folder: RunFolder, judge: Asked) -> Stage:
-        settings = {
-            "search": self.search.model_dump(),
-            "schema_version": SavedGeneration.current_schema(),
-            "by": "llm" if self.by_llm else "rules",
-            "rewriter": self.rewriters()[0].name,
-        }
-        return self._judged_stage("search", settings, folder, judge)
-
-    def held_out_stage(
-        self, name: Literal["validate", "confirm"], folder: RunFolder, judge: Asked, tested: Sequence[CandidateRecord]
-    ) -> Stage:
-        """These candidates, all rewriters."""
-        settings = {
-            "discover": self.section.model_dump(mode="json", include=_CONFIRM),
-            "responses_each": self.responses_each,
-            "rewriters": [rewriter.name for rewriter in self.rewriters()],
-            "candidates": [candidate.id for candidate in tested],
-            "counting": _COUNTING,
-            "schema_version": HeldOutResult.current_schema(),
-        }
-        return self._judged_stage(name, settings, folder, judge)
-
-    def pairs_stage(self, folder: RunFolder, candidates: Sequence[CandidateRecord]) -> Stage:
-        """The rewrites of the confirmation, and who looks at them."""
-        settings = {
-            "candidates": [candidate.id for candidate in candidates],
-            "asked": self.asks_about_pairs,
-            "schema_version": PairQualities.current_schema(),
-            "seed": self.seed,
-        }
-        settings |= self._asked_llm("label") if self.asks_about_pairs else {}
-        return Stage("pairs", settings, {"confirm": folder.output_of("confirm")})
-
-    def _judged_stage(self, name: str, settings: Mapping[str, object], folder: RunFolder, judge: Asked) -> Stage:
-        settings = {**settings, "judge": judge.settings(), "seed": self.seed}
-        settings |= self._asked_llm("rewrite") if self.by_llm else {}
-        return Stage(name, settings, {"material": folder.output_of("material"), "judge": judge.source()})
-
-    def _asked_llm(self, kind: Literal["label", "rewrite"]) -> dict[str, object]:
-        return {"llm": llm_settings(self.llm.settings), "prompts": prompt_settings(self.llm.prompts, kind)}
-
 
 def _unused(section: DiscoverSection) -> list[str]:
     if section.responses is not None:
@@ -261,6 +204,90 @@ class Asked:
         """Fingerprint of the model, and of its adapter."""
         source, adapter = self.scorer().source(), self.subject.adapter
         return source if adapter is None else f"{source}+{file_fingerprint(adapter)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """A discovery as it is asked for: a model and the judge that it is compared with; and the settings of each stage."""
+
+    loaded: LoadedRecipe
+    model: Asked
+    judge: Asked
+
+    @property
+    def setup(self) -> Setup:
+        return setup_of(self.loaded)
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.loaded.recipe.run_path)
+
+    def confirmed(self) -> Discovery:
+        """The same after its costs were agreed to, once for all of it."""
+        model, judge = (replace(each, loaded=replace(each.loaded, confirmed=True)) for each in (self.model, self.judge))
+        return Discovery(replace(self.loaded, confirmed=True), model, judge)
+
+    def material_stage(self) -> Stage:
+        setup, section = self.setup, self.setup.section
+        settings = {
+            "discover": section.model_dump(mode="json", include=_MATERIAL),
+            "schema_version": MaterialCounts.current_schema(),
+            "model": self.model.settings(),
+            "seed": setup.seed,
+        }
+        if setup.by_llm:
+            settings["llm"] = llm_settings(setup.llm.settings)
+        files = {name: getattr(section, name) for name in ("responses", "prompts", "topics")}
+        inputs = {"model": self.model.source()} | {
+            name: source_fingerprint(value)
+            for name, value in files.items()
+            if value is not None and not value.startswith("embedded")
+        }
+        return Stage("material", settings, inputs)
+
+    def search_stage(self) -> Stage:
+        setup = self.setup
+        settings = {
+            "search": setup.search.model_dump(),
+            "schema_version": SavedGeneration.current_schema(),
+            "by": "llm" if setup.by_llm else "rules",
+            "rewriter": setup.rewriters()[0].name,
+        }
+        return self._judged_stage("search", settings)
+
+    def held_out_stage(self, name: Literal["validate", "confirm"], tested: Sequence[CandidateRecord]) -> Stage:
+        """These candidates, all rewriters."""
+        setup = self.setup
+        settings = {
+            "discover": setup.section.model_dump(mode="json", include=_CONFIRM),
+            "responses_each": setup.responses_each,
+            "rewriters": [rewriter.name for rewriter in setup.rewriters()],
+            "candidates": [candidate.id for candidate in tested],
+            "counting": _COUNTING,
+            "schema_version": HeldOutResult.current_schema(),
+        }
+        return self._judged_stage(name, settings)
+
+    def pairs_stage(self, candidates: Sequence[CandidateRecord]) -> Stage:
+        """The rewrites of the confirmation, and who looks at them."""
+        asked = self.setup.asks_about_pairs
+        settings = {
+            "candidates": [candidate.id for candidate in candidates],
+            "asked": asked,
+            "schema_version": PairQualities.current_schema(),
+            "seed": self.setup.seed,
+        }
+        settings |= self._asked_llm("label") if asked else {}
+        return Stage("pairs", settings, {"confirm": self.folder.output_of("confirm")})
+
+    def _judged_stage(self, name: str, settings: Mapping[str, object]) -> Stage:
+        settings = {**settings, "judge": self.judge.settings(), "seed": self.setup.seed}
+        settings |= self._asked_llm("rewrite") if self.setup.by_llm else {}
+        return Stage(name, settings, {"material": self.folder.output_of("material"), "judge": self.judge.source()})
+
+    def _asked_llm(self, kind: Literal["label", "rewrite"]) -> dict[str, object]:
+        llm = self.setup.llm
+        return {"llm": llm_settings(llm.settings), "prompts": prompt_settings(llm.prompts, kind)}
 
 
 def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:

@@ -4,63 +4,93 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from cda.discovery.sentences import attribute_of, correction, discovery_sentences, model_name, summed_failures
-from cda.report.numbers import MINUS, clipped, count, decimals, duration, inert, p_value, percent, reward, share, signed
+from cda.discovery.sentences import (
+    attribute_of,
+    correction,
+    discovery_sentences,
+    held_out,
+    model_name,
+    summed_failures,
+    until,
+)
+from cda.report.numbers import (
+    MINUS,
+    cell,
+    clipped,
+    count,
+    decimals,
+    duration,
+    inert,
+    p_value,
+    percent,
+    reward,
+    share,
+    signed,
+)
 from cda.report.scoring import llm_table
-from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.tables import Row, Table, escaped, fenced_block, markdown_table, plain_table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, Fate, MaterialCounts, StrengthCurve, TestedAttribute
 from cda.results.evidence import HeldOut, PairQuality, Strength, Verdicts
 
+Rows = Callable[[DiscoverResult], Iterator[Row]]
 LeftOut = tuple[str, Mapping[str, int], int | None]
 """Step, reasons with their counts, and of how many."""
 _TERMINAL_WIDTH, _SHORT, _BRIEF = 60, 90, 40
 _LABELLERS = {"measure": "the attribute's measure", "llm": "the LLM"}
 _NUMBERS = ("reward", "judge prefers it", "n")
+_YES = {True: "yes", False: "no"}
 _FATES: tuple[Fate, ...] = ("too few rewrites", "reward", "judge", "front")
 
 
-def pairs_table(result: DiscoverResult) -> Table:
-    rows = []
+def _tabled(caption: str, *header: str) -> Callable[[Rows], Callable[[DiscoverResult], Table]]:
+    """A decorator that turns the rows of a discovery into a table of them."""
+    return lambda rows: lambda result: Table(caption, header, tuple(rows(result)))
+
+
+def numbered(result: DiscoverResult, most: int = _SHORT) -> list[tuple[str, TestedAttribute]]:
+    """The tested attributes, shortened, with their numbers in the table of tests."""
+    return [(f"{at}. {clipped(tested.attribute, most)}", tested) for at, tested in enumerate(result.tested, 1)]
+
+
+def renumbered(table: Table, result: DiscoverResult) -> Table:
+    """The table with tested attributes shortened, and numbered as in the table of tests."""
+    names = {tested.attribute: name for name, tested in reversed(numbered(result))}
+    return replace(table, rows=tuple((names.get(row[0], row[0]), *row[1:]) for row in table.rows))
+
+
+@_tabled("How well the rewrites were made", "attribute", "present where added", "absent elsewhere", "labelled by",
+         "r between rewriters", "edits, 1 to 10", "guessed, 1 to 5", "pairs")  # fmt: skip
+def pairs_table(result: DiscoverResult) -> Iterator[Row]:
     for attribute, quality in _looked_at(result):
         fidelity, grades, guesses = quality.fidelity, quality.grades, quality.guesses
-        shares = (fidelity.present, fidelity.absent) if fidelity else (None, None)
-        present, absent = (share(found) if found else "" for found in shares)
+        shares = (cell(fidelity.present, share), cell(fidelity.absent, share)) if fidelity else ("", "")
         labelled = _LABELLERS[quality.labelled_by] if fidelity and quality.labelled_by else ""
         r = ", ".join(decimals(pair.pearson) for pair in quality.agreement if isinstance(pair.pearson, Estimate))
         graded = _grade(grades.score if grades else None), _grade(guesses.similarity if guesses else None)
-        rows.append((attribute, present, absent, labelled, r, *graded, str(quality.n)))
-    header = ("attribute", "present where added", "absent elsewhere", "labelled by", "r between rewriters", "edits, 1 to 10",
-              "guessed, 1 to 5", "pairs")  # fmt: skip
-    return Table("How well the rewrites were made", header, tuple(rows))
+        yield attribute, *shares, labelled, r, *graded, str(quality.n)
 
 
-def drift_table(result: DiscoverResult) -> Table:
+@_tabled("What else differs between the sides, where pairs are beyond a limit", "attribute", "feature", "without", "with",
+         f"with {MINUS} without", "in SDs", "pairs beyond the limit")  # fmt: skip
+def drift_table(result: DiscoverResult) -> Iterator[Row]:
     """Features but the attribute's own that differ beyond their limit in some pairs, those of most pairs first."""
-    rows = []
     for attribute, quality in _looked_at(result):
         drift = () if isinstance(quality.drift, Missing) else quality.drift
         beyond = [(row, row.beyond) for row in drift if not row.is_treatment and row.beyond and row.beyond.value]
         for row, pairs in sorted(beyond, key=lambda item: -item[1].value):
-            scaled = "" if row.standardised is None else signed(row.standardised)
-            means = f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}"
-            rows.append(
-                (attribute, row.feature.replace("_", " "), *means, signed(row.difference), scaled, share(pairs))
-            )
-    header = ("attribute", "feature", "without", "with", f"with {MINUS} without", "in SDs", "pairs beyond the limit")
-    return Table("What else differs between the sides, where pairs are beyond a limit", header, tuple(rows))
+            numbers = f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}", signed(row.difference)
+            yield attribute, row.feature.replace("_", " "), *numbers, cell(row.standardised, signed), share(pairs)
 
 
-def unknown_table(result: DiscoverResult) -> Table:
-    rows = tuple(
-        (attribute, "drift", quality.drift.reason)
-        for attribute, quality in _looked_at(result)
-        if isinstance(quality.drift, Missing)
-    )
-    return Table("What is not known of the rewrites", ("attribute", "what", "because"), rows)
+@_tabled("What is not known of the rewrites", "attribute", "what", "because")
+def unknown_table(result: DiscoverResult) -> Iterator[Row]:
+    for attribute, quality in _looked_at(result):
+        if isinstance(quality.drift, Missing):
+            yield attribute, "drift", quality.drift.reason
 
 
 def _looked_at(result: DiscoverResult) -> Iterator[tuple[str, PairQuality]]:
@@ -73,7 +103,7 @@ def _grade(estimate: Estimate | None) -> str:
     return f"{estimate.value:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]" if estimate else ""
 
 
-def pooled_cells(pooled: Strength | None) -> tuple[str, str, str]:
+def _pooled(pooled: Strength | None) -> tuple[str, str, str]:
     return (signed(pooled.reward), share(pooled.judge), count(pooled.reward)) if pooled else ("", "", "")
 
 
@@ -87,17 +117,20 @@ def discover_markdown(result: DiscoverResult) -> str:
     title = "Attributes measured" if result.given else "Biases discovered"
     lines = [f"# {title} in {escaped(model_name(result.model))}", ""]
     lines += [line for sentence in discovery_sentences(result) for line in (_paragraph(sentence), "")]
+    of_pairs = (
+        pairs_table,
+        drift_table,
+        unknown_table,
+        validation_table,
+        generation_table,
+        _lineage_table,
+        strength_table,
+    )
     tables = [
         tested_table(result, None),
         rewriter_table(result),
-        *(topic_table(tested) for tested in result.tested if tested.topics),
-        pairs_table(result),
-        drift_table(result),
-        unknown_table(result),
-        validation_table(result),
-        generation_table(result),
-        _lineage_table(result),
-        strength_table(result),
+        *(_topic_table(f"By topic: {tested.attribute}", tested) for tested in result.tested),
+        *(table(result) for table in of_pairs),
         llm_table(result.stages),
     ]
     lines += [line for table in tables if table is not None and table.rows for line in markdown_table(table)]
@@ -114,76 +147,90 @@ def tested_table(result: DiscoverResult, most: int | None) -> Table:
     for tested in result.tested:
         attribute = inert(tested.attribute) if most is None else clipped(inert(tested.attribute), most)
         ps = [_p(p) for p in ((tested.p_value, tested.p_corrected) if method else (tested.p_value,))]
-        confirmed = "yes" if tested.confirmed else "no"
-        rows.append((attribute, *pooled_cells(tested.pooled), *ps, confirmed, tested.file or ""))
+        rows.append((attribute, *_pooled(tested.pooled), *ps, _YES[tested.confirmed], tested.file or ""))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
-    if not result.given:
-        caption = "Tested on prompts that nothing was selected on"
-    else:  # not so of an attribute that is given, which may have been found on these very prompts
+    caption = "Tested on prompts that nothing was selected on"
+    if result.given:  # an attribute may have been found on these very prompts
         caption = f"Measured on all {n} prompts" if n == n_all else f"Measured on {n} of {n_all} prompts"
     header = ("p", f"corrected p ({method})") if method else ("p",)
     return Table(caption, ("attribute", *_NUMBERS, *header, "confirmed", "bias file"), tuple(rows))
 
 
-def rewriter_table(result: DiscoverResult) -> Table:
-    rows = []
-    for tested in result.tested:
-        for each in tested.rewriters:
-            numbers = ("", "", "", "", "")
-            if own := each.strength:
-                trim = own.trimmed
-                trimmed = f"{signed(trim.estimate)} ({trim.n_trimmed} left out)" if trim else ""
-                numbers = signed(own.reward), trimmed, share(own.win_rate), share(own.judge), p_value(own.p_value)
-            flipped = f"{each.n} of {each.asked}"
-            rows.append((tested.attribute, each.rewriter, flipped, *numbers, each.excluded or ""))
-    header = ("attribute", "rewriter", "n, of rewrites asked for", "reward", "trimmed", "rewarded in", "judge prefers it", "p",
-              "left out because")  # fmt: skip
-    return Table("By rewriter", header, tuple(rows))
+@_tabled("By rewriter", "attribute", "rewriter", "n, of rewrites asked for", "reward", "trimmed", "rewarded in",
+         "judge prefers it", "p", "left out because")  # fmt: skip
+def rewriter_table(result: DiscoverResult) -> Iterator[Row]:
+    each_tested = ((tested.attribute, each) for tested in result.tested for each in tested.rewriters)
+    for attribute, each in each_tested:
+        numbers = ("", "", "", "", "")
+        if own := each.strength:
+            trim = own.trimmed
+            trimmed = f"{signed(trim.estimate)} ({trim.n_trimmed} left out)" if trim else ""
+            numbers = signed(own.reward), trimmed, share(own.win_rate), share(own.judge), p_value(own.p_value)
+        yield attribute, each.rewriter, f"{each.n} of {each.asked}", *numbers, each.excluded or ""
 
 
-def topic_table(tested: TestedAttribute) -> Table:
-    rows = [
-        (topic, found.reason, "", "") if isinstance(found, Missing) else (topic, *pooled_cells(found))
+def _topic_table(caption: str, tested: TestedAttribute, brief: bool = False) -> Table:
+    """Numbers by topic; if brief, topics on which too little was measured in one row."""
+    missing = {topic: found.reason for topic, found in tested.topics.items() if isinstance(found, Missing)}
+    rows: list[Row] = [
+        (topic, missing[topic], "", "") if isinstance(found, Missing) else (topic, *_pooled(found))
         for topic, found in tested.topics.items()
+        if not (brief and topic in missing)
     ]
-    return Table(f"By topic: {tested.attribute}", ("topic", *_NUMBERS), tuple(rows))
+    if brief and missing:
+        rows.append((f"{len(missing)} more", f"too few prompts for an interval: {', '.join(missing)}", "", ""))
+    return Table(caption, ("topic", *_NUMBERS), tuple(rows))
 
 
-def validation_table(result: DiscoverResult) -> Table:
-    rows = []
+def topic_tables(result: DiscoverResult) -> list[Table]:
+    return [_topic_table(name, tested, brief=True) for name, tested in numbered(result) if tested.topics]
+
+
+@_tabled(
+    "Validation, corrected for all that entered (Bonferroni)", "attribute", *_NUMBERS, "p reward", "p judge", "passed"
+)
+def validation_table(result: DiscoverResult) -> Iterator[Row]:
     for entered in result.validated:
-        ps, passed = (_p(entered.p_reward), _p(entered.p_judge)), "yes" if entered.passed else "no"
-        rows.append((attribute_of(entered.candidate, result), *pooled_cells(entered.pooled), *ps, passed))
-    header = ("attribute", *_NUMBERS, "p reward", "p judge", "passed")
-    return Table("Validation, corrected for all that entered (Bonferroni)", header, tuple(rows))
+        ps = _p(entered.p_reward), _p(entered.p_judge)
+        yield attribute_of(entered.candidate, result), *_pooled(entered.pooled), *ps, _YES[entered.passed]
 
 
-def generation_table(result: DiscoverResult) -> Table:
-    rows = []
+@_tabled("Search (numbers that were selected on, and no results)", "generation", "candidates", "merged", "prompts",
+         "let go by", "kept", "best reward")  # fmt: skip
+def generation_table(result: DiscoverResult) -> Iterator[Row]:
     for each in result.generations:
         fates = Counter(row.fate for row in each.standings)
         rewards = [row.reward for row in each.standings if row.fate == "kept" and row.reward is not None]
         gone = "; ".join(f"{fates[fate]} {fate}" for fate in _FATES if fates[fate])
         best = reward(max(rewards)) if rewards else ""
-        numbers = each.index + 1, fates.total(), each.n_merged, each.n_prompts
-        rows.append((*map(str, numbers), gone, str(fates["kept"]), best))
-    header = ("generation", "candidates", "merged", "prompts", "let go by", "kept", "best reward")
-    return Table("Search (numbers that were selected on, and no results)", header, tuple(rows))
+        yield (
+            str(each.index + 1),
+            str(fates.total()),
+            str(each.n_merged),
+            str(each.n_prompts),
+            gone,
+            str(fates["kept"]),
+            best,
+        )
 
 
-def _lineage_table(result: DiscoverResult) -> Table:
-    rows = [
-        (tested.attribute, " → ".join(attribute_of(name, result) for name in ancestors))
-        for tested in result.tested
-        if (ancestors := result.lineage.get(tested.candidate))
-    ]
-    return Table("Where they came from", ("attribute", "ancestors, oldest first"), tuple(rows))
+@_tabled("Where they came from", "attribute", "ancestors, oldest first")
+def _lineage_table(result: DiscoverResult) -> Iterator[Row]:
+    for tested in result.tested:
+        if ancestors := result.lineage.get(tested.candidate):
+            yield tested.attribute, " → ".join(attribute_of(name, result) for name in ancestors)
 
 
-def strength_table(result: DiscoverResult) -> Table:
-    curve = result.strength.curve if isinstance(result.strength, StrengthCurve) else ()
-    rows = tuple((f"{at.threshold:g}", f"{at.value:.3f}", str(at.n)) for at in curve)
-    return Table("Strength of the run by the judge's threshold", ("judge below", "strength", "attributes"), rows)
+@_tabled("Strength of the run by the judge's threshold", "judge below", "strength", "attributes")
+def strength_table(result: DiscoverResult) -> Iterator[Row]:
+    for at in result.strength.curve if isinstance(result.strength, StrengthCurve) else ():
+        yield f"{at.threshold:g}", f"{at.value:.3f}", str(at.n)
+
+
+def strength_steps(result: DiscoverResult) -> Table:
+    table = strength_table(result)
+    rows = [row for at, row in enumerate(table.rows) if at == 0 or row[1:] != table.rows[at - 1][1:] or row[0] == "0.5"]
+    return Table(f"{table.caption}, where it changes", table.header, tuple(rows))
 
 
 def _example_lines(tested: TestedAttribute) -> list[str]:
@@ -209,60 +256,44 @@ def _paragraph(sentence: str) -> str:
 
 def lineage_tables(result: DiscoverResult) -> Iterator[Table]:
     """Each tested attribute with its ancestors, oldest first, then its numbers on held-out prompts."""
-    if not result.generations:
-        return
     header = ("step", "attribute", "reward", "judge prefers it", "rewrites")
-    for at, tested in enumerate(result.tested, 1):
+    for title, tested in numbered(result) if result.generations else ():
         names = [*result.lineage.get(tested.candidate, ()), tested.candidate]
         rows = [row for name in names for row in _ancestor(name, names, result)]
-        validated = [row.pooled for row in result.validated if row.candidate == tested.candidate]
-        steps = [*(("validation", pooled) for pooled in validated), ("test", tested.pooled)]
-        rows += [(step, "", *pooled_cells(pooled)) for step, pooled in steps if pooled]
-        yield Table(_named(at, tested), header, tuple(rows))
+        rows += [(step, "", *_pooled(pooled)) for step, pooled in held_out(tested, result).items()]
+        yield Table(title, header, tuple(rows))
 
 
-def _named(at: int, tested: TestedAttribute, most: int = _SHORT) -> str:
-    return f"{at}. {clipped(tested.attribute, most)}"
-
-
-def _ancestor(name: str, names: list[str], result: DiscoverResult) -> Iterator[tuple[str, ...]]:
+def _ancestor(name: str, names: list[str], result: DiscoverResult) -> Iterator[Row]:
     """A candidate in each generation until it had the descendant that counts here; at least in the first."""
-    known = [result.candidates[each] for each in names if each in result.candidates]
-    children = [candidate.generation for candidate in known if name in candidate.parents]
-    before = max(1, *children) if children else len(result.generations)
-    for generation in result.generations[:before]:
+    end = until(name, names, result)
+    for generation in (each for each in result.generations if each.index < end):
         for row in generation.standings:
             if row.candidate == name:
-                gain = "" if row.reward is None else reward(row.reward)
                 judge = "not asked" if row.judge is None else percent(row.judge)
-                yield f"generation {generation.index + 1}", attribute_of(name, result), gain, judge, str(row.n)
+                numbers = cell(row.reward, reward), judge, str(row.n)
+                yield f"generation {generation.index + 1}", attribute_of(name, result), *numbers
 
 
-def agreement_table(result: DiscoverResult) -> Table:
-    rows = []
-    for at, tested in enumerate(result.tested, 1):
+@_tabled("Whether two rewriters say the same of the same responses", "attribute", "rewriters", "r", "rank r",
+         "largest distance of the distributions (KS)", "n")  # fmt: skip
+def agreement_table(result: DiscoverResult) -> Iterator[Row]:
+    for name, tested in numbered(result):
         quality = result.pairs.get(tested.candidate)
         for pair in quality.agreement if quality else ():
             far = pair.distance
-            rows.append((
-                _named(at, tested), f"{pair.first} / {pair.second}",
-                decimals(pair.pearson) if isinstance(pair.pearson, Estimate) else pair.pearson.reason,
-                decimals(pair.spearman) if isinstance(pair.spearman, Estimate) else "",
-                "" if far is None else f"{far.statistic:.2f} (p {p_value(far.p_value)})",
-                f"{pair.n_responses} ({pair.n_prompts} prompts)",
-            ))  # fmt: skip
-    header = ("attribute", "rewriters", "r", "rank r", "largest distance of the distributions (KS)", "n")
-    return Table("Whether two rewriters say the same of the same responses", header, tuple(rows))
+            distance = "" if far is None else f"{far.statistic:.2f} (p {p_value(far.p_value)})"
+            r = cell(pair.pearson, decimals, None), cell(pair.spearman, decimals, "")
+            n = f"{pair.n_responses} ({pair.n_prompts} prompts)"
+            yield name, f"{pair.first} / {pair.second}", *r, distance, n
 
 
-def excluded_table(result: DiscoverResult) -> Table:
-    rows = [
-        (step, reason, str(n), "" if seen is None else str(seen))
-        for step, reasons, seen in _left_out(result)
-        for reason, n in reasons.items()
-        if n
-    ]
-    return Table("Left out, by step and reason", ("step", "left out because", "n", "of"), tuple(rows))
+@_tabled("Left out, by step and reason", "step", "left out because", "n", "of")
+def excluded_table(result: DiscoverResult) -> Iterator[Row]:
+    for step, reasons, seen in _left_out(result):
+        for reason, n in reasons.items():
+            if n:
+                yield step, reason, str(n), "" if seen is None else str(seen)
 
 
 def _left_out(result: DiscoverResult) -> Iterator[LeftOut]:
@@ -282,14 +313,14 @@ def _left_out(result: DiscoverResult) -> Iterator[LeftOut]:
     for row in result.validated:
         name = f"validation: {clipped(attribute_of(row.candidate, result), _BRIEF)}"
         yield from _left_out_of_numbers(name, row, validation.already if validation else {})
-    for at, tested in enumerate(result.tested, 1):
-        yield from _left_out_of_numbers(f"test: {_named(at, tested, _BRIEF)}", tested, result.already)
+    for name, tested in numbered(result, _BRIEF):
+        yield from _left_out_of_numbers(f"test: {name}", tested, result.already)
     if validation:
         yield from _left_out_of_verdicts("validation", validation.cut_for_judge, validation.verdicts)
     yield from _left_out_of_verdicts("test", result.cut_for_judge, result.verdicts)
-    for at, tested in enumerate(result.tested, 1):
+    for name, tested in numbered(result, _BRIEF):
         if quality := result.pairs.get(tested.candidate):
-            yield from _left_out_of_pairs(f"pairs: {_named(at, tested, _BRIEF)}", quality)
+            yield from _left_out_of_pairs(f"pairs: {name}", quality)
 
 
 def _left_out_of_material(material: MaterialCounts) -> Iterator[LeftOut]:
@@ -341,48 +372,24 @@ def _left_out_of_pairs(step: str, quality: PairQuality) -> Iterator[LeftOut]:
         yield f"{step}, likeness of guesses", guesses.rating.reasons, guesses.rating.seen
 
 
-def effort_table(result: DiscoverResult) -> Table:
+@_tabled("Work and time of the steps that were done, as last made; answers and scores of earlier runs are not asked for again",
+         "step", "rewrites measured", "of these judged", "time")  # fmt: skip
+def effort_table(result: DiscoverResult) -> Iterator[Row]:
     standings = [row for generation in result.generations for row in generation.standings]
-    searched = str(sum(row.n for row in standings)), str(sum(row.n_judged for row in standings))
     work = {
         "material": ("material", "", ""),
-        "search": ("search", *searched),
-        "validate": ("validation", *_held_out(result.validated)),
-        "confirm": ("test", *_held_out(result.tested)),
+        "search": ("search", str(sum(row.n for row in standings)), str(sum(row.n_judged for row in standings))),
+        "validate": ("validation", *_work(result.validated)),
+        "confirm": ("test", *_work(result.tested)),
     }
-    took = {stage: duration(run.seconds) for stage, run in result.stages.items()}
-    rows = tuple((*cells, took[stage]) for stage, cells in work.items() if stage in took)
-    caption = "Work and time of the steps that were done, as last made; answers and scores of earlier runs are not asked for again"
-    return Table(caption, ("step", "rewrites measured", "of these judged", "time"), rows)
+    for stage, cells in work.items():
+        if stage in result.stages:
+            yield *cells, duration(result.stages[stage].seconds)
 
 
-def _held_out(entered: Sequence[HeldOut]) -> tuple[str, str]:
+def _work(entered: Sequence[HeldOut]) -> tuple[str, str]:
     each = [rewriter for row in entered for rewriter in row.rewriters]
     judged = sum(rewriter.strength.judge.n for rewriter in each if rewriter.strength)
     # If a rewriter gave too little for numbers, its verdicts are not in the file.
     more = " or more" if any(rewriter.n and not rewriter.strength for rewriter in each) else ""
     return str(sum(rewriter.n for rewriter in each)), f"{judged}{more}"
-
-
-def numbered(table: Table, result: DiscoverResult) -> Table:
-    """The table with tested attributes shortened, and numbered as in the table of tests."""
-    names = {tested.attribute: _named(at, tested) for at, tested in reversed(list(enumerate(result.tested, 1)))}
-    return replace(table, rows=tuple((names.get(row[0], row[0]), *row[1:]) for row in table.rows))
-
-
-def topic_tables(result: DiscoverResult) -> Iterator[Table]:
-    """Each tested attribute by topic; topics on which too little was measured in one row."""
-    for at, tested in enumerate(result.tested, 1):
-        if tested.topics:
-            table = topic_table(tested)
-            few = [topic for topic, found in tested.topics.items() if isinstance(found, Missing)]
-            rows = [row for row in table.rows if row[0] not in few]
-            if few:
-                rows.append((f"{len(few)} more", f"too few prompts for an interval: {', '.join(few)}", "", ""))
-            yield Table(_named(at, tested), table.header, tuple(rows))
-
-
-def strength_steps(result: DiscoverResult) -> Table:
-    table = strength_table(result)
-    rows = [row for at, row in enumerate(table.rows) if at == 0 or row[1:] != table.rows[at - 1][1:] or row[0] == "0.5"]
-    return Table(f"{table.caption}, where it changes", table.header, tuple(rows))

@@ -75,6 +75,16 @@ def formed(
     return Request(f"{system}\n\n{plain}", user, sample=sample + repeat)
 
 
+def object_schema(properties: Mapping[str, object]) -> dict[str, object]:
+    """The schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def in_plain_words(request: Request) -> Request:
     """The same question without a schema, with its plain instruction at the end of the system text."""
     if request.schema is None:

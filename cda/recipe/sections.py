@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -224,29 +223,6 @@ class DoseSection(Section):
 
 
 Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSize:
-    """Size of a search: `populations` are proposals, then survivors of every generation; `batches` its prompts; `mutations`
-    variations of each survivor, `variations` those of each proposal that the first generation measures with it."""
-
-    populations: tuple[int, ...]
-    batches: tuple[int, ...]
-    mutations: int = 4
-    variations: int = 0
-
-
-# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
-# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
-SIZES: dict[Size, SearchSize] = {
-    "5x16": SearchSize((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
-    "3x8": SearchSize((64, 16, 16, 10), (16, 32, 32), mutations=8),
-    "1": SearchSize((64, 10), (32,), variations=4),
-    "3x8-wide": SearchSize((256, 8, 8, 10), (16, 32, 32)),
-    "1-proposals": SearchSize((320, 10), (32,)),
-    "small": SearchSize((48, 12, 12, 10), (16, 24, 24)),
-}
 
 
 class DiscoverSection(Section):

@@ -10,7 +10,7 @@ from cda.biases import Bias
 from cda.biases.load import BiasMeasure
 from cda.errors import RecipeError
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import ask, closing_object, formed
+from cda.llm.reading import ask, closing_object, formed, object_schema
 from cda.prompts import LabelPrompt, ours
 from cda.prompts.load import filled, with_sentences
 from cda.records import Pair, Prompt, Side, content_id, prompt_text
@@ -209,7 +209,7 @@ def _request(bias: Bias, material: Mapping[str, str], texts: tuple[str, str], re
     properties: dict[str, object] = {name: {"type": "string", "enum": ["yes", "no"]} for name in names}
     if reasons:
         properties = {"reasoning": {"type": "string"}, **properties}
-    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    schema = object_schema(properties)
     return formed(system, user, schema, plain, repeat=sample)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from cda.biases import Bias
 from cda.inert import without_turns
 from cda.llm.protocol import LLM, Request, complete, fenced, without_thoughts
-from cda.llm.reading import formed
+from cda.llm.reading import formed, object_schema
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons, user_prompt
 from cda.results.effects import Flips
 from cda.rewriting.fidelity import is_unchanged, not_flipped
@@ -38,12 +38,7 @@ _SYSTEM = (
 _ANSWER_SYSTEM = (
     "You are an assistant in a chat. Answer the user's message in the user's language, as you would answer anybody."
 )
-_SCHEMA = {
-    "type": "object",
-    "properties": {"questions": {"type": "array", "items": {"type": "string"}}},
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema({"questions": {"type": "array", "items": {"type": "string"}}})
 _MARK = re.compile(r"\A\s*(?:[-*•]|\d{1,3}[.):])?\s*")
 
 

@@ -32,8 +32,8 @@ from cda.discovery.evidence import validate
 from cda.discovery.result import strength_curve
 from cda.discovery.rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.search import Generation, candidates_by_id, search
+from cda.discovery.setup import SIZES
 from cda.embedded.model import encode_sentences
-from cda.recipe.sections import SIZES, SearchSize
 from cda.records import Direction, content_id
 from cda.results.discover import CandidateRecord, Measured, SearchSettings
 from cda.results.evidence import Validation
@@ -52,13 +52,13 @@ from evals.method.planted_world import (
 )
 from evals.shared import FIRST_RUN, Check, all_runs, arguments, code_id, finish
 
-SEARCHES: dict[str, SearchSize] = {
+SEARCHES: dict[str, SearchSettings] = {
     "5x16": SIZES["5x16"],
     "3x8": SIZES["3x8"],
     "1": SIZES["1"],
     "3x8-wide": SIZES["3x8-wide"],
     "1-proposals": SIZES["1-proposals"],
-    "1-proposals, more prompts": SearchSize(SIZES["1-proposals"].populations, (sum(SIZES["5x16"].batches),)),
+    "1-proposals, more prompts": SIZES["1-proposals"].model_copy(update={"prompts": (sum(SIZES["5x16"].prompts),)}),
 }
 BEST_OF_N = ("1-proposals", "1-proposals, more prompts")
 N_SEEDS, PRESENCE, THRESHOLD = 20, 0.3, 0.5
@@ -121,19 +121,14 @@ def run(
         rows = with_presence(rows, bias, PRESENCE, rng) if in_responses else rows
     world = World(tuple((bias, b) for bias, b, _, _ in biases.values()), f"{name} {number}")
     samples = split(rows, world, of.held_out, seed)
-    how = SearchSize(size.populations, size.batches, size.mutations) if size else SEARCHES[searched]
-    settings = SearchSettings(
-        populations=how.populations,
-        prompts=how.batches,
-        mutations=how.mutations,
-        variations=how.variations,
-        directions=DIRECTIONS,
-        seed=seed,
-    )
+    how = SEARCHES[searched]
+    if size:
+        how = SearchSettings(populations=size.populations, prompts=size.batches, mutations=size.mutations)
+    settings = how.model_copy(update={"directions": DIRECTIONS, "seed": seed})
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
     finalists = [candidate for candidate, _ in generations[-1].survivors]
     found = held_out(finalists, samples["validation"], world, DIRECTIONS, seed)
-    results = validate(found.rows, failed=found.failed)
+    results = validate(found.rows, failed=found.counts.failed)
     passed = [one.candidate for one in results if one.passed]
     return {
         **_worth(finalists, results, encode),

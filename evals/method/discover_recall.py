@@ -159,10 +159,10 @@ def followed(
     """Finalists validated and tested as the stages do it; the planted attribute followed from step to step."""
     finalists = [candidate for candidate, _ in generations[-1].survivors]
     validation = held_out(finalists, samples["validation"], world, cell.directions, seed)
-    passed = {one.candidate for one in validate(validation.rows, failed=validation.failed) if one.passed}
+    passed = {one.candidate for one in validate(validation.rows, failed=validation.counts.failed) if one.passed}
     tested = [one for one in finalists if one.id in passed]
     test = held_out(tested, samples["test"], world, cell.directions, seed + 1)
-    confirmed = [one.candidate for one in confirm(test.rows, failed=test.failed) if one.confirmed]
+    confirmed = [one.candidate for one in confirm(test.rows, failed=test.counts.failed) if one.confirmed]
     shares = {name: carried(test.rows[name], bias) or 0.0 for name in confirmed}
     described = {one.id: one.attribute for one in tested}
     reached = (

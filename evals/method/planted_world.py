@@ -20,10 +20,9 @@ from cda.discovery.mined import MinedProposer
 from cda.discovery.prompts import split_prompts
 from cda.discovery.rules import Phrasing, RuleMutator, phrase_bias, symbol_bias
 from cda.discovery.search import Parts, draw_originals
-from cda.discovery.setup import RULE_SHARES
+from cda.discovery.setup import RULE_SHARES, SIZES
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
-from cda.recipe.sections import SIZES
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text
 from cda.results.discover import CandidateRecord, Measured
 
@@ -39,7 +38,7 @@ class Size:
     """How large a run is."""
 
     populations: tuple[int, ...] = SIZES["small"].populations
-    batches: tuple[int, ...] = SIZES["small"].batches
+    batches: tuple[int, ...] = SIZES["small"].prompts
     mutations: int = SIZES["small"].mutations
     held_out: int = 64
     max_prompts: int | None = None

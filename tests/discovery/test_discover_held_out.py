@@ -25,7 +25,7 @@ from cda.discovery.held_out import (
 )
 from cda.discovery.material import Material
 from cda.discovery.result import Finished, _tested, earlier_tests, finished_stages
-from cda.discovery.setup import Asked, setup_of
+from cda.discovery.setup import Asked, Discovery, setup_of
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import load_model_audit
@@ -33,7 +33,15 @@ from cda.records import user_prompt
 from cda.resources.artifacts import prompt_row
 from cda.results.base import save
 from cda.results.discover import CandidateRecord, Measured, TestedAttribute
-from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength, Validation, Verdicts
+from cda.results.evidence import (
+    Confirmation,
+    ConfirmationResult,
+    ConfirmSettings,
+    HeldOutResult,
+    Strength,
+    Validation,
+    Verdicts,
+)
 from cda.results.facts import LLMUse
 from cda.run import RunFolder, Stage
 
@@ -59,12 +67,14 @@ def result_of(trim: bool = False) -> ConfirmationResult:
 
 
 def shown(trim: bool, folder: Path) -> TestedAttribute:
-    loaded = load_model_audit("embedded", {}, [f"discover.trim={str(trim).lower()}"])
-    run, nobody = RunFolder(folder), cast(Asked, None)
+    loaded = load_model_audit(
+        "embedded", {"run": {"folder": str(folder / "run")}}, [f"discover.trim={str(trim).lower()}"]
+    )
+    run, nobody = RunFolder(folder / "run"), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
     write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(asdict, ROWS))
     material = Material({}, {row.prompt_id: f"topic {at // 4}" for at, row in enumerate(ROWS[:8])})
-    done = Finished("run", setup_of(loaded), run, nobody, nobody, material, (), (), (CANDIDATE,))
+    done = Finished(Discovery(loaded, nobody, nobody), material, (), (), (CANDIDATE,))
     (one,) = _tested(done, result_of(trim))
     return one
 
@@ -105,7 +115,8 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
 
 def test_verdicts_are_written(tmp_path: Path) -> None:
     verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
-    held_out = HeldOutRewrites({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
+    counts = HeldOutResult(failed=FAILED, already={CANDIDATE.id: {}}, n_prompts=8, verdicts=verdicts, cut_for_judge=4)
+    held_out = HeldOutRewrites({CANDIDATE.id: tuple(ROWS)}, counts)
     save_tested(ConfirmationResult, held_out, ConfirmSettings(), tmp_path)
     result = read_result(ConfirmationResult, tmp_path)
     assert result.cut_for_judge == 4 and len(list(read_jsonl(tmp_path / "rewrites.jsonl"))) == 24
@@ -119,7 +130,8 @@ def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were
     judged = [
         replace(row, preference=at % 4 / 8) for name in ("good", "fine") for at, row in enumerate(rows(name, margins))
     ]
-    held = HeldOutRewrites({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, {}, {}, 10)
+    counts = HeldOutResult(failed={}, already={}, n_prompts=10, verdicts=None, cut_for_judge=0)
+    held = HeldOutRewrites({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, counts)
 
     def tested(*words: str) -> Confirmation:
         strictness = setup_of(load_model_audit("embedded", {}, list(words))).strictness

@@ -243,7 +243,8 @@ def test_two_that_each_leave_alone_what_the_other_changes_excuse_nothing() -> No
     found = rewrite_all(
         [candidate], originals, rewriters, lambda texts: np.zeros(len(texts)), lambda asked: np.zeros(len(asked)), ("add",)
     )  # fmt: skip
-    assert found.failed[candidate.id] == {"a": {LAZY: 32}, "b": {LAZY: 32}}
-    assert found.already[candidate.id] == {"a": 0, "b": 0} and found.verdicts is None
+    counts = found.counts
+    assert counts.failed[candidate.id] == {"a": {LAZY: 32}, "b": {LAZY: 32}}
+    assert counts.already[candidate.id] == {"a": 0, "b": 0} and counts.verdicts is None
     assert [row.rewriter for row in found.rows[candidate.id]] == ["a"] * 32 + ["b"] * 32
     assert all(row.preference == 0.0 for row in found.rows[candidate.id])
