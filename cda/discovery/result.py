@@ -69,11 +69,7 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
     out = folder.path
     save(result, out / RESULT)
     lines = (
-        {
-            "generation": generation.record.index,
-            **standing.model_dump(),
-            "candidate": candidate.model_dump(mode="json"),
-        }
+        {"generation": generation.record.index, **standing.model_dump(), "candidate": candidate.model_dump(mode="json")}
         for generation in finished.generations
         for candidate, standing in generation.tried
     )
