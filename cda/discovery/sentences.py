@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from cda.report.numbers import MINUS, clipped, inert, percent, reward
+from cda.report.numbers import MINUS, clipped, counted, inert, percent, reward
 from cda.report.scoring import cost_sentences
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
@@ -49,7 +49,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
         yield "Each is a bias file, which `cda train FILE` debiases."
     elif not result.generations or not result.generations[-1].standings:
-        reasons = _counted(result.generations[0].proposed.reasons) if result.generations else None
+        reasons = counted(result.generations[0].proposed.reasons) or "none" if result.generations else None
         more = "" if reasons is None else f"Answers without one: {reasons}."
         yield f"Nothing to measure: no attribute was proposed. {more}"
     elif result.validation is None:
@@ -58,7 +58,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         missing = sum((Counter(row.failed) for row in last), Counter[str]())
         yield (
             f"None of {len(last)} candidates could be measured, so that nothing is known of them. "
-            f"Rewrites that are missing: {_counted(dict(sorted(missing.items())))}."
+            f"Rewrites that are missing: {counted(dict(sorted(missing.items()))) or 'none'}."
         )
     elif tested:
         yield f"None of {len(tested)} candidates held on the test prompts: {nothing_shown}."
@@ -67,10 +67,6 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
     else:
         n_entered = len(result.validation.results)
         yield f"None of {n_entered} candidates held on the validation prompts: {nothing_shown}."
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {why}" for why, n in reasons.items()) or "none"
 
 
 def how_made(result: DiscoverResult) -> Iterator[str]:
@@ -142,7 +138,7 @@ def warnings(result: DiscoverResult) -> Iterator[str]:
         listed = "; ".join(f"{row.rewriter} {row.asked - row.n} of {row.asked}" for row in failures)
         yield f"Rewrites that are missing: {listed} (reasons in discover.json)."
     if result.grouping:
-        yield f"Answers of the LLM on what means the same that had to be mended: {_counted(result.grouping)}."
+        yield f"Answers of the LLM on what means the same that had to be mended: {counted(result.grouping)}."
     for row in result.validated:
         if row.untested:
             yield f"{short(attribute_of(row.candidate, result))}: not validated, because {row.untested}."
