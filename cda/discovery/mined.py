@@ -162,12 +162,10 @@ def _rewarded(
 ) -> Association | None:
     """The association if it goes with reward; otherwise None, counted."""
     association = ratings.association(places, min_prompts)
-    if association is None:
-        left_out["too few prompts have responses with and without it"] += 1
-    elif association.t <= 0:
-        left_out["does not go with reward"] += 1
-    else:
+    if association is not None and association.t > 0:
         return association
+    few = "too few prompts have responses with and without it"
+    left_out[few if association is None else "does not go with reward"] += 1
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cda.discovery.plots import agreement_plots, family_plot, rewriter_plots, search_plots, strength_plot, tested_plot
+from cda.discovery.plots import agreement_plots, family_plot, rewriter_plots, search_plots, strength_plots, tested_plots
 from cda.discovery.sentences import (
     correction,
     how_made,
@@ -163,9 +163,8 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
         table = tested_table(result, None)
         rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
         text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
-        yield ReportSection(
-            "tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result))
-        )
+        tables: tuple[Table, ...] = (replace(table, rows=rows),)
+        yield ReportSection("tested", "What was tested", (text,), tables, tuple(tested_plots(result)))
     if limits := tuple(warnings(result)):
         yield ReportSection("limits", "What limits these numbers", limits)
     pairs = (renumbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
@@ -186,16 +185,14 @@ def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
         text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
         yield ReportSection("validation", "Validation", (text,), tables)
     if tables := _filled(strength_steps(result)):
-        yield ReportSection("strength", "Strength of the run", (_STRENGTH,), tables, _some(strength_plot(result)))
+        yield ReportSection("strength", "Strength of the run", (_STRENGTH,), tables, tuple(strength_plots(result)))
     if topics := tuple(topic_tables(result)):
         text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
         yield ReportSection("topics", "By topic", (text,), topics)
     text = "Everything that did not reach a number, by step and reason."
     yield ReportSection("excluded", "What was left out", (text,), (excluded_table(result),))
-    asked = llm_table(result.stages)
-    yield ReportSection(
-        "effort", "What it took", cost_sentences(result.stages), (effort_table(result), *([asked] if asked else ()))
-    )
+    effort = tuple(filter(None, [effort_table(result), llm_table(result.stages)]))
+    yield ReportSection("effort", "What it took", cost_sentences(result.stages), effort)
     yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
     text = "Every interval is a 95% interval, clustered by prompt."
     yield ReportSection("meaning", "What the numbers mean", (text,), entries=terms(result))
@@ -275,7 +272,3 @@ def terms(result: DiscoverResult) -> tuple[Entry, ...]:
 
 def _filled(*tables: Table) -> tuple[Table, ...]:
     return tuple(table for table in tables if table.rows)
-
-
-def _some(plot: Plot | None) -> tuple[Plot, ...]:
-    return () if plot is None else (plot,)

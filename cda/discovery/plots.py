@@ -35,17 +35,17 @@ _NAME = 24
 _REWARD, _JUDGE = "reward when it is added", "judge prefers the side with it"
 
 
-def tested_plot(result: DiscoverResult) -> Plot | None:
+def tested_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Every tested attribute by reward and judge, with both intervals; numbers are those of the table."""
     drawn = [(at, entry, entry.pooled) for at, entry in enumerate(result.tested, 1) if entry.pooled]
     if not drawn:
-        return None
+        return
     words = " ".join(
         f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if entry.confirmed else ''}."
         for at, entry, pooled in drawn
     )
     title = "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
-    return Plot("tested", title, words, partial(_tested, drawn), 3.1)
+    yield Plot("tested", title, words, partial(_tested, drawn), 3.1)
 
 
 def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
@@ -86,13 +86,12 @@ def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
         yield Plot(f"agreement-{at}", title, words, partial(_agreement, pairs), 2.9)
 
 
-def strength_plot(result: DiscoverResult) -> Plot | None:
-    if not isinstance(result.strength, StrengthCurve):
-        return None
-    curve = result.strength.curve
-    words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.3f} from {at.n}." for at in curve)
-    title = "Diversity-adjusted bias strength, by how little the judge has to like an attribute for it to count"
-    return Plot("strength-curve", title, words, partial(_strength, curve))
+def strength_plots(result: DiscoverResult) -> Iterator[Plot]:
+    if isinstance(result.strength, StrengthCurve):
+        curve = result.strength.curve
+        words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.3f} from {at.n}." for at in curve)
+        title = "Diversity-adjusted bias strength, by how little the judge has to like an attribute for it to count"
+        yield Plot("strength-curve", title, words, partial(_strength, curve))
 
 
 def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
