@@ -77,6 +77,8 @@ def pair_quality(
     if not rows:
         raise DataError("no pairs: their quality cannot be measured")
     labelled = fidelity(rows, bias, label) if label is not None else {}
+    # Before the agreement: what is drawn depends on the order.
+    drift = or_missing(partial(pair_drift, rows, bias, rng))
     return PairQuality(
         candidate=rows[0].candidate,
         n=len(rows),
@@ -87,7 +89,7 @@ def pair_quality(
         agreement=agreements(rows, rng),
         grades=edit_grades(rows, bias, llm, rng) if llm is not None else None,
         guesses=guessed_attribute(rows, bias, llm, rng) if llm is not None else None,
-        drift=or_missing(partial(pair_drift, rows, bias, rng)),
+        drift=drift,
     )
 
 

@@ -82,7 +82,7 @@ def test_a_side_that_the_judge_read_in_part_gives_no_preference(
     found = asked(pairs("bb a", "ccc a", "a ccc", "a bb", "a a"))
     assert np.isnan(found[1:3]).all() and found[[0, 3, 4]].tolist() == [1.0, 0.0, 0.5]
     assert (asked.n_cut, asked.verdicts) == (2, None)
-    assert rewrite_all([], [], [], lambda _: np.zeros(0), asked, ("add",)).n_cut == 2
+    assert rewrite_all([], [], [], lambda _: np.zeros(0), asked, ("add",)).counts.cut_for_judge == 2
     assert "2 comparisons without a preference" in capsys.readouterr().out
 
 
