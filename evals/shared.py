@@ -91,7 +91,7 @@ FIRST_RUN = 1000
 def code_id() -> str:
     """Names the code and files that decide what a run finds; comments aside."""
     names = (
-        "cda/biases/load.py",
+        "cda/biases/__init__.py",
         "cda/recipe/sections.py",
         "cda/discovery/*.py",
         "cda/discovery/*/*.yaml",

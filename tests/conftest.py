@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-from serving import Served
+from serving import Answer, serving
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
@@ -44,8 +43,6 @@ SMALL = (
     "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
 )  # fmt: skip
 ModelMaker = Callable[..., Path]
-Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
-"""A request's JSON body to status and JSON answer."""
 
 
 @dataclass(frozen=True)
@@ -291,28 +288,15 @@ def _seeded(architecture: Any, config: Any) -> Any:
 @pytest.fixture
 def serve() -> Iterator[Callable[[Answer], str]]:
     """Starts a real HTTP server on this machine that answers each POST by a function; gives its base URL."""
-    with _serving() as start:
+    with serving() as start:
         yield start
 
 
 @pytest.fixture(scope="module")
 def serve_all() -> Iterator[Callable[[Answer], str]]:
     """The same for all tests of a file."""
-    with _serving() as start:
+    with serving() as start:
         yield start
-
-
-@contextmanager
-def _serving() -> Iterator[Callable[[Answer], str]]:
-    servers: list[Served] = []
-
-    def start(answer: Answer) -> str:
-        servers.append(Served(answer))
-        return f"{servers[-1].url}/v1"
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -6,20 +6,26 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from replies import reply
+
 Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
-"""Status, JSON (bytes: as they are) and headers; or `drop`, which closes the connection without an answer."""
+"""Status, JSON (bytes: as they are) and headers; or `drop` (no answer), `hang`, `reset` (in the middle of the body)."""
 Body = dict[str, Any]
+Answer = Callable[[Body], Reply]
 
 
 class Served:
     """A server that answers each POST by a function, and can die and come back at the same address."""
 
-    def __init__(self, answer: Callable[[Body], Reply]) -> None:
+    def __init__(self, answer: Answer, get: Callable[[], Reply] | None = None) -> None:
         self.answer = answer
+        self.get = get
+        """Answers a GET; by default the list of models alone is served."""
         self.bodies: list[Body] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
@@ -27,6 +33,7 @@ class Served:
         self.port = 0
         self._server: ThreadingHTTPServer | None = None
         self._open: set[socket.socket] = set()
+        self._over = threading.Event()
         self.start()
 
     @property
@@ -45,18 +52,26 @@ class Served:
                 served._open.add(self.connection)
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
                 served.bodies.append(body)
                 served.paths.append(self.path)
                 served.keys.append(self.headers["Authorization"])
                 self._reply(served.answer(body))
 
             def do_GET(self) -> None:
+                if served.get is not None:
+                    self._reply(served.get())
+                    return
                 listed = {"object": "list", "data": [{"id": name} for name in served.models]}
                 self._reply((200, listed) if self.path.endswith("/models") else (501, {"error": "not served here"}))
 
             def _reply(self, reply: Reply) -> None:
                 if isinstance(reply, str):
+                    if reply == "hang":
+                        served._over.wait(20)
+                    elif reply == "reset":
+                        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+                        self.wfile.flush()
                     served.reset(self.connection)
                     self.close_connection = True
                     return
@@ -74,17 +89,20 @@ class Served:
 
         class Server(ThreadingHTTPServer):
             allow_reuse_address = True
-            request_queue_size = 128
+            request_queue_size = 256
+            daemon_threads = True
 
             def handle_error(self, *_: object) -> None:
                 pass
 
+        self._over.clear()
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def stop(self) -> None:
         """Close the port and every connection, as a process that is killed."""
+        self._over.set()
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -101,3 +119,35 @@ class Served:
             connection.close()
         except OSError:
             pass
+
+
+@contextmanager
+def serving() -> Iterator[Callable[..., str]]:
+    """Starts servers, as `Served` does, and ends them; gives their base URLs."""
+    with ExitStack() as stack:
+
+        def start(answer: Answer, get: Callable[[], Reply] | None = None) -> str:
+            server = Served(answer, get)
+            stack.callback(server.stop)
+            return f"{server.url}/v1"
+
+        yield start
+
+
+def said(text: str | None, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> Reply:
+    """A chat completion of a server that does not name its model; without text, a refusal."""
+    return reply(text, "", tokens, finish_reason=finish)
+
+
+def status(code: int, content: object = None, **headers: str) -> Reply:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return code, content if content is not None else {"error": {"message": "no"}}, named
+
+
+def error(message: str, param: str | None = None, code: str | None = None) -> Reply:
+    problem = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return status(400, {"error": problem})
+
+
+def user_text(body: dict[str, Any]) -> str:
+    return str(body["messages"][1]["content"])

@@ -14,7 +14,7 @@ from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 
-from cda.biases.load import Bias, BiasMeasure, Instructions, Offline, Swap, Tolerance, load_bias
+from cda.biases import Bias, BiasMeasure, Instructions, Offline, Swap, Tolerance, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES
 from cda.records import RewriteRequest, user_prompt

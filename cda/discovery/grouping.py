@@ -18,8 +18,7 @@ from cda.discovery.attribute import merged_groups, same_wording
 from cda.discovery.candidates import Grouper
 from cda.discovery.proposals import json_in, unfenced
 from cda.discovery.rules import phrasing_of
-from cda.llm.protocol import LLM, Request, fenced
-from cda.llm.reading import ask, formed, object_schema
+from cda.llm.protocol import LLM, Request, ask, fenced, formed, object_schema
 
 _SYSTEM = (
     "You sort descriptions of features that texts can have. Two descriptions belong to one group if they say the same: a text "

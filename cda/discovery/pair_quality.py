@@ -12,8 +12,7 @@ import numpy as np
 from cda.biases import Bias
 from cda.discovery.evidence import agreements
 from cda.errors import DataError
-from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import Answer, ask, closing_object, formed, object_schema
+from cda.llm.protocol import LLM, Answer, Request, ask, closing_object, fenced, formed, object_schema, without_thoughts
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.base import Estimate, or_missing
 from cda.results.discover import Measured

@@ -14,8 +14,7 @@ from cda.discovery.proposals import json_in
 from cda.errors import DataError, LLMError
 from cda.files.jsonl import read_text
 from cda.files.yaml_file import parse_yaml
-from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
-from cda.llm.reading import formed, object_schema
+from cda.llm.protocol import LLM, Completion, Request, fenced, formed, object_schema, without_thoughts
 from cda.records import Exclusions, Prompt, content_id, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.results.discover import Part, WritingCounts
 

@@ -16,8 +16,7 @@ import numpy as np
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, trouble_with, wording
 from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Tried
-from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import Answer, ask, formed, object_schema
+from cda.llm.protocol import LLM, Answer, Request, ask, fenced, formed, object_schema, without_thoughts
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.discover import Measured
 

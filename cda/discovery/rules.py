@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cda.biases import Bias
-from cda.biases.load import Swap
+from cda.biases import Bias, Swap
 from cda.discovery.attribute import catalogue
 from cda.discovery.candidates import Parent, Proposals
 from cda.embedded.rules import RuleRewriter

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cda.errors import ModelError
 from cda.files.paths import cache_folder
 from cda.inert import sendable
+from cda.models.load import quiet_files
 from cda.quiet import hides_bars
 from cda.run import file_fingerprint, fingerprint
 
@@ -74,22 +75,14 @@ def fresh_classifier(encoder: Path) -> object:
     """The encoder with one label and an untrained head of zeros, without dropout: the adapter's own is the only one here."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
-    from transformers.utils import logging
 
     config = AutoConfig.from_pretrained(str(encoder))
     config.num_labels = 1
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.architectures = ["BertForSequenceClassification"]
     config.name_or_path = ""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # it warns of the new head, which is meant
-    logging.disable_progress_bar()
-    try:
+    with quiet_files():  # the library warns of the new head, which is meant
         model = AutoModelForSequenceClassification.from_pretrained(str(encoder), config=config, dtype=torch.float32)
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
     torch.nn.init.zeros_(model.classifier.weight)
     torch.nn.init.zeros_(model.classifier.bias)
     return model

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from cda.biases.load import Offline, Swap
+from cda.biases import Offline, Swap
 from cda.features import LIST_LINE, STOP_WORDS, n_list_lines, n_words, phrase_pattern, sentences, words
 from cda.patterns import Pattern, compiled
 

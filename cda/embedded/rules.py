@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cda.biases import Bias
-from cda.biases.load import Offline
+from cda.biases import Bias, Offline
 from cda.embedded import rule_edits as edits
 from cda.errors import RecipeError
 from cda.features import n_words, phrase_pattern

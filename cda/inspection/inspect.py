@@ -44,8 +44,7 @@ from cda.results.inspect import (
     RewriteShown,
     RewriteSummary,
 )
-from cda.rewriting.added_phrases import added_phrases
-from cda.rewriting.fidelity import ENFORCED, limits_of, violations
+from cda.rewriting.fidelity import ENFORCED, added_phrases, limits_of, violations
 from cda.scorers.compared import Compared, Rewards
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.drift import feature_drift, measured

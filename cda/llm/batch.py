@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,10 @@ from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
-from cda.llm.money import Price
+from cda.llm.money import Price, Purse
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, answer_in, of_status
-from cda.llm.protocol import Completion, Request
-from cda.llm.reading import in_plain_words, json_of
+from cda.llm.outcome import Again, Rejected, answer_in, keyless, of_status
+from cda.llm.protocol import Completion, Request, in_plain_words, json_of
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -42,23 +42,6 @@ _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 NOT_HELD = "the answer does not follow its schema"
 
 
-@dataclass(slots=True)
-class BatchCounts:
-    """Counts of a run of batches: requests submitted (`resubmitted` ones included); batches adopted from an earlier
-    process; result lines that are duplicates (the first counts), of requests unknown to the batch, or no JSON objects
-    with a custom_id; and tokens paid for, as the server counted them.
-    """
-
-    submitted: int = 0
-    resubmitted: int = 0
-    adopted: int = 0
-    duplicates: int = 0
-    unknown: int = 0
-    unreadable: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchLLM:
     """The same answers as `CachedLLM(client, cache)`, through batches. A ledger next to the cache
@@ -78,7 +61,9 @@ class BatchLLM:
     """At a call that is answered with 429 or 5xx or not at all."""
     price: Price | None = None
     """Of the model in batches; None: unknown."""
-    counts: BatchCounts = field(default_factory=BatchCounts)
+    purse: Purse = field(default_factory=Purse)
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Result lines that are `duplicate` (the first counts), of `unknown` requests, or `unreadable`: no JSON with a custom_id."""
 
     @property
     def name(self) -> str:
@@ -87,7 +72,7 @@ class BatchLLM:
     @property
     def spent_usd(self) -> float | None:
         """Dollars for the answers so far; None if no price is known."""
-        return self.price.of(self.counts.input_tokens, self.counts.output_tokens) if self.price is not None else None
+        return self.purse.spent if self.price is not None else None
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request (LLM.answers); those that a batch leaves out are submitted once more.
@@ -110,7 +95,6 @@ class _BatchRun:
 
     def __init__(self, llm: BatchLLM, stack: ExitStack) -> None:
         self.llm = llm
-        self.counts = llm.counts
         self.endpoint = llm.client.endpoint
         self.where = self.endpoint.server
         self.folder = Path(f"{llm.cache.path}.batches")
@@ -118,7 +102,6 @@ class _BatchRun:
         self.ledger = stack.enter_context(closing(Ledger(Path(f"{llm.cache.path}.batches.sqlite"), self.where)))
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
-        self.own: set[str] = set()
         self.queued: set[str] = set()
         self.absences = 0
         self.paid: dict[str, Completion] = {}
@@ -189,11 +172,7 @@ class _BatchRun:
 
     def _advance(self, part: BatchPart) -> None:
         """Take a part from the state in which an earlier process left it to a running batch."""
-        if part.state == "submitted":
-            self.counts.adopted += part.id not in self.own
-            self.own.add(part.id)
-            return
-        if part.id in self.queued:
+        if part.state == "submitted" or part.id in self.queued:
             return
         file_id = part.file_id
         if file_id is None:
@@ -206,9 +185,7 @@ class _BatchRun:
             self.ledger.set_state(part.id, "uploaded", file_id=file_id)
         # `creating` without a batch: an earlier process died around the call, and the batch may be running.
         batch = self.server.listed(part.id, file_id) if part.state == "creating" else None
-        if batch is not None:
-            self.counts.adopted += 1
-        else:
+        if batch is None:
             self.ledger.set_state(part.id, "creating")
             try:
                 batch = self.server.created(part.id, file_id)
@@ -218,9 +195,7 @@ class _BatchRun:
                 # Refused, so nothing runs. It may be the file, which servers delete after a while: upload it anew next time.
                 self.ledger.set_state(part.id, "written", file_id=None)
                 raise
-            self.counts.submitted += part.n_requests
         self.ledger.set_state(part.id, "submitted", batch_id=batch.id)
-        self.own.add(part.id)
         self.llm.client.say(
             f"{self.where} works on {part.n_requests} requests ({batch.id}). You may stop, and run the same command again "
             "to collect the answers"
@@ -244,7 +219,6 @@ class _BatchRun:
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)
-                self.counts.resubmitted += 1
         self.input.finish(part.id, self.noted, reason)
         self._drop_strays()
         yield from self._given_up()
@@ -260,12 +234,12 @@ class _BatchRun:
                     row = json.loads(line)
                     key = row["custom_id"]
                 except (ValueError, KeyError, TypeError, RecursionError):
-                    self.counts.unreadable += 1
+                    self.llm.ignored["unreadable"] += 1
                     continue
                 if not isinstance(key, str) or key not in self.members:
-                    self.counts.unknown += 1
+                    self.llm.ignored["unknown"] += 1
                 elif key in seen:
-                    self.counts.duplicates += 1
+                    self.llm.ignored["duplicate"] += 1
                 elif isinstance(answer := self._read(key, row), str):
                     self.noted[key] = answer
                 else:
@@ -289,7 +263,7 @@ class _BatchRun:
             self._pay(key, answer)
             if isinstance(answer, Again):
                 return self.endpoint.hide(answer.reason)
-            return self._held(key, self.llm.client.keyless(answer))
+            return self._held(key, keyless(answer, self.endpoint.key))
         if not isinstance(status, int) or status == 200:
             return "unreadable answer"
         try:
@@ -317,8 +291,8 @@ class _BatchRun:
         return self._with_all_tokens(key, completion)
 
     def _pay(self, key: str, answer: Completion | Again) -> None:
-        self.counts.input_tokens += answer.input_tokens
-        self.counts.output_tokens += answer.output_tokens
+        if self.llm.price is not None:
+            self.llm.purse.spent += self.llm.price.of(answer.input_tokens, answer.output_tokens)
         paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
         self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
 

@@ -1,7 +1,8 @@
-"""Answers on disk, and claims on questions: of several runs that want the same answer one asks, and the others wait."""
+"""An LLM that asks only questions without an answer on disk; of several runs with the same question one asks, the others wait."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import json
@@ -11,10 +12,10 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from cda.errors import LLMError, out_of_files
 from cda.files.paths import own_folder
 from cda.files.sqlite_file import SqliteFile, transaction
-from cda.llm.asking import print_line
+from cda.llm.asking import GRACE_S, Answers, Ask, Asker, answered, pause, print_line, with_progress
 from cda.llm.protocol import LASTING, Completion, Request
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -99,6 +100,8 @@ _MODELS_TABLE = "CREATE TABLE IF NOT EXISTS answering_models (key TEXT PRIMARY K
 _NAMES_TABLE = "CREATE TABLE IF NOT EXISTS names (asked TEXT, model TEXT, PRIMARY KEY (asked, model)) WITHOUT ROWID"
 _GROUP, _LOOKED_UP = 512, 64
 """Answers written, and requests looked up, together."""
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
+"""Between two looks for the answer of another run."""
 
 _Entry = tuple[str, Completion, "Future[None]"]
 
@@ -279,3 +282,117 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
 def _asked(settings: Mapping[str, Any]) -> str:
     """A hash, since an address may hold secrets."""
     return hashlib.sha256(json.dumps([settings["model"], settings["base_url"]]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedLLM:
+    """An LLM with a memory on disk. Identical requests of one run are asked once, the others marked as cached like
+    those of an earlier run; one that another run is asking is waited for. Failures that may pass are not kept.
+    """
+
+    client: Asker
+    cache: Cache
+    pauses_s: tuple[float, ...] = (1.0, 4.0)
+    """Pauses before retries if a paid answer broke off; the budget counts every retry as a call."""
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    @property
+    def concurrency(self) -> int:
+        return self.client.concurrency
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.client.settings
+
+    @property
+    def spent_usd(self) -> float | None:
+        """Dollars of the client: cached answers cost nothing."""
+        return self.client.spent_usd
+
+    def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
+        """Position and answer of each request, as they come; see LLM.answers. LLMError also if the cache cannot be written."""
+        return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """A session of the client; an answer is given only once it is safe on disk."""
+        async with self.client.session() as ask:
+
+            async def kept(request: Request) -> Completion:
+                key = key_of(self.settings, request)
+                claim = await self._claim(key)
+                if isinstance(claim, Completion):
+                    return claim
+                try:
+                    completion = await self._whole(ask, request)
+                except BaseException:
+                    claim.release()
+                    raise
+                if not completion.is_lasting:
+                    claim.release()
+                    return completion
+                written = self.cache.keep(key, completion)
+                written.add_done_callback(lambda _: claim.release())
+                # A worker that is cancelled meanwhile must not lose an answer that is paid for.
+                await asyncio.shield(asyncio.wrap_future(written))
+                return completion
+
+            yield kept
+
+    async def _claim(self, key: str) -> Claim | Completion:
+        """The right to ask, or the answer that another run got meanwhile."""
+        wait_s = _FIRST_LOOK_S
+        while (claim := self.cache.claims.take(key)) is None:
+            await pause(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_LOOK_S)
+        try:
+            # It may have been answered between the first look and the claim.
+            known = self.cache.get(key)
+        except BaseException:
+            claim.release()
+            raise
+        if known is None:
+            return claim
+        claim.release()
+        return known
+
+    async def _whole(self, ask: Ask, request: Request) -> Completion:
+        """The answer, asked for again if the server broke off; its tokens are those of all tries."""
+        completion = await ask(request)
+        for pause_s in self.pauses_s:
+            if not completion.is_unfinished:
+                break
+            await pause(pause_s)
+            completion = (await ask(request)).with_tokens_of(completion)
+        return completion
+
+    def _answers(self, requests: Iterable[Request]) -> Answers:
+        waiting: dict[str, list[int]] = {}
+        keys: dict[int, str] = {}
+        with closing(answered(self, self._items(requests, waiting, keys), GRACE_S)) as answers:
+            for position, completion in answers:
+                yield position, completion
+                if (key := keys.pop(position, None)) is not None:
+                    for same in waiting.pop(key):
+                        yield same, replace(completion, cached=True)
+
+    def _items(
+        self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]
+    ) -> Iterator[tuple[int, Request | Completion]]:
+        """Known answers and requests to be asked, whose positions get their key in `keys`; a request like one under way
+        is put into `waiting`, by key.
+        """
+        for group in self.cache.looked_up(self.settings, requests):
+            items: list[tuple[int, Request | Completion]] = [(row, hit) for row, _, _, hit in group if hit is not None]
+            for row, request, key, hit in group:
+                if hit is not None:
+                    continue
+                if key in waiting:
+                    waiting[key].append(row)
+                else:
+                    waiting[key], keys[row] = [], key
+                    items.append((row, request))
+            yield from items

@@ -7,7 +7,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,14 +18,14 @@ from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
-from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up
-from cda.llm.reading import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words, response_format
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status
+from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
 _OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT_S = 86_400.0
 _SAY_AGAIN_S = 60.0
 _OPTIONAL = ("max_completion_tokens", "temperature", "seed")
+_SCHEMA_REJECTED = "schema rejected"
 
 
 @dataclass(eq=False)
@@ -59,7 +60,9 @@ class OpenAIClient:
     _limiter: Limiter = field(init=False, repr=False)
     _given_up: set[str] = field(init=False, repr=False, default_factory=set)
     """Fields of a request that the model rejects."""
-    _schemas: SchemaSupport = field(init=False, repr=False, default_factory=SchemaSupport)
+    _lacks_schemas: bool = field(init=False, repr=False, default=False)
+    """The server rejects or ignores schemas: they are not sent any more."""
+    _followed_a_schema: bool = field(init=False, repr=False, default=False)
     _reached: bool = field(init=False, repr=False, default=False)
     _lost_in_a_row: int = field(init=False, repr=False, default=0)
     _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
@@ -94,7 +97,7 @@ class OpenAIClient:
     def check(self) -> list[str]:
         """Problems before a call can be made; empty if there are none."""
         problems = []
-        if self.base_url is None and not self._key:
+        if self.base_url is None and not self.endpoint.key:
             problems.append(
                 f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
             )
@@ -109,7 +112,7 @@ class OpenAIClient:
 
     def body(self, request: Request) -> dict[str, object]:
         """The body for a request, as far as the server is known by now."""
-        return self._body(in_plain_words(request) if self._schemas.lacking else request)
+        return self._body(in_plain_words(request) if self._lacks_schemas else request)
 
     def _body(self, request: Request) -> dict[str, object]:
         longest = 1 if request.top_logprobs else self.max_tokens
@@ -125,7 +128,8 @@ class OpenAIClient:
         if self.seed is not None:
             body["seed"] = self.seed + request.sample
         if request.schema is not None:
-            body["response_format"] = response_format(request.schema)
+            held = {"name": "answer", "strict": True, "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": held}
         if request.top_logprobs:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         for name in self._given_up:
@@ -149,35 +153,37 @@ class OpenAIClient:
             self.say(f"{self.name} does not take '{name}': {instead}")
         return True
 
-    def keyless(self, completion: Completion) -> Completion:
-        """An answer as it may be kept: without the key, which a server may repeat."""
-        return keyless(completion, self._key)
-
-    def connection_key(self) -> str:
-        """The key for a connection; a local server asks for none, but the openai package wants one."""
-        key = self._key or "none"
-        if not key.isascii() or not key.isprintable():
-            raise LLMError(
-                f"the environment variable {self.api_key_env} holds characters that no key has (llm.api_key_env)"
-            )
-        return key
-
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
         """Open connections in the running event loop; gives the function that asks one question."""
         from cda.llm.connection import opened_async
 
-        async with opened_async(self.connection_key(), self._url, self.timeout_s, "llm.base_url") as http:
+        async with opened_async(self.endpoint.connection_key(), self._url, self.timeout_s, "llm.base_url") as http:
+            yield partial(self._ask, http)
 
-            async def ask(request: Request) -> Completion:
-                return await ask_structured(
-                    request, lambda question: self._send(http, question), self._schemas, self.say
-                )
-
-            yield ask
+    async def _ask(self, http: object, request: Request) -> Completion:
+        """One answer, held to the request's schema if it has one and the server can; its tokens are those of both questions
+        if two were needed. A server that followed a schema once is not written off for a lapse: then this request is asked
+        again.
+        """
+        if request.schema is None or self._lacks_schemas:
+            return await self._send(http, in_plain_words(request))
+        held = await self._send(http, request)
+        rejected = held.reason == _SCHEMA_REJECTED
+        if held.text is not None and (text := json_of(held.text, request.schema)) is not None:
+            self._followed_a_schema = True
+            return replace(held, text=text)
+        if held.text is None and not rejected:
+            return held
+        plain = await self._send(http, in_plain_words(request))
+        # A 400 may have had another cause: then plain words fail too, and nothing is learnt of schemas.
+        if not self._followed_a_schema and not self._lacks_schemas and (plain.text is not None or not rejected):
+            self._lacks_schemas = True
+            self.say(f"the server {'rejects' if rejected else 'ignores'} JSON schemas: asked in plain words instead")
+        return plain.with_tokens_of(held)
 
     async def _send(self, http: object, request: Request) -> Completion:
-        """One question, tried until it is answered or given up; SchemaRejectedError if its schema is not accepted."""
+        """One question, tried until it is answered or given up."""
         tries = 0
         tokens = request_tokens(request) + (1 if request.top_logprobs else self.max_tokens)
         while True:
@@ -198,7 +204,7 @@ class OpenAIClient:
                 if self.give_up_parameter(body, outcome.param, outcome.message):
                     continue
                 if request.schema is not None:
-                    raise SchemaRejectedError
+                    return Completion(None, _SCHEMA_REJECTED)
                 return outcome.completion
             if isinstance(outcome, Again):
                 if outcome.input_tokens or outcome.output_tokens:
@@ -232,7 +238,7 @@ class OpenAIClient:
             response = answer.response
             return of_status(response.status_code, response.headers, response.content, self.endpoint)
         outcome = of_content(answer, one_token=bool(body.get("logprobs")))
-        return self.keyless(outcome) if isinstance(outcome, Completion) else outcome
+        return keyless(outcome, self.endpoint.key) if isinstance(outcome, Completion) else outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:
         return LLMError(
@@ -263,10 +269,6 @@ class OpenAIClient:
             self.say(f"{self._server} asks to slow down (429): all calls wait {pause_s:.2g} s, then fewer at once")
 
     @property
-    def _key(self) -> str:
-        return os.environ.get(self.api_key_env, "").strip()
-
-    @property
     def _url(self) -> str:
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
 
@@ -279,5 +281,4 @@ class OpenAIClient:
     @property
     def endpoint(self) -> Endpoint:
         """The server as messages may name it."""
-        key = self._key
-        return Endpoint(self._server, self.name, self.api_key_env, lambda text: without_key(text, key))
+        return Endpoint(self._server, self.name, self.api_key_env, " (llm.api_key_env)")

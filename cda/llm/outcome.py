@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cda.errors import LLMError
@@ -89,15 +90,30 @@ def keyless(completion: Completion, key: str) -> Completion:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, for messages."""
+    """A server, as messages may name it, and its key."""
 
     server: str
     """Address without any credentials."""
     model: str
     key_env: str
     """Environment variable that holds the key."""
-    hide: Callable[[str], str]
-    """Takes the key out of a text."""
+    setting: str = ""
+    """The setting that names that variable, such as ` (llm.api_key_env)`, for messages."""
+
+    @property
+    def key(self) -> str:
+        return os.environ.get(self.key_env, "").strip()
+
+    def connection_key(self) -> str:
+        """The key for a connection; a server without a key asks for none, but the openai package wants one."""
+        key = self.key or "none"
+        if not key.isascii() or not key.isprintable():
+            raise LLMError(f"the environment variable {self.key_env} holds characters that no key has{self.setting}")
+        return key
+
+    def hide(self, text: str) -> str:
+        """Take the key out of a text that is shown."""
+        return without_key(text, self.key)
 
 
 def of_content(content: str | bytes, one_token: bool = False) -> Outcome:

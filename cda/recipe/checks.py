@@ -16,8 +16,7 @@ from cda.errors import RunError, did_you_mean, near
 from cda.files.paths import near_path
 from cda.keys import address_problem, variable_problem
 from cda.launch import check_processes
-from cda.prompts import Prompts
-from cda.prompts.load import places
+from cda.prompts import Prompts, places
 from cda.recipe.presets import names_in, recipes_folder, value_at
 from cda.recipe.schema import SEEDS, Recipe
 from cda.recipe.sections import bare_name, judges_of, kind_of

@@ -12,8 +12,7 @@ from typing import Any
 from cda.errors import RunError, SpendingError
 from cda.launch import say
 from cda.llm.batch import BatchLLM
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import AnsweredBy, Budgeted, CountedLLM, Price, Purse, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM

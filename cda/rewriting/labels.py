@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from cda.biases import Bias
-from cda.biases.load import BiasMeasure
+from cda.biases import Bias, BiasMeasure
 from cda.errors import RecipeError
-from cda.llm.protocol import LLM, Request, fenced, without_thoughts
-from cda.llm.reading import ask, closing_object, formed, object_schema
-from cda.prompts import LabelPrompt, ours
-from cda.prompts.load import filled, with_sentences
+from cda.llm.protocol import LLM, Answer, Request, ask, closing_object, fenced, formed, object_schema, without_thoughts
+from cda.prompts import LabelPrompt, filled, ours, with_sentences
 from cda.records import Pair, Prompt, Side, content_id, prompt_text
 
 SIDES: tuple[Side, Side] = ("chosen", "rejected")
@@ -98,17 +95,12 @@ def label_pairs(
     asked for again; `told`: the prompt, None for our own. LLMError: nothing can be answered.
     """
     order = [SIDES[int(content_id("order", seed, bias.name, pair.id), 16) % 2] for pair in pairs]
-    names = _names(bias, 2)
-    answers = ask(
-        llm,
-        len(pairs),
-        lambda row, repeat: pair_request(bias, pairs[row], order[row], repeat, told),
-        lambda _, text: parse_answers(text, names),
-        f"labelling {bias.name}",
-        n_repeats,
-    )
+
+    def request(row: int, repeat: int) -> Request:
+        return pair_request(bias, pairs[row], order[row], repeat, told)
+
     labels = []
-    for pair, first, answer in zip(pairs, order, answers, strict=True):
+    for pair, first, answer in zip(pairs, order, _asked(llm, bias, 2, len(pairs), request, n_repeats), strict=True):
         stem: dict[Side, str] = dict(zip(_in_order(first), _stems(2), strict=True))
         given = answer.value or {}
         aspects = bias.aspects if given else ()
@@ -137,21 +129,23 @@ def label_responses(
     """Label responses one by one, in order (w of RATE's originals); arguments and errors as in `label_pairs`."""
     if len(prompts) != len(responses):
         raise ValueError(f"{len(prompts)} prompts for {len(responses)} responses: one each is needed")
-    names = _names(bias, 1)
-    answers = ask(
-        llm,
-        len(prompts),
-        lambda row, repeat: label_request(bias, prompts[row], responses[row], repeat, told),
-        lambda _, text: parse_answers(text, names),
-        f"labelling {bias.name}",
-        n_repeats,
-    )
+
+    def request(row: int, repeat: int) -> Request:
+        return label_request(bias, prompts[row], responses[row], repeat, told)
+
     labels = []
-    for answer in answers:
+    for answer in _asked(llm, bias, 1, len(prompts), request, n_repeats):
         given = answer.value or {}
         aspects = {name: given[f"response_{name}"] for name in bias.aspects} if given else {}
         labels.append(ResponseLabel(given.get("response"), given.get("query"), aspects, answer.n_asked, answer.reason))
     return labels
+
+
+def _asked(
+    llm: LLM, bias: Bias, n_responses: int, n: int, request: Callable[[int, int], Request], n_repeats: int
+) -> list[Answer[dict[str, bool]]]:
+    names = _names(bias, n_responses)
+    return ask(llm, n, request, lambda _, text: parse_answers(text, names), f"labelling {bias.name}", n_repeats)
 
 
 def asked_labels(
@@ -169,24 +163,22 @@ def pair_request(
     bias: Bias, pair: Pair, shown_first: Side, sample: int = 0, told: LabelPrompt | None = None
 ) -> Request:
     """The labelling question about a pair."""
-    told = told or ours().label
-    first, second = (pair.side(side) for side in _in_order(shown_first))
-    material = {"user_message": prompt_text(pair.prompt), "response_1": first, "response_2": second}
-    return _request(bias, material, (told.pair.system, told.pair.user), told.reasons != "none", sample)
+    responses = [pair.side(side) for side in _in_order(shown_first)]
+    return _request(bias, pair.prompt, responses, sample, told or ours().label)
 
 
 def label_request(
     bias: Bias, prompt: Prompt, response: str, sample: int = 0, told: LabelPrompt | None = None
 ) -> Request:
     """The labelling question about one response."""
-    told = told or ours().label
-    material = {"user_message": prompt_text(prompt), "response": response}
-    return _request(bias, material, (told.single.system, told.single.user), told.reasons != "none", sample)
+    return _request(bias, prompt, [response], sample, told or ours().label)
 
 
-def _request(bias: Bias, material: Mapping[str, str], texts: tuple[str, str], reasons: bool, sample: int) -> Request:
+def _request(bias: Bias, prompt: Prompt, responses: Sequence[str], sample: int, told: LabelPrompt) -> Request:
     """The system and user text of a prompt with the material put in, between markers that it cannot close."""
-    names, stems = _names(bias, len(material) - 1), _stems(len(material) - 1)
+    n, reasons = len(responses), told.reasons != "none"
+    names, stems, texts = _names(bias, n), _stems(n), told.pair if n == 2 else told.single
+    material = {"user_message": prompt_text(prompt)} | dict(zip(stems, responses, strict=True))
     questions = ["Questions:"]
     if bias.query_question is not None:
         questions.append(f"- query (about the user's message): {bias.query_question.strip()}")
@@ -199,7 +191,7 @@ def _request(bias: Bias, material: Mapping[str, str], texts: tuple[str, str], re
         "bias": bias.name,
         "description": bias.description.strip(),
     }
-    system, user = with_sentences(texts[0], values, ["markers"]), filled(texts[1], values)
+    system, user = with_sentences(texts.system, values, ["markers"]), filled(texts.user, values)
     lines = "\n".join(f"{name}: yes or no" for name in names)
     plain = (
         f"Think in a few sentences, then finish with these lines, each with either yes or no, and write nothing after:\n{lines}"

@@ -11,8 +11,7 @@ from typing import Literal, Protocol, runtime_checkable
 from cda.biases import Bias
 from cda.features import n_words
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
-from cda.prompts import RewritePrompt, ours
-from cda.prompts.load import filled, with_sentences
+from cda.prompts import RewritePrompt, filled, ours, with_sentences
 from cda.records import Prompt, Rewrite, RewriteRequest, prompt_text
 from cda.results.facts import GateCounts
 from cda.rewriting.fidelity import ENFORCED, WORDS_WITHIN, Violation, is_unchanged, not_flipped, violations

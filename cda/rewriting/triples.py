@@ -10,8 +10,7 @@ from typing import Literal
 
 from cda.biases import Bias
 from cda.inert import without_turns
-from cda.llm.protocol import LLM, Request, complete, fenced, without_thoughts
-from cda.llm.reading import formed, object_schema
+from cda.llm.protocol import LLM, Request, complete, fenced, formed, object_schema, without_thoughts
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons, user_prompt
 from cda.results.effects import Flips
 from cda.rewriting.fidelity import is_unchanged, not_flipped

@@ -17,8 +17,7 @@ from cda.arrays import FloatArray
 from cda.errors import LLMError
 from cda.llm.money import AnsweredBy
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
-from cda.prompts import JudgePrompt, ours
-from cda.prompts.load import filled, with_sentences
+from cda.prompts import JudgePrompt, filled, ours, with_sentences
 from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_text
 from cda.results.base import Estimate
 from cda.stats.proportions import wilson_share

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,7 +28,6 @@ from cda.llm.outcome import (
     Throttled,
     of_status,
     tokens_counted,
-    without_key,
     without_secret,
 )
 from cda.llm.protocol import TOO_LONG, Completion, Request, gave_up
@@ -206,9 +204,9 @@ class ServedClient:
         if problem := address_problem(self.url):
             return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
         try:
-            with opened(self._key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
+            with opened(self._endpoint.key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
                 listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
-            served = [without_secret(str(model["id"]), self._key) for model in listed["data"]]
+            served = [without_secret(str(model["id"]), self._endpoint.key) for model in listed["data"]]
             self.listed = tuple(served)
         except openai.APIStatusError as error:
             refused = error.status_code in (401, 403)
@@ -254,11 +252,8 @@ class ServedClient:
         """Open connections in the running event loop; gives the function that sends one request."""
         from cda.llm.connection import opened_async
 
-        # A server without a key asks for none, but the package wants one. Retries are ours: a 429 concerns all workers.
-        key = self._key or "none"
-        if not key.isascii() or not key.isprintable():
-            raise LLMError(f"the environment variable {self.options.api_key_env} holds characters that no key has")
-        async with opened_async(key, self._root, self.timeout_s, "the address") as http:
+        # Retries are ours: a 429 concerns all workers.
+        async with opened_async(self._endpoint.connection_key(), self._root, self.timeout_s, "the address") as http:
             yield partial(self._send, http)
 
     async def _send(self, http: object, request: Request) -> Completion:
@@ -334,7 +329,7 @@ class ServedClient:
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Again("status 200 without readable data")
-        model = without_secret(model, self._key) if isinstance(model, str) else None
+        model = without_secret(model, self._endpoint.key) if isinstance(model, str) else None
         if self.served_model not in (None, model):
             raise ModelError(f"{self.address}: served '{self.served_model}' first and '{model}' now")
         self.served_model = model
@@ -348,10 +343,5 @@ class ServedClient:
         return Completion(repr(reward), input_tokens=tokens)
 
     @property
-    def _key(self) -> str:
-        return os.environ.get(self.options.api_key_env, "").strip()
-
-    @property
     def _endpoint(self) -> Endpoint:
-        key = self._key
-        return Endpoint(self.address, self.name, self.options.api_key_env, lambda text: without_key(text, key))
+        return Endpoint(self.address, self.name, self.options.api_key_env)

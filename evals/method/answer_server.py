@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import threading
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request, complete
 from cda.records import content_id
+from evals.shared import ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))
+from serving import Served
 
 READY = Request("Answer with an empty object.", "Ready?", {"type": "object"})
 """The first question to every server, so that a first answer not held to its schema is not taken for a server without them."""
@@ -49,13 +50,12 @@ class AnswerServer:
     asked: dict[str, str] = field(default_factory=dict, init=False)
     asked_again: set[str] = field(default_factory=set, init=False)
     _first: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    _server: ThreadingHTTPServer | None = field(default=None, init=False, repr=False)
 
     def client(self) -> OpenAIClient:
         """A client of this server that asks every question once."""
-        assert self._server is not None
-        url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        found = OpenAIClient("answers", url, api_key_env="CDA_NO_KEY", retries=0, say=lambda _: None)
+        found = OpenAIClient(
+            "answers", f"{self._server.url}/v1", api_key_env="CDA_NO_KEY", retries=0, say=lambda _: None
+        )
         complete(found, [READY], "starting")
         return found
 
@@ -77,36 +77,11 @@ class AnswerServer:
         return 500, _NO_ANSWER
 
     def __enter__(self) -> AnswerServer:
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = 1 << 16  # head and body in one packet; apart, each answer waits 40 ms for an acknowledgement
-
-            def do_POST(self) -> None:
-                status, content = outer.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                payload = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            request_queue_size = 128  # with 5, connections that come at once wait a second
-            daemon_threads = True
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = Served(self.answer)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._server is not None
-        self._server.shutdown()
-        self._server.server_close()
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
 
 
 def _completion(text: str) -> Json:

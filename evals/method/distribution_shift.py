@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from cda.biases.load import load_bias
+from cda.biases import load_bias
 from cda.embedded.model import encode_sentences
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words

@@ -14,7 +14,7 @@ from cda.data.queries import why_not
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES, HEDGES, measure, same_language
 from cda.records import RewriteRequest, user_prompt
-from cda.rewriting.added_phrases import added_phrases
+from cda.rewriting.fidelity import added_phrases
 from evals.reliability.fault_runs import Attempt, Ended, run
 
 LENGTH, LIMIT_S = 40_000, 5.0

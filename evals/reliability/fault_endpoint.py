@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -16,8 +15,7 @@ from typing import Any
 
 from cda.cli import app
 from cda.errors import LLMError
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 from cda.models.template import Template
@@ -27,9 +25,10 @@ from cda.scorers.served_client import ServedClient
 from evals.reliability.fault_runs import Attempt
 from evals.shared import ROOT
 
+sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "llm"))
 from fault_server import FaultServer
-from speaking import Reply, said, speaking, status
+from serving import Reply, said, serving, status
 
 QUESTION = Request("s", "u")
 FLOOD = 200 << 20
@@ -40,7 +39,7 @@ RUN = """
 import sys
 from cda.user_errors import user_errors
 with user_errors():
-    from cda.llm.cache import Cache; from cda.llm.cached import CachedLLM
+    from cda.llm.cache import Cache, CachedLLM
     from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request
     llm = CachedLLM(OpenAIClient('m', sys.argv[1], concurrency=int(sys.argv[4]), say=lambda _: None), Cache(sys.argv[2]))
     if len(sys.argv) > 5:
@@ -70,8 +69,7 @@ def _asked(url: str, folder: Path, **options: Any) -> Completion:
 
 
 def _changed(**parts: Any) -> Reply:
-    _, _, body = said("The kettle keeps water warm becau")
-    data = json.loads(body)
+    data = said("The kettle keeps water warm becau")[1]
     data["choices"][0] |= parts.pop("choice", {})
     return status(200, data | parts)
 
@@ -79,7 +77,7 @@ def _changed(**parts: Any) -> Reply:
 def _broken(reply: Reply, folder: Path) -> str | None:
     """The server breaks off, is repaired, and the same is asked again."""
     repaired = False
-    with speaking() as start:
+    with serving() as start:
         url = start(lambda _: said("The whole.") if repaired else reply)
         if _asked(url, folder).text is not None:
             return "half a sentence was taken for an answer"
@@ -92,8 +90,8 @@ def _flood(packed: bool, what: str, folder: Path) -> str | None:
     """The memory that an answer takes in a process of its own."""
     del folder
     body = gzip.compress(b" " * (1 << 30), 1) if packed else b" " * FLOOD
-    with speaking() as start:
-        url = start(lambda _: (200, {"Content-Encoding": "gzip"} if packed else {}, body))
+    with serving() as start:
+        url = start(lambda _: (200, body, {"Content-Encoding": "gzip"} if packed else {}))
         command = [sys.executable, "-c", FLOODED, url, what]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     took = int(done.stdout) if done.stdout.strip().isdigit() else None
@@ -102,7 +100,7 @@ def _flood(packed: bool, what: str, folder: Path) -> str | None:
 
 def _impossible(count: object, folder: Path) -> str | None:
     """A number of tokens that no integer column holds."""
-    with speaking() as start:
+    with serving() as start:
         url = start(lambda _: _changed(usage={"prompt_tokens": count, "completion_tokens": 3}))
         _asked(url, folder)
         return None if _asked(url, folder).cached else "the paid answer was not kept"
@@ -115,10 +113,10 @@ def _redirect(what: str, folder: Path) -> str | None:
         there.append(body)
         return said("stolen")
 
-    with speaking() as start:
+    with serving() as start:
         other = start(stolen)
         place = "chat/completions" if what == "chat" else "classify"
-        url = start(lambda _: (307, {"Location": f"{other}/{place}"}, b"{}"))
+        url = start(lambda _: (307, {}, {"Location": f"{other}/{place}"}))
         try:
             if what == "chat":
                 _asked(url, folder)

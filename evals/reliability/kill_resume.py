@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.files.jsonl import write_jsonl
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request, complete
 from evals.shared import ROOT, Check, finish
@@ -100,7 +99,7 @@ def main() -> int:
     if options.run:
         run(options.run[0], Path(options.run[1]))
         return 0
-    with tempfile.TemporaryDirectory() as name, in_a_process(f"--latency={LATENCY_S}") as url:
+    with tempfile.TemporaryDirectory() as name, in_a_process(latency_s=LATENCY_S) as url:
         whole, killed = Path(name, "whole"), Path(name, "killed")
         for folder in (whole, killed):
             folder.mkdir()

@@ -24,8 +24,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request
 from evals.shared import ROOT, Check, finish, peak_bytes, restart_peak
@@ -38,8 +37,8 @@ IDEAL_RATIO, PLAIN_RATIO = 1.1, 1.05
 CLIENTS = ("plain", "client", "client and cache")
 TEXT = "The quick brown fox jumps over the lazy dog. " * 40
 """About 400 tokens, as in labelling a response."""
-FAULTS = ["--fault=500=0.01", "--fault=reset=0.01", "--fault=drop=0.005", "--fault=json=0.005"]
-BURSTS = ["--burst=1000,20", "--retry-after=0.5"]
+FAULTS = {"500": 0.01, "reset": 0.01, "drop": 0.005, "json": 0.005}
+BURSTS: dict[str, object] = {"burst": (1000, 20), "retry_after_s": 0.5}
 """Of every 1,000 calls, 20 in a row get a 429: with the others, 5% of the calls."""
 
 
@@ -126,7 +125,7 @@ def rows(cache: Path) -> tuple[int, int]:
 
 def against_ideal(folder: Path, n: int) -> tuple[Check, dict[str, Any]]:
     """At a latency of 1 s."""
-    with in_a_process("--latency=1") as url:
+    with in_a_process(latency_s=1) as url:
         found = measured("client and cache", url, folder / "ideal.sqlite", n)
         most_at_once = control(url)["max_in_flight"]
     ideal = n / N_SLOTS
@@ -142,7 +141,7 @@ def against_ideal(folder: Path, n: int) -> tuple[Check, dict[str, Any]]:
 def against_plain(folder: Path, n: int, repeats: int) -> tuple[Check, dict[str, Any]]:
     """At a latency of 200 ms, by turns."""
     runs: dict[str, list[dict[str, float]]] = {client: [] for client in CLIENTS}
-    with in_a_process("--latency=0.2") as url:
+    with in_a_process(latency_s=0.2) as url:
         for repeat in range(repeats):
             # Who goes first changes, so that a machine that slows down slows all.
             for client in CLIENTS if repeat % 2 == 0 else CLIENTS[::-1]:
@@ -167,7 +166,7 @@ def against_plain(folder: Path, n: int, repeats: int) -> tuple[Check, dict[str, 
 def under_faults(folder: Path, n: int, without_faults_s: float) -> tuple[Check, dict[str, Any]]:
     """At a latency of 200 ms with 5% faults; then once more, which must cost no call."""
     cache = folder / "faults.sqlite"
-    with in_a_process("--latency=0.2", *FAULTS, *BURSTS) as url:
+    with in_a_process(latency_s=0.2, rates=FAULTS, **BURSTS) as url:
         found = measured("client and cache", url, cache, n)
         server = control(url)
         again = measured("client and cache", url, cache, n)

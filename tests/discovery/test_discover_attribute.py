@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cda.biases import Bias, builtin_names, load_bias
-from cda.biases.load import BiasMeasure, Instructions, Offline, Swap
+from cda.biases import Bias, BiasMeasure, Instructions, Offline, Swap, builtin_names, load_bias
 from cda.discovery.attribute import MAX_CHARACTERS, attribute_bias, bias_yaml, distinct_names, trouble_with
 from cda.files.yaml_file import NO_TEXT
 from cda.records import RewriteRequest, user_prompt

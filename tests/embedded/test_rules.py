@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from functools import cache
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pai
 from cda.errors import RecipeError
 from cda.features import n_words
 from cda.records import Direction, Rewrite, RewriteRequest, content_id, user_prompt
-from cda.rewriting.labels import exhibits
 
 BLOCK = "```python\ndef use(start):\n    if start:\n        return  'use'  # keep\n```"
 INLINE = "`use the start`"
@@ -47,45 +45,6 @@ def text_of(outcome: Rewrite) -> str:
 def likeness(one: str, other: str) -> float:
     """Share of words in common and in order."""
     return difflib.SequenceMatcher(None, one.split(), other.split(), autojunk=False).ratio()
-
-
-@cache
-def both_ways(name: str) -> list[tuple[str, str, str | None, str | None]]:
-    """Sixteen rejected answers with their chosen one, the bias added, and removed again."""
-    bias, rewriter = load_bias(name), RuleRewriter()
-    pairs = [one.pair for one in authored_pairs("quality")[:16]]
-    added = rewriter.rewrite([RewriteRequest(p.prompt, p.rejected, "add", p.chosen) for p in pairs], bias)
-    removed = rewriter.rewrite(
-        [RewriteRequest(p.prompt, a.text or p.rejected, "remove", p.chosen) for p, a in zip(pairs, added, strict=True)],
-        bias,
-    )
-    return [(p.rejected, p.chosen, a.text, r.text) for p, a, r in zip(pairs, added, removed, strict=True)]
-
-
-@pytest.mark.parametrize("name", EMBEDDED_BIASES)
-def test_adding_makes_the_bias_measurable(name: str) -> None:
-    made = [(added, chosen) for _, chosen, added, _ in both_ways(name) if added is not None]
-    assert len(made) >= 15
-    assert all(exhibits(added, load_bias(name), chosen) for added, chosen in made)
-
-
-@pytest.mark.parametrize("name", EMBEDDED_BIASES)
-def test_removing_what_was_added_returns_near_the_original(name: str) -> None:
-    rows = [row for row in both_ways(name) if row[2] is not None and row[3] is not None]
-    assert len(rows) >= 15
-    back = [likeness(original, removed) for original, _, _, removed in rows]
-    away = [likeness(original, added) for original, _, added, _ in rows]
-    assert np.median(back) >= 0.95
-    assert min(back) >= 0.7
-    assert np.mean(back) > np.mean(away) + 0.03
-
-
-def test_length_reaches_its_multiple_of_the_chosen_side() -> None:
-    ratio = load_bias("length").min_words_of_chosen
-    assert ratio is not None
-    for _, chosen, added, _ in both_ways("length"):
-        assert added is not None
-        assert n_words(added) >= ratio * n_words(chosen)
 
 
 @pytest.mark.parametrize("name", ["length", "jargon", "sycophancy", "vagueness"])
@@ -210,24 +169,20 @@ def test_additions_at_all_places_are_what_they_always_were(name: str) -> None:
     assert content_id(found) == OUTPUTS[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [("jargon", 0.95), ("sycophancy", 0.95), ("structure", 0.95), ("length", 0.95), ("vagueness", 0.9)],
-)
-def test_rules_take_out_again_what_they_put_in(name: str, least: float) -> None:
-    """The share of round trips that flip by the bias's own measure, on 100 answers written without the bias."""
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
+def test_rules_put_the_bias_in_and_take_out_again_what_they_put_in(name: str) -> None:
+    """On 100 answers written without the bias, by its own measure; what comes back is nearer to the original."""
     bias, rewriter = load_bias(name), RuleRewriter()
     bases = [one for one in authored_contrasts("audit", [name]) if name == "length" or not bias.shows(one.base)]
     added = rewriter.rewrite([RewriteRequest(one.prompt, one.base, "add") for one in bases], bias)
-    texts = [(one.prompt, outcome.text) for one, outcome in zip(bases, added, strict=True) if outcome.text is not None]
-    back = rewriter.rewrite([RewriteRequest(prompt, text, "remove") for prompt, text in texts], bias)
-    gone = [
-        outcome.text is not None
-        and (n_words(outcome.text) < n_words(text) if name == "length" else not bias.shows(outcome.text))
-        for (_, text), outcome in zip(texts, back, strict=True)
-    ]
-    assert len(texts) >= 95
-    assert np.mean(gone) >= least
+    made = [(one, outcome.text) for one, outcome in zip(bases, added, strict=True) if outcome.text is not None]
+    assert len(made) >= 95 and all(bias.shows(text, one.base) for one, text in made)
+    removed = rewriter.rewrite([RewriteRequest(one.prompt, text, "remove") for one, text in made], bias)
+    back = [(one.base, text, out.text) for (one, text), out in zip(made, removed, strict=True) if out.text is not None]
+    gone = [n_words(out) < n_words(text) if name == "length" else not bias.shows(out) for _, text, out in back]
+    assert sum(gone) >= (0.9 if name == "vagueness" else 0.95) * len(made)
+    near = [likeness(base, out) for base, _, out in back]
+    assert np.median(near) >= 0.93 and np.mean(near) > np.mean([likeness(base, text) for base, text, _ in back]) + 0.03
 
 
 def test_a_removal_that_leaves_the_bias_is_a_failure() -> None:

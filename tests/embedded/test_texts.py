@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from cda.biases import load_bias
-from cda.embedded.model import encode_sentences, encoder_folder
 from cda.embedded.rules import telling_phrases
 from cda.embedded.texts import EMBEDDED_BIASES, PARTS, authored_contrasts, authored_pairs, questions
-from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
 
 CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in EMBEDDED_BIASES]
-ALIKE = 0.75
 WITHIN = 0.15
 
 
@@ -70,25 +67,6 @@ def test_word_lists_are_not_taken_from_the_audit(bias: str) -> None:
 def test_no_question_occurs_twice() -> None:
     asked = [question.strip().lower() for part in PARTS for question in questions(part)]  # type: ignore[arg-type]
     assert len(set(asked)) == len(asked)
-
-
-@pytest.fixture(scope="module")
-def alike() -> set[tuple[str, str]]:
-    """Pairs of questions that mean nearly the same, by the cosine of MiniLM's mean-pooled tokens."""
-    try:
-        encoder_folder()
-    except ModelError as error:
-        pytest.skip(str(error))
-    asked = sorted((one for part in PARTS for one in questions(part)), key=len)  # type: ignore[arg-type]
-    vectors = encode_sentences(asked, max_tokens=32)  # a question says what it is about at its beginning
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosine = unit @ unit.T
-    rows, columns = np.where(np.triu(cosine, 1) >= ALIKE)
-    return {(asked[row], asked[column]) for row, column in zip(rows, columns, strict=True)}  # shorter first
-
-
-def test_no_two_questions_are_near_paraphrases(alike: set[tuple[str, str]]) -> None:
-    assert alike == set()
 
 
 def test_parts_share_no_text() -> None:

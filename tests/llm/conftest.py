@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from speaking import Speak, speaking
+from serving import Answer, serving
 
 
 @pytest.fixture
-def speak() -> Iterator[Callable[[Speak], str]]:
-    """Starts a server that says what a function says; gives its address."""
-    with speaking() as start:
-        yield start
+def speak() -> Iterator[Callable[[Answer], str]]:
+    """Starts a server that says what a function says, to a GET what it says to nothing; gives its address."""
+    with serving() as start:
+        yield lambda answer: start(answer, lambda: answer({}))
 
 
 @pytest.fixture

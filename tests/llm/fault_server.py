@@ -1,7 +1,7 @@
 """An OpenAI-compatible server that misbehaves on request: chat completions, files and batches over real sockets.
 
     with FaultServer(latency_s=0.01, rates={"500": 0.05}) as server: ... server.url, server.stats()
-    python tests/llm/fault_server.py --port 0 --latency 0.2 --fault 429=0.02     prints `PORT 12345`, then serves
+    python tests/llm/fault_server.py '{"latency_s": 0.2, "rates": {"429": 0.02}}'     prints `PORT 12345`, then serves
 
 Answers depend on the request's text alone. Faults come by rate (drawn from the request and its attempt, so the same in
 every run), in bursts, from a list per endpoint (`script={"create": ["500"]}`, used up in order), or from the text itself:
@@ -13,7 +13,6 @@ the body, the work is done), drop (it dies before any work), json (not JSON), re
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
@@ -146,7 +145,8 @@ class FaultServer:
         """Close the port and every connection."""
         if self._thread is None:
             return
-        self._loop.call_soon_threadsafe(self._close)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(timeout=10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=10)
         self._thread = None
         self._loop.close()
@@ -159,16 +159,15 @@ class FaultServer:
 
     async def listen(self) -> None:
         """Open the port in the running loop."""
-        self._open: set[_Connection] = set()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024)
+        self._open: set[asyncio.Task[None]] = set()
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=1024, limit=1 << 20)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         self._server.close()
-        for connection in list(self._open):
-            connection.transport.abort()
-        self._loop.call_soon(self._loop.stop)
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     def tell(self, endpoint: str, when: str) -> bool:
         """True if the connection is to be dropped."""
@@ -325,175 +324,123 @@ class FaultServer:
                 self.files[file] = "".join(line + "\n" for line in written).encode()
                 content[f"{name}_file_id"] = file
 
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One keep-alive connection: reads whole requests, answers them in turn."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            while await self._answered(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has left
+        finally:
+            self._open.discard(task)
+            writer.transport.abort()
 
-class _Connection(asyncio.Protocol):
-    """One keep-alive connection: reads whole requests, answers them in turn."""
-
-    def __init__(self, server: FaultServer) -> None:
-        self.server = server
-        self.buffer = bytearray()
-        self.head: tuple[str, str, dict[str, str]] | None = None
-        self.length = 0
-        self.busy: str | None = None
-        self.timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.server._open.add(self)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self.server._open.discard(self)
-        if self.timer is not None:
-            self.timer.cancel()
-            self.server.seen.lost += self.busy == "chat"
-        self._leave()
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        if self.busy is None:
-            self._read()
-
-    def _read(self) -> None:
-        if self.head is None:
-            end = self.buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            first, *lines = bytes(self.buffer[:end]).decode("latin-1").split("\r\n")
-            del self.buffer[: end + 4]
-            method, path, _ = first.split(" ", 2)
-            headers = {
-                name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-            }
-            # Only whether there is a key; never the key.
-            headers["authorization"] = "present" if headers.get("authorization", "").startswith("Bearer ") else ""
-            self.head, self.length = (method, path, headers), int(headers.get("content-length", 0))
-        if len(self.buffer) < self.length:
-            return
-        body, (method, path, headers) = bytes(self.buffer[: self.length]), self.head
-        del self.buffer[: self.length]
-        self.head = None
-        self._handle(method, path, headers, body)
-
-    def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
-        server, parts = self.server, urlsplit(path)
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Read a request and answer it; False if the connection is to be dropped."""
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        parts = urlsplit(path)
         if parts.path.startswith("/_"):
-            self._control(parts.path)
-            return
+            if parts.path == "/_reset":
+                self.seen = Stats(in_flight=self.seen.in_flight, max_in_flight=self.seen.in_flight)
+            return await self._send(writer, 200, dict(self.seen.calls) if parts.path == "/_calls" else self.stats())
         pieces = parts.path.removeprefix("/v1/").strip("/").split("/")
         endpoint = _endpoint(method, pieces)
-        self.busy = endpoint
-        server.seen.endpoints[endpoint] += 1
-        if not headers["authorization"]:
-            server.seen.without_key += 1
-            self._send(401, error("no key"))
-        elif endpoint == "chat":
-            self._chat(json.loads(body))
-        else:
-            self._other(endpoint, pieces, headers, body, parse_qs(parts.query))
+        self.seen.endpoints[endpoint] += 1
+        # Only whether there is a key; never the key.
+        if not headers.get("authorization", "").startswith("Bearer "):
+            self.seen.without_key += 1
+            return await self._send(writer, 401, error("no key"))
+        if endpoint == "chat":
+            return await self._chat(json.loads(body), reader, writer)
+        fault = self.next_fault(endpoint)
+        if self.tell(endpoint, "before") or fault == "drop":
+            return False
+        if fault == "hang":
+            await _left(reader, None)
+            return False
+        if fault is not None and fault.isdigit():
+            self.seen.faults[fault] += 1
+            return await self._send(writer, int(fault), error(f"scripted {fault}"))
+        if endpoint == "content" and pieces[1] in self.files:
+            return await self._download(writer, self.files[pieces[1]], fault)
+        status, content = 404, error(f"no {'/'.join(pieces)}")
+        if endpoint == "upload":
+            status, content = self.upload(headers.get("content-type", ""), body)
+        elif endpoint == "create":
+            status, content = self.create(json.loads(body))
+        elif endpoint == "list":
+            status, content = self.listed(parse_qs(parts.query))
+        elif endpoint == "poll":
+            status, content = self.poll(pieces[1])
+        return not self.tell(endpoint, "after") and await self._send(writer, status, content, fault)
 
-    def _control(self, path: str) -> None:
-        if path == "/_reset":
-            in_flight = self.server.seen.in_flight
-            self.server.seen = Stats(in_flight=in_flight, max_in_flight=in_flight)
-        self._send(200, dict(self.server.seen.calls) if path == "/_calls" else self.server.stats())
-
-    def _chat(self, body: dict[str, Any]) -> None:
-        server, key = self.server, digest(body)
-        seen = server.seen
+    async def _chat(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        seen, key = self.seen, digest(body)
         seen.calls[key] += 1
         seen.in_flight += 1
         seen.max_in_flight = max(seen.max_in_flight, seen.in_flight)
-        fault = server.chat_fault(body, key, seen.calls[key])
+        fault = self.chat_fault(body, key, seen.calls[key])
         if fault:
             seen.faults[fault] += 1
-        if fault == "hang":
-            return  # until the client leaves
-        if fault == "drop":
-            self.transport.abort()
-            return
-        self.timer = asyncio.get_running_loop().call_later(server.latency_s, self._answer, body, key, fault)
+        try:
+            if fault == "drop":
+                return False
+            if await _left(reader, None if fault == "hang" else self.latency_s):
+                self.seen.lost += fault != "hang"
+                return False
+            status, content = self.completion(body, fault)
+            if status == 200 and (fault is None or fault in WORDS_OF_ANSWER):
+                self.seen.answered[key] += 1
+            return await self._send(writer, status, content, fault)
+        finally:
+            self.seen.in_flight -= 1
 
-    def _answer(self, body: dict[str, Any], key: str, fault: str | None) -> None:
-        self.timer = None
-        status, content = self.server.completion(body, fault)
-        if status == 200 and (fault is None or fault in WORDS_OF_ANSWER):
-            self.server.seen.answered[key] += 1
-        self._send(status, content, fault)
+    async def _download(self, writer: asyncio.StreamWriter, raw: bytes, fault: str | None) -> bool:
+        """Send a file; half of it goes out before the event, so that a kill there leaves half a file."""
+        stop = len(raw) // 2 if fault == "reset" or self.event is not None else len(raw)
+        await self._write(writer, 200, "application/octet-stream", raw, stop)
+        if fault == "reset":
+            return False
+        self.tell("content", "after")
+        writer.write(raw[stop:])
+        await writer.drain()
+        return True
 
-    def _other(
-        self, endpoint: str, pieces: list[str], headers: dict[str, str], body: bytes, query: Mapping[str, list[str]]
-    ) -> None:
-        server = self.server
-        fault = server.next_fault(endpoint)
-        if server.tell(endpoint, "before") or fault == "drop":
-            self.transport.abort()
-            return
-        if fault == "hang":
-            return  # until the client leaves
-        if fault is not None and fault.isdigit():
-            server.seen.faults[fault] += 1
-            self._send(int(fault), error(f"scripted {fault}"))
-            return
-        status, content = 404, error(f"no {'/'.join(pieces)}")
-        raw: bytes | None = None
-        if endpoint == "upload":
-            status, content = server.upload(headers.get("content-type", ""), body)
-        elif endpoint == "content" and pieces[1] in server.files:
-            status, raw = 200, server.files[pieces[1]]
-        elif endpoint == "create":
-            status, content = server.create(json.loads(body))
-        elif endpoint == "list":
-            status, content = server.listed(query)
-        elif endpoint == "poll":
-            status, content = server.poll(pieces[1])
-        if endpoint == "content" and server.event is not None and raw is not None:
-            # Half of the file goes out before the event, so that a kill there leaves half a file.
-            self._write(200, "application/octet-stream", raw, stop=len(raw) // 2)
-            asyncio.get_running_loop().call_later(0.05, self._second_half, raw)
-            return
-        server.tell(endpoint, "after")
-        if raw is not None:
-            if fault == "reset":
-                self._write(200, "application/octet-stream", raw, stop=len(raw) // 2)
-                asyncio.get_running_loop().call_later(0.02, self.transport.abort)
-                return
-            self._write(200, "application/octet-stream", raw)
-            self._leave()
-            return
-        self._send(status, content, fault)
-
-    def _second_half(self, raw: bytes) -> None:
-        self.server.tell("content", "after")
-        if not self.transport.is_closing():
-            self.transport.write(raw[len(raw) // 2 :])
-        self._leave()
-
-    def _send(self, status: int, content: Mapping[str, Any], fault: str | None = None) -> None:
+    async def _send(
+        self, writer: asyncio.StreamWriter, status: int, content: Mapping[str, Any], fault: str | None = None
+    ) -> bool:
         payload = json.dumps(content).encode()
         if fault == "json":
             payload = payload[: len(payload) // 2]
-        if fault == "reset":
-            self._write(status, "application/json", payload, stop=len(payload) // 2)
-            # After the half is on its way, or there would be no half.
-            asyncio.get_running_loop().call_later(0.002, self.transport.abort)
-            return
-        self._write(status, "application/json", payload)
-        self._leave()
-        if self.buffer:
-            self._read()
+        stop = len(payload) // 2 if fault == "reset" else len(payload)
+        await self._write(writer, status, "application/json", payload, stop)
+        return fault != "reset"
 
-    def _write(self, status: int, kind: str, payload: bytes, stop: int | None = None) -> None:
-        if self.transport.is_closing():
-            return
-        wait = f"Retry-After: {self.server.retry_after_s:g}\r\n" if status == 429 else ""
+    async def _write(self, writer: asyncio.StreamWriter, status: int, kind: str, payload: bytes, stop: int) -> None:
+        wait = f"Retry-After: {self.retry_after_s:g}\r\n" if status == 429 else ""
         head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\n{wait}Content-Length: {len(payload)}\r\n\r\n"
-        self.transport.write(head.encode() + payload[:stop])
+        writer.write(head.encode() + payload[:stop])
+        await writer.drain()
+        if stop < len(payload):
+            await asyncio.sleep(0.03)  # the half is on its way, or there would be no half
 
-    def _leave(self) -> None:
-        if self.busy == "chat" and self.server.seen.in_flight:
-            self.server.seen.in_flight -= 1
-        self.busy = None
+
+async def _left(reader: asyncio.StreamReader, seconds: float | None) -> bool:
+    """Wait (None: without end); True if the client leaves meanwhile. It sends nothing more before it is answered."""
+    try:
+        async with asyncio.timeout(seconds):
+            await reader.read(1)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        pass
+    return True
 
 
 def error(message: str, param: str | None = None) -> dict[str, Any]:
@@ -506,9 +453,9 @@ def echo(body: dict[str, Any]) -> str:
 
 
 @contextmanager
-def in_a_process(*options: str) -> Iterator[str]:
-    """Base URL of a server in a process of its own, which ends with the block; see `--help` for the options."""
-    process = subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True)
+def in_a_process(**options: object) -> Iterator[str]:
+    """Base URL of a server in a process of its own, which ends with the block; `answer` is "echo" for the user's text."""
+    process = subprocess.Popen([sys.executable, __file__, json.dumps(options)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -604,25 +551,8 @@ def _multipart(content_type: str, body: bytes) -> dict[str, bytes]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before a chat completion is answered")
-    parser.add_argument("--fault", action="append", default=[], metavar="KIND=RATE", help="share of chat calls")
-    parser.add_argument("--burst", default="0,0", metavar="EVERY,LENGTH", help="429 bursts, in calls")
-    parser.add_argument("--retry-after", type=float, default=0.05, help="seconds")
-    parser.add_argument("--schema", choices=("hold", "ignore", "reject"), default="hold")
-    parser.add_argument("--echo", action="store_true", help="answer with the user's text")
-    options = parser.parse_args()
-    every, length = (int(one) for one in options.burst.split(","))
-    server = FaultServer(
-        latency_s=options.latency,
-        rates={kind: float(rate) for kind, rate in (one.split("=") for one in options.fault)},
-        burst=(every, length),
-        retry_after_s=options.retry_after,
-        schema=options.schema,
-        answer=echo if options.echo else None,
-        port=options.port,
-    )
+    options = json.loads(sys.argv[1])
+    server = FaultServer(**options | {"answer": echo if options.get("answer") == "echo" else None})
 
     async def serve() -> None:
         await server.listen()

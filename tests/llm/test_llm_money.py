@@ -13,13 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from speaking import Speak, status
+from serving import Answer, status
 from stub_client import QUESTION, Stub, answers, asked
 
 from cda.errors import LLMError
 from cda.llm.asking import answered
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import (
     AnsweredBy,
     Budgeted,
@@ -103,13 +102,10 @@ def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together() -> N
         except LLMError as error:
             failures.append(error)
 
-    def each() -> Iterator[threading.Thread]:
-        for _ in range(4):
-            thread = threading.Thread(target=work)
-            thread.start()
-            yield thread
-
-    for thread in list(each()):
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
         thread.join(timeout=120)
     assert len(failures) == 4
     assert budget - MOST - PRICE.of(*LONGEST) < purse.spent <= budget
@@ -186,7 +182,7 @@ def test_answers_are_counted_by_stage_and_closed_early() -> None:
     [("j-2024", "j-2024"), (None, None), (7, None), ("", None), ("x" * 999, "x" * 200), (f"of {SECRET}", "of ***")],
 )
 def test_a_model_is_kept_with_its_answer_and_counted(
-    speak: Callable[[Speak], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, read: str | None
+    speak: Callable[[Answer], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, read: str | None
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     body = {"model": given, "choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from speaking import Reply, Speak, error, said, status, user_text
+from serving import Answer, Reply, error, said, status, user_text
 from stub_client import QUESTION, asked, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
-from cda.llm.money import Budgeted, Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, of_content
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
@@ -34,7 +32,7 @@ SCHEMA = {
 }
 
 
-def script(*replies: Reply) -> tuple[Speak, list[dict[str, Any]]]:
+def script(*replies: Reply) -> tuple[Answer, list[dict[str, Any]]]:
     """One reply a call, the last for ever; and the bodies that came."""
     bodies: list[dict[str, Any]] = []
 
@@ -50,7 +48,7 @@ def one(llm: OpenAIClient, request: Request | None = None) -> Completion:
     return found
 
 
-def test_answers_come_by_position_with_their_tokens(speak: Callable[[Speak], str]) -> None:
+def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], str]) -> None:
     llm = client(speak(lambda body: said(user_text(body)[::-1])), concurrency=8)
     asked = [Request("system", f"question {number}") for number in range(40)]
     found = complete(llm, asked, "asking")
@@ -64,7 +62,7 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Speak], str
     ("answer", "reason"),
     [
         (said("half a sen", finish="length"), "cut off at llm.max_tokens"),
-        (said(None, refusal="I will not"), "refused"),
+        (said(None), "refused"),
         (said("", finish="content_filter"), "content filter"),
         (error("no such thing", code="content_filter"), "content filter"),
         (said("  "), "empty answer"),
@@ -75,17 +73,17 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Speak], str
         (status(422, {"detail": [{"loc": {"a": 1}, "msg": "no"}]}), "status 422: no"),
         (status(422, {"detail": [{"loc": [[]], "msg": "no"}]}), "status 422: no"),
         (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
-        ((413, {"Content-Type": "text/plain"}, b"too large"), "status 413: too large"),
+        ((413, b"too large", {"Content-Type": "text/plain"}), "status 413: too large"),
         (status(503), "no answer after 1 try (last: status 503)"),
         (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: status 200 without choices)"),
-        ((200, {}, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
+        ((200, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
         ("reset", "no answer after 1 try (last: connection lost)"),
         ("drop", "no answer after 1 try (last: connection lost)"),
         ("hang", "no answer after 1 try (last: timed out after 0.3 s)"),
     ],
 )
 def test_each_failure_has_a_reason_of_its_own_and_no_text(
-    speak: Callable[[Speak], str], answer: Reply, reason: str
+    speak: Callable[[Answer], str], answer: Reply, reason: str
 ) -> None:
     answers, bodies = script(answer)
     found = one(client(speak(answers), timeout_s=0.3))
@@ -93,15 +91,15 @@ def test_each_failure_has_a_reason_of_its_own_and_no_text(
 
 
 @pytest.mark.parametrize(
-    "fault", [status(500), status(408), status(409), "reset", "drop", "hang", (200, {}, b'{"choi')], ids=str
+    "fault", [status(500), status(408), status(409), "reset", "drop", "hang", (200, b'{"choi')], ids=str
 )
-def test_what_may_pass_is_tried_again_until_it_is_answered(speak: Callable[[Speak], str], fault: Reply) -> None:
+def test_what_may_pass_is_tried_again_until_it_is_answered(speak: Callable[[Answer], str], fault: Reply) -> None:
     answer, bodies = script(fault, fault, said("fine"))
     assert one(client(speak(answer), retries=2, timeout_s=0.3)).text == "fine"
     assert len(bodies) == 3
 
 
-def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak: Callable[[Speak], str]) -> None:
+def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak: Callable[[Answer], str]) -> None:
     at: list[float] = []
 
     def answer(body: dict[str, Any]) -> Reply:
@@ -117,7 +115,7 @@ def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak
 
 
 def test_errors_that_no_call_survives_stop_at_once(
-    speak: Callable[[Speak], str], monkeypatch: pytest.MonkeyPatch
+    speak: Callable[[Answer], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
     quota = {"error": {"message": "You exceeded", "type": "insufficient_quota", "code": "insufficient_quota"}}
@@ -147,7 +145,7 @@ def test_a_server_that_is_gone_fails_some_requests_and_then_the_run() -> None:
     assert len(found) < 50
 
 
-def test_answers_that_came_in_before_a_fatal_error_are_handed_out(speak: Callable[[Speak], str]) -> None:
+def test_answers_that_came_in_before_a_fatal_error_are_handed_out(speak: Callable[[Answer], str]) -> None:
     def answer(body: dict[str, Any]) -> Reply:
         if user_text(body) == "3":
             return status(401)
@@ -162,7 +160,7 @@ def test_answers_that_came_in_before_a_fatal_error_are_handed_out(speak: Callabl
 
 
 def test_a_key_is_never_said_even_where_the_server_repeats_it(
-    speak: Callable[[Speak], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    speak: Callable[[Answer], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret\n")
     caplog.set_level("DEBUG")
@@ -184,7 +182,7 @@ def test_missing_key_is_said_before_any_call(monkeypatch: pytest.MonkeyPatch) ->
     assert "llm.base_url" in problem and "pass-word" not in problem
 
 
-def test_parameters_the_server_rejects_are_dropped_remembered_and_said_once(speak: Callable[[Speak], str]) -> None:
+def test_parameters_the_server_rejects_are_dropped_remembered_and_said_once(speak: Callable[[Answer], str]) -> None:
     bodies: list[dict[str, Any]] = []
 
     def answer(body: dict[str, Any]) -> Reply:
@@ -209,19 +207,13 @@ def test_parameters_the_server_rejects_are_dropped_remembered_and_said_once(spea
     assert not {"max_completion_tokens", "temperature", "seed"} & set(bodies[-1])
 
 
-def test_samples_of_one_question_have_seeds_of_their_own(speak: Callable[[Speak], str]) -> None:
-    answer, bodies = script(said("fine"))
-    complete(client(speak(answer), seed=5, concurrency=1), [Request("s", "u", sample=n) for n in range(3)], "asking")
-    assert [body["seed"] for body in bodies] == [5, 6, 7]
-
-
-def test_a_schema_is_sent_strict_and_its_json_handed_on(speak: Callable[[Speak], str]) -> None:
+def test_a_schema_is_sent_strict_and_its_json_handed_on(speak: Callable[[Answer], str]) -> None:
     answer, bodies = script(
         said('{"label": "yes"}'),
         said("Label: no"),
         said("Label: no"),
         said('{"label": "no"}'),
-        said(None, refusal="no"),
+        said(None),
     )
     llm = client(speak(answer))
     request = Request("s", "u", SCHEMA, "End with a line 'Label: yes' or 'Label: no'.")
@@ -237,7 +229,7 @@ def test_a_schema_is_sent_strict_and_its_json_handed_on(speak: Callable[[Speak],
 
 
 @pytest.mark.parametrize("how", ["rejected", "ignored"])
-def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Callable[[Speak], str], how: str) -> None:
+def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Callable[[Answer], str], how: str) -> None:
     bodies: list[dict[str, Any]] = []
 
     def answer(body: dict[str, Any]) -> Reply:
@@ -255,7 +247,7 @@ def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Cal
     assert all("Say it plainly." in body["messages"][0]["content"] for body in bodies if "response_format" not in body)
 
 
-def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Speak], str]) -> None:
+def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Answer], str]) -> None:
     def alive() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "llm-workers"]
 
@@ -275,7 +267,7 @@ def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[
     assert alive() == [] and time.monotonic() - started < 5
 
 
-def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Speak], str]) -> None:
+def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Answer], str]) -> None:
     def broken() -> Iterator[Request]:
         yield Request("s", "u")
         raise KeyError("row 2")
@@ -319,7 +311,7 @@ def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:
     assert isinstance(of_content(b"[]", one_token=True), Again)
 
 
-def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(speak: Callable[[Speak], str]) -> None:
+def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(speak: Callable[[Answer], str]) -> None:
     bodies: list[dict[str, Any]] = []
 
     def answer(body: dict[str, Any]) -> Reply:
@@ -336,17 +328,6 @@ def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(speak: Calla
     assert llm.body(Request("s", "u"))["max_tokens"] == 50
     assert llm.body(Request("s", "u"))["temperature"] == 0.7
     assert "logprobs" not in llm.body(Request("s", "u"))
-
-
-def test_candidates_pass_through_budget_and_cache(speak: Callable[[Speak], str], tmp_path: Path) -> None:
-    url = speak(lambda _: status(200, data(LISTED) | {"usage": {"prompt_tokens": 2, "completion_tokens": 1}}))
-    # A million tokens would cost $10, and the budget is a cent: what is set aside is one token.
-    with Cache(tmp_path / "answers.sqlite") as cache:
-        llm = CachedLLM(Budgeted(client(url, max_tokens=1_000_000), Price(input=1.0, output=10.0), 0.01), cache)
-        found = [complete(llm, [ASKED, ASKED], "asking") for _ in range(2)]
-    assert [[one.logprobs for one in both] for both in found] == [[READ, READ], [READ, READ]]
-    assert [[one.cached for one in both] for both in found] == [[False, True], [True, True]]
-    assert llm.spent_usd == pytest.approx((2 * 1.0 + 1 * 10.0) / 1e6)
 
 
 def test_batches_do_without(start: Callable[..., FaultServer], tmp_path: Path) -> None:

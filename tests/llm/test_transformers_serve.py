@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,10 +24,11 @@ from cda.errors import LLMError
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request, complete
 
-WORDS = [
-    *["<unk>", "<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "Label:", "yes", "no", "Is", "it?"]
-]
-SAYS = ["<|assistant|>", "Label:", "yes", "</s>"]
+SAYS = ["<|assistant|>", "w0", "w1", "</s>"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|> {% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|> {% endif %}"
+)
 READY_S = 180.0
 
 REWARD = "def reward(prompts, responses):\n    return [len(text) for text in responses]\n"
@@ -38,9 +39,23 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "model"
-    make_model(folder)
+def model(llama_maker: Callable[..., Path]) -> Path:
+    """A Llama whose layers add nothing, so that each token follows from the one before: it always says SAYS."""
+    import torch
+    from transformers import AutoTokenizer, LlamaForCausalLM
+
+    folder = llama_maker("served", "LlamaForCausalLM", {"tie_word_embeddings": False}, chat_template=CHAT_TEMPLATE)
+    model = LlamaForCausalLM.from_pretrained(str(folder))
+    said = AutoTokenizer.from_pretrained(str(folder)).convert_tokens_to_ids(SAYS)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        model.model.embed_tokens.weight.copy_(torch.eye(*model.model.embed_tokens.weight.shape))
+        model.lm_head.weight.zero_()
+        for before, after in itertools.pairwise(said):
+            model.lm_head.weight[after, before] = 10.0
+    model.save_pretrained(str(folder))
     return folder
 
 
@@ -61,7 +76,7 @@ def test_a_server_that_ignores_the_schema_is_asked_in_plain_words(model: Path, u
     client = OpenAIClient(str(model), base_url=url, max_tokens=8)
     asked = [Request("Is it?", f"Is it? {number}", schema=schema, plain=plain) for number in range(4)]
     found = complete(client, asked, "asking")
-    assert [one.text for one in found] == ["Label: yes"] * 4
+    assert [one.text for one in found] == ["w0 w1"] * 4
     assert all(one.reason is None and one.output_tokens > 0 for one in found)
 
 
@@ -86,38 +101,6 @@ def test_a_model_that_answers_nonsense_proposes_nothing_and_discover_ends_well(
     result = json.loads((tmp_path / "run" / "discover.json").read_text(encoding="utf-8"))
     assert result["generations"][0]["proposed"]["reasons"] == {"no answer in the asked form": 2}
     assert result["tested"] == [] and not (tmp_path / "run" / "biases").exists()
-
-
-def make_model(folder: Path) -> None:
-    """A Llama whose layers add nothing, so that each token follows from the one before: it always says SAYS."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    vocabulary = {token: number for number, token in enumerate(WORDS)}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
-    )
-    tokenizer.chat_template = (
-        "{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|> {% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|> {% endif %}"
-    )
-    tokenizer.save_pretrained(str(folder))
-    size = 64
-    marks = {f"{name}_token_id": vocabulary[mark] for name, mark in (("bos", "<s>"), ("eos", "</s>"), ("pad", "</s>"))}
-    sizes = dict.fromkeys(("num_attention_heads", "num_key_value_heads"), 4) | {"num_hidden_layers": 1}
-    sizes |= {"vocab_size": len(WORDS), "hidden_size": size, "intermediate_size": size, "max_position_embeddings": 512}
-    model = LlamaForCausalLM(LlamaConfig(**sizes, **marks, tie_word_embeddings=False))
-    with torch.no_grad():
-        model.model.layers[0].self_attn.o_proj.weight.zero_()
-        model.model.layers[0].mlp.down_proj.weight.zero_()
-        model.model.embed_tokens.weight.copy_(torch.eye(len(WORDS), size))
-        model.lm_head.weight.zero_()
-        for before, after in itertools.pairwise(SAYS):
-            model.lm_head.weight[vocabulary[after], vocabulary[before]] = 10.0
-    model.save_pretrained(str(folder))
 
 
 @contextmanager

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from speaking import Reply, Speak, said, user_text
+from serving import Answer, Reply, said, user_text
 from stub_client import asked
 
 from cda.errors import LLMError, Terminated
-from cda.llm.cache import Cache, Claims
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM, Claims
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, complete
 
@@ -28,7 +27,7 @@ ASKING = """
 import sys, time
 from cda.user_errors import user_errors
 with user_errors():
-    from cda.llm.cache import Cache; from cda.llm.cached import CachedLLM
+    from cda.llm.cache import Cache, CachedLLM
     from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request
     url, path, n, slow_s = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     llm = CachedLLM(OpenAIClient('m', url, concurrency=8, timeout_s=60), Cache(path))
@@ -136,7 +135,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         assert run.returncode == 130 and "Traceback" not in problems, problems
 
 
-def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path) -> None:
+def test_a_pause_is_not_waited_for(speak: Callable[[Answer], str], tmp_path: Path) -> None:
     """One call hangs on its way for a moment, the others wait for leave (429): the first alone is waited for."""
     sent: list[str] = []
 
@@ -147,7 +146,7 @@ def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path
         if user_text(body) == "0":
             time.sleep(0.7)
             return said("paid")
-        return 429, {"Retry-After": "1000"}, b"{}"
+        return 429, {}, {"Retry-After": "1000"}
 
     url, path = speak(answer), tmp_path / "cache.sqlite"
     with Cache(path) as cache:
@@ -162,7 +161,7 @@ def test_a_pause_is_not_waited_for(speak: Callable[[Speak], str], tmp_path: Path
     assert len(sent) <= 5
 
 
-def test_closing_early_keeps_what_is_paid_for(speak: Callable[[Speak], str], tmp_path: Path) -> None:
+def test_closing_early_keeps_what_is_paid_for(speak: Callable[[Answer], str], tmp_path: Path) -> None:
     def answer(body: dict[str, Any]) -> Reply:
         time.sleep(0.0 if user_text(body) == "0" else 0.4)
         return said("fine")

@@ -22,7 +22,7 @@ from cda.discovery.proposals import parse_attributes, usable
 from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
-from cda.llm.reading import json_of
+from cda.llm.protocol import json_of
 from cda.models.load import check_adapter
 from cda.records import user_prompt
 from cda.report.page import word_differences
@@ -38,7 +38,7 @@ from cda.training.dose import adapter_config
 WHOLE = make_audit().model_dump()
 FUZZ = settings(deadline=None, derandomize=True, max_examples=30)
 SCHEMA = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
-ENDPOINT = Endpoint("server", "model", "KEY", lambda text: text)
+ENDPOINT = Endpoint("server", "model", "NO_SUCH_KEY")
 WAITS = (
     "1e999",
     "-1",

@@ -14,8 +14,7 @@ import pytest
 from injections import INJECTIONS
 
 from cda.errors import LLMError
-from cda.llm.cache import Cache, key_of
-from cda.llm.cached import CachedLLM
+from cda.llm.cache import Cache, CachedLLM, key_of
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request
 from cda.prompts import JudgePrompt, load_prompt, ours
