@@ -67,6 +67,7 @@ def test_an_audit_stays_where_it_is_until_the_new_one_is_complete(desk: Path) ->
         (["runs"], "runs: no finished audit here"),
         (["runs/audit-rm.py-reward", "seed=3"], "seed=3 goes with a recipe"),
         (["runs/audit-rm.py-reward", "--compare"], "two finished runs or more are compared"),
+        (["jargon", "--out", "page.html"], "--out: only with --compare"),
     ):
         result = CliRunner().invoke(app, ["report", *words])
         assert result.exit_code == 1 and message in result.output

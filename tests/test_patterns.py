@@ -15,7 +15,7 @@ import cda.patterns
 from cda.biases import load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
-from cda.features import measure, phrase_pattern
+from cda.features import measure
 from cda.patterns import SlowPatternError, compiled
 from cda.records import RewriteRequest, user_prompt
 
@@ -98,10 +98,3 @@ def test_long_runs_of_one_sign_are_measured() -> None:
     assert measure("?" * 300_000 + "x", "questions") == 0
     assert measure("Why" + "?!" * 150_000, "questions") == 1
     assert measure("a" + " " * 300_000 + "b", "markers_per_100_words", [" so ", "a  b", "c  "]) == 50
-
-
-@pytest.mark.parametrize(
-    ("phrase", "text", "n"), [(" so", "x. so", 1), (" so", "x so", 0), ("a  b", "a \n b", 1), ("so ", "so  it", 1)]
-)
-def test_white_space_of_a_phrase_is_any_white_space(phrase: str, text: str, n: int) -> None:
-    assert len(phrase_pattern((phrase,)).findall(text)) == n

@@ -12,6 +12,7 @@ from cda.records import (
     Exclusions,
     Message,
     Pair,
+    Rewrite,
     content_id,
     count_reasons,
     equal_texts,
@@ -50,6 +51,12 @@ def test_prompt_text() -> None:
     turns = (Message("system", "be kind"), Message("user", "why?"))
     assert prompt_text(turns) == "system: be kind\nuser: why?"
     assert prompt_text((Message("system", "only"),)) == "system: only"
+
+
+def test_a_rewrite_has_a_text_or_a_reason() -> None:
+    for wrong in ((None, None), ("text", "reason")):
+        with pytest.raises(ValueError, match="either"):
+            Rewrite(*wrong)
 
 
 def test_exclusions_say_what_was_dropped() -> None:

@@ -43,6 +43,7 @@ def test_did_you_mean(word: str, expected: str) -> None:
 def test_a_full_disk_is_known_by_its_number_and_by_the_words_of_libraries(error: Exception) -> None:
     assert disk_is_full(error)
     assert "the disk is full" in str(explain(error))
+    assert not disk_is_full(OSError(errno.ENOENT, "No such file")) and explain(ValueError("a fault of ours")) is None
 
 
 def test_torch_on_a_full_disk_is_known() -> None:

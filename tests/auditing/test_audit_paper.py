@@ -172,6 +172,11 @@ def test_a_wrong_folder_is_one_sentence(tmp_path: Path, audit: Any) -> None:
         assert message in audit("embedded", *of_release(tmp_path / folder), "--dry-run", fails=True)[0]
 
 
+def test_parts_that_are_missing_are_said_once_at_the_start(release: Path, scorer: str, audit: Any) -> None:
+    said, _ = audit(scorer, *of_release(release), "--bias", "jargon", "--bias", "length", "--dry-run")
+    assert "missing of length: human votes, triples, LLM verdicts, scores before, scores after, labels" in said
+
+
 def test_labels_are_for_audits_alone(release: Path, scorer: str, own: Path, audit: Any, tmp_path: Path) -> None:
     labels = next(release.glob("data/reward_model_training_labeled_data/*"))
     refused = cda("audit", "jargon", f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}", "--dry-run")

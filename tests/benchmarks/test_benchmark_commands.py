@@ -53,17 +53,6 @@ def test_a_folder_that_cannot_take_results_is_refused_before_anything_is_asked(
     assert not (tmp_path / "asked").exists()
 
 
-def test_home_in_a_folder_named_with_an_equals_sign(
-    command: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As bash leaves it in `--out=~/results`; the second call renews its own results."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        run("--out=~/results")
-    assert (tmp_path / "results" / RESULTS[command]).is_file() and not (tmp_path / "~").exists()
-
-
 @pytest.mark.parametrize("command", ["quality", "win-rate"], indirect=True)
 def test_what_a_judge_costs_is_agreed_to_beforehand(run: Run, serve: Callable[[Answer], str], tmp_path: Path) -> None:
     url = serve(lambda _: reply("Verdict: tie"))

@@ -107,19 +107,6 @@ def test_before_and_after_a_training(
     assert scores[1]["attributes"] == {"praise": 1.0, "words": float(len(rows[0]["responses"][1].split()))}
 
 
-def test_a_relative_bias_is_followed_by_its_feature_once(
-    longer: str, write: Callable[..., Path], rows: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    loaded, out = load_model_audit(longer, {}), tmp_path / "out"
-    file, subjects = str(write("sampled", rows)), asked_subjects(loaded.recipe.model)
-    asked = {"biases": ["length", "structure"], "features": ["words"], "sizes": [3]}
-    run_best_of_n(file, subjects, loaded, out=out, **asked)  # type: ignore[arg-type]
-    result = result_in(out)
-    assert (result["scorings"], result["sizes"], result["unvaried"]) == (["model"], [1, 3], ["structure"])
-    (words,) = result["attributes"]
-    assert words["name"] == "words" and words["p_value"] is None
-
-
 def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
     llama: Path, trained_fp32: Trained, rows: list[dict[str, Any]], write: Callable[..., Path], cda: Callable[..., str],
     tmp_path: Path,

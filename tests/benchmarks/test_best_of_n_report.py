@@ -15,8 +15,7 @@ from page_checks import checked, figures, section_ids, words
 from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.best_of_n import Attribute, best_of_n
 from cda.records import Exclusions
-from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save_plot
-from cda.results.base import Missing
+from cda.report.plots import AFTER, BEFORE, save_plot
 from cda.results.benchmarks import AskedModel, BestOfResult
 from cda.results.facts import RewardModelFacts
 
@@ -90,14 +89,6 @@ def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:
     assert [label.get_text() for label in jargon.get_xticklabels()] == ["1", "2", "4", "8"]
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["before", "after"]
-
-
-@pytest.mark.parametrize(("n", "rows", "width"), [(1, 1, 3.4), (3, 1, PAGE_INCHES), (7, 3, PAGE_INCHES)])
-def test_three_panels_stand_next_to_each_other(n: int, rows: int, width: float) -> None:
-    result = changed(changed(TWO, "attributes", TWO.attributes[:1] * n), "quality", Missing(reason="none was given"))
-    assert report.overview_plot(result).width == width
-    drawn = panels(result).axes
-    assert len(drawn) == n and drawn[-1].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
 
 
 def test_nothing_from_outside_is_markup_or_obeyed(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from replies import Answer, reply
 
-from cda.benchmarks.quality import public_name, public_names, quality_scoring
+from cda.benchmarks.quality import public_name, quality_scoring
 from cda.files.jsonl import read_json, read_jsonl
-from cda.finetuning.applied import asked_subjects
 from cda.models.load import ModelSpec, load_reward_model
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
@@ -278,18 +277,6 @@ def test_a_scorer_is_named_by_kind_and_policy_without_path_or_password(
     (tmp_path / "local" / "model").mkdir(parents=True)  # a folder, and no hub id
     monkeypatch.chdir(tmp_path)
     assert public_name(target, model) == name
-
-
-@pytest.mark.parametrize(
-    ("model", "against", "names"),
-    [
-        ("dpo:org/a,org/ref", "dpo:org/b,org/ref", ["log-ratio/org-a", "log-ratio/org-b"]),
-        ("/one/final", "/two/final", ["local/final", "local/final-2"]),
-    ],
-)
-def test_two_models_have_two_names(model: str, against: str, names: list[str]) -> None:
-    subjects = asked_subjects(load_model_audit(model, {}).recipe.model, against=against)
-    assert public_names(subjects, None) == dict(zip(("first", "second"), names, strict=True))
 
 
 def test_the_result_says_what_was_asked() -> None:

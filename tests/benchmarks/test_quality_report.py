@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from changed import changed
-from page_checks import checked, figures, section_ids, words
+from page_checks import checked, section_ids, words
 
 from cda.benchmarks.quality_report import (
     quality_markdown,
     quality_page,
-    quality_page_plots,
     quality_summary,
 )
 from cda.records import Exclusions
@@ -130,20 +129,6 @@ def test_the_page_holds_change_n_and_what_fell() -> None:
     assert "rb: accuracy 84.1% [81.1, 87.1] before, 82.9% [79.9, 85.9] after; change −1.2 [−3.2, 0.8] points" in first
     assert "Fell by more than 1 point: Chat −1.2 [−3.2, 0.8]*, Hard −3.0 [−5.0, −1.0] (*: and" in first
     assert text.count('<li class="bad">') == 1 and section_ids(checked(text)) == ["set-1", "scoring", "meaning"]
-
-
-def test_figures_mark_what_fell_and_say_their_numbers() -> None:
-    result = quality(group("Chat", fell=True, excludes_0=True), group("Safety", 0.0), form="rm-bench", cells=cells())
-    result = changed(result, "sets", (*result.sets, changed(changed(result.sets[0], "name", "other"), "cells", ())))
-    text, plots = quality_page(result), quality_page_plots(result)
-    names = ["accuracy-1", "change-1", "styles-1-1", "styles-1-2", "accuracy-2", "change-2"]
-    assert figures(checked(text)) == [plot.id for plot in plots] == names
-    accuracy, change, styles, *_ = plots
-    assert accuracy.description.startswith("Chat: 84% [81, 87] before, 83% [80, 86] after. Safety: ")
-    assert change.description.startswith("Chat: −1.2 [−3.2, 0.8] fell*. Safety: 0.0 [−2.0, 2.0]")
-    assert "style 1 over 2: 84% [81, 87]." in styles.description
-    svg = text.split("</svg>")[0]
-    assert "Chat (fell*)" in svg and ">Safety<" in svg
 
 
 def test_hostile_names_are_inert() -> None:

@@ -116,7 +116,7 @@ def test_an_empty_output_moves_no_other_one(
 
 
 def test_what_has_no_counterpart_is_told_apart(
-    longer: str, outputs: Callable[..., Path], done: Callable[..., Any], tmp_path: Path
+    longer: str, outputs: Callable[..., Path], done: Callable[..., Any], cda: Callable[..., str], tmp_path: Path
 ) -> None:
     """A row whose list cannot be read hides how many outputs of its prompt stood before the others."""
     columns = ("prompt", "responses")
@@ -131,6 +131,9 @@ def test_what_has_no_counterpart_is_told_apart(
     }
     assert found["excluded"]["outputs"] == {"seen": 10, "reasons": reasons} and found["without_counterpart"] == 6
     assert "6 outputs without a counterpart were left out: 3 in a prompt with an unreadable row" in printed
+    alone = outputs("c", ("q", ""), ("r", "x")), outputs("d", ("q", "b"), ("s", "x"))
+    said = cda("win-rate", longer, *alone, "--out", tmp_path / "none", status=1)
+    assert "no outputs can be compared" in said and "1 empty response (first)" in said
 
 
 def test_texts_that_are_too_long_are_named_as_such(
@@ -156,19 +159,6 @@ def test_texts_that_are_too_long_are_named_as_such(
     alone = outputs("c", ("w2", long)), outputs("d", ("w2", f"{long}w1"))
     said = cda("win-rate", llama, *alone, *settings, "--out", tmp_path / "none", status=1)
     assert "nothing was decided; comparisons: 1 of 1 dropped (1 with texts that are the same" in said
-
-
-def test_preferences_for_the_first_place_are_ties_and_shown_as_such(
-    serve: Callable[[Answer], str], four: tuple[Path, Path], done: Callable[..., Any], tmp_path: Path
-) -> None:
-    (tmp_path / "own.py").write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
-    own, printed = done(f"{tmp_path / 'own.py'}:first", *four, out="own")
-    assert "0 readable in one order only, 4 followed the place; first place minus second: +1.00." in printed
-    asked, printed = done("judge:local", *four, f"llm.base_url={serve(judge('1'))}")
-    assert own["result"]["ties"]["value"] == asked["result"]["ties"]["value"] == 1.0
-    assert (asked["scorer"]["position_bias"], asked["scorer"]["flipped"], asked["scorer"]["half_read"]) == (1.0, 4, 0)
-    assert "first place minus second: +1.00; prompt ours, reasons before the verdict; answered by j (8)." in printed
-    assert "counts as a tie" in printed
 
 
 def test_answers_of_a_judge_that_hold_no_verdict(

@@ -143,12 +143,12 @@ def test_the_program_of_the_card_scores_as_cda_does(
         assert abs(float(capsys.readouterr().out) - wanted) < 1e-5, folder
 
 
-def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
-    made(run, "--dose", 0.5, "--out", tmp_path / "half", "--precision", "bf16")
-    wanted = dosed(llama, adapter, 0.5, texts)
-    assert np.abs(scores_of(load(tmp_path / "half"), texts) - wanted).max() < 0.05 * np.ptp(wanted)
-    card = (tmp_path / "half" / "README.md").read_text()
-    assert "The export holds dose 0.5, which this audit did not measure." in card
+def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    (copy / "audit" / "audit.json").write_text("[]")
+    output = made(copy, "--out", tmp_path / "out", "--adapter-only")
+    assert f"{copy / 'audit' / 'audit.json'}: no AuditResult as this version of cda writes it" in output
+    assert "It has not been audited" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
@@ -260,6 +260,8 @@ def test_adapters_of_other_bases_or_kinds(adapter: Path, llama: Path, bert: Path
 
 def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_test")  # and no network: the tests run offline
+    text = refused(run, "--adapter-only", "--push", "my-org/name", "--out", tmp_path / "out")
+    assert "which only this machine has. Push the merged model" in text and not (tmp_path / "out").exists()
     text = cda_merge(run, "--push", "my-org/name", "--out", tmp_path / "out")
     assert text.exit_code == 1 and "my-org/name: the hub cannot be reached" in text.output
     assert (tmp_path / "out" / "model.safetensors").is_file()
@@ -349,6 +351,12 @@ def test_push_without_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     with pytest.raises(ModelError, match=r"my-org/name: no token of the hub is set\. Log in with `hf auth login`"):
         push(tmp_path, "my-org/name")
+
+
+def test_push_of_a_name_that_is_none(tmp_path: Path) -> None:
+    for name in ("name", "a/b/c", "my org/name", "../x/y", "my-org/"):
+        with pytest.raises(ModelError, match="it has the form organisation/name"):
+            push(tmp_path, name)
 
 
 def test_push_without_the_right_to_write(

@@ -56,6 +56,7 @@ from cda.stats.rate import (
     rate_effects,
     rewrite_effect,
 )
+from cda.stats.sample_size import prompts_for_effect, votes_for_majority
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 NAN, INF = float("nan"), float("inf")
@@ -387,15 +388,6 @@ def test_copies_of_rows_within_their_prompts_add_nothing(rows: Rows) -> None:
             assert (other_value.n, other_value.n_prompts) == (times * value.n, value.n_prompts), place
 
 
-@EVERY
-@given(samples)
-def test_a_copy_of_every_row_leaves_tests_and_point_estimates(rows: Rows) -> None:
-    once, twice = (left_out(found(one), "/standardised") for one in (rows, rows * 2))
-    assert once.keys() == twice.keys()
-    for place, value in once.items():
-        assert parts(twice[place])[:1] == pytest.approx(parts(value)[:1], abs=1e-9), place
-
-
 # --- units -----------------------------------------------------------------------------------------------------------
 
 
@@ -692,6 +684,8 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
     "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),
     "plan without an error": (lambda: smallest_detectable([0.0], [9], 0.05), "no spread to plan with"),
+    "plan for an error beyond all": (lambda: votes_for_majority(1.5, 0.1), "lies between 0 and 1"),
+    "plan without a spread": (lambda: prompts_for_effect(0.1, 0.0), "a positive number is needed"),
     "plan of more tests than there are": (lambda: smallest_detectable([1.0], [9], 0.05, r=2), "r lies between 1 and k"),
 }
 

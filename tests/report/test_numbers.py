@@ -82,6 +82,8 @@ def test_differences_join_to_the_texts() -> None:
     left, right = word_differences(first, second)
     assert "".join(piece.text for piece in left) == first and "".join(piece.text for piece in right) == second
     assert [piece.text for piece in left if piece.differs] == ["Use", "Stir"]
+    left, right = word_differences("word " * 50_000, "other " * 50_000)  # too long to be searched
+    assert [len(left), len(right)] == [1, 1] and not left[0].differs
 
 
 def test_calls_tokens_and_dollars_with_and_without_a_price() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,11 @@ from cda.auditing.comparison import (
     comparison_tables,
     matrix,
     matrix_plot,
-    render_comparison,
 )
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json
-from cda.report.page import resource
-from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES, inline_svg
+from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES
 
 
 def _write(folder: Path, content: object) -> str:
@@ -77,19 +74,6 @@ def test_the_figure_holds_change_and_interval_and_frames_targets(make_audit: Any
     assert (plot.width, wide.width) == (COLUMN_INCHES, PAGE_INCHES)
 
 
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("colour", ["before", "after"])
-def test_numbers_stand_out_on_the_fullest_colour(scheme: int, colour: str) -> None:
-    def luminance(*names: str) -> float:
-        hexes = [re.findall(rf"--{name}: #(\w{{6}});", resource("report.css"))[scheme] for name in names]
-        parts = [sum(int(found[at : at + 2], 16) for found in hexes) / len(hexes) / 255 for at in (0, 2, 4)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    dark, light = sorted((luminance(colour, "page"), luminance("ink")))  # the colour at half its opacity
-    assert (light + 0.05) / (dark + 0.05) >= 4.5
-
-
 def test_a_model_alone_cannot_be_compared(one_model: Any, audit: Any) -> None:
     with pytest.raises(DataError, match="alone: an audit of one model"):
         matrix({"alone": one_model, "trained": audit})
@@ -125,6 +109,8 @@ def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, mo
     asked = tmp_path / "new" / "page.html"
     assert compare_runs(runs, str(asked)).endswith(f"Page: {asked}")
     assert asked.is_file() and not (tmp_path / "comparison.html").exists()
+    with pytest.raises(RunError, match=r"(?s)x: no finished audit here.*y: no finished audit here"):
+        compare_runs([str(tmp_path / "x"), str(tmp_path / "y")])
     with pytest.raises(RunError, match="a folder; name a file with --out"):
         compare_runs(runs, str(tmp_path))
     with pytest.raises(RunError, match=r"cannot be written: .* Choose another with --out"):
@@ -140,13 +126,6 @@ def test_a_link_in_the_pages_place_is_replaced_and_not_followed(make_audit: Any,
     compare_runs([_write(tmp_path / name, make_audit()) for name in "ab"])
     assert victim.read_text(encoding="utf-8") == "theirs"
     assert "<html" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
-
-
-def test_hostile_names_stay_text(hostile: Any) -> None:
-    audits = {"runs/<script>alert(1)</script>\x1b[31m": hostile}
-    for text, scripts in ((render_comparison(audits), 1), (inline_svg(matrix_plot(matrix(audits))), 0)):
-        assert "<script>alert" not in text and "\x1b" not in text and "<i>" not in text
-        assert text.count("<script>") == scripts
 
 
 def test_an_audit_of_another_version_is_refused(make_audit: Any, tmp_path: Path) -> None:

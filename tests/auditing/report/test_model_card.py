@@ -81,18 +81,6 @@ def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> 
                 assert ("PeftModel" in program[0]) == (merged is None)
 
 
-def test_without_an_audit_the_form_is_that_of_the_training_or_left_to_the_tokenizer() -> None:
-    def program(part: ExportedTraining) -> str:
-        (found,) = re.findall(r"```python\n(.*?)```", model_card([part], BASE, "fp32"), re.S)
-        compile(found, "card", "exec")
-        return str(found)
-
-    known = program(ExportedTraining("x", 1.0, form="pair"))
-    assert "tokenizer(prompt, response" in known and "apply_chat_template" not in known
-    unknown = program(ExportedTraining("x", 1.0))
-    assert "if tokenizer.chat_template:" in unknown and "tokenizer(prompt, response" in unknown
-
-
 def test_text_from_outside_is_inert(hostile: Audit) -> None:
     text = hostile.model.name.removeprefix("embedded")
     part = ExportedTraining(text, 1.0, hostile, settings={text: text})

@@ -8,9 +8,6 @@ import pytest
 from changed import changed
 
 from cda.auditing.paper import paper_sentences, paper_tables
-from cda.auditing.report_forms import summary_table
-from cda.auditing.report_sections import glossary, sections
-from cda.auditing.report_tables import section_sentences, sections_line, skew_table, triple_skew_table
 from cda.data.release import SOURCE
 from cda.report.tables import Table
 
@@ -74,32 +71,3 @@ def test_what_the_release_lacks_and_which_rule_holds_is_said(trained: Any) -> No
     assert "RewardBench by section was not measured" not in said
     without = changed(trained, "quality_sections", None)
     assert "RewardBench by section was not measured" in " ".join(paper_sentences(without, without.paper))
-
-
-def test_the_terminal_has_both(trained: Any, alone: Any, make_audit: Any) -> None:
-    assert "bench, %: Chat 100.0→100.0, Safety 100.0→0.0 fell*" in summary_table(trained, "report.html")
-    # In twelve lines there is room for skew over triples where people's rows do not need it.
-    assert "\njargon skew (triples)" in summary_table(make_audit(rate=True), "report.html")
-    text = summary_table(alone, "report.html")
-    assert "Skew over triples (rewrite of the rewrite against rewrite): jargon" in text
-    assert "bench, %: Chat 100.0, Safety 100.0, overall 100.0" in text
-
-
-def test_sections_say_how_they_are_made_up(trained: Any, alone: Any, audit: Any) -> None:
-    said = " ".join(section_sentences(trained))
-    assert "math-prm weighs as much as all code" in said and "Holm over the sections of this set." in said
-    assert "The benchmark has 2985 pairs, here 40: not the leaderboard's number." in said
-    assert "Holm" not in " ".join(section_sentences(alone))
-    assert section_sentences(audit) == [] and sections_line(audit) == ""
-
-
-def test_both_skews_have_a_name_and_only_an_audit_with_the_release_its_section(trained: Any, audit: Any) -> None:
-    triples = triple_skew_table(trained)
-    assert triples is not None and triples.rows[0][-2:] == ("20", "20 of 20 flipped")
-    assert {row[0].split()[0]: row[-1] for row in skew_table(trained).rows} == {
-        "jargon": "pairs of your file", "length": "authored pairs", "structure": "authored pairs",
-    }  # fmt: skip
-    assert {"skew (authored pairs)", triples.caption.split(",")[0].replace("Skew", "skew")} <= {
-        entry.term for entry in glossary(trained)
-    }
-    assert sections(trained)[0].id == "paper" and "paper" not in {section.id for section in sections(audit)}

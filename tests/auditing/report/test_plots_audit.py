@@ -17,7 +17,7 @@ from cda.auditing.report_plots import audit_plots, section_plots
 from cda.auditing.report_sections import sections
 from cda.report.plots import Plot, inline_svg
 from cda.results.base import Estimate, Missing
-from cda.results.effects import DirectEffects, FeatureDrift
+from cda.results.effects import FeatureDrift
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:
@@ -112,26 +112,6 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
     assert "RATE effects of jargon on 20 triples. naive: before " in plot.description
     full = changed(full, "rate.jargon.measured.before.overall", Missing(reason="one prompt only"))
     assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
-
-
-def test_effects_leave_out_what_was_not_estimated(voted: Any) -> None:
-    own = voted.effects["jargon"].before
-    axes = drawn(plots_of(voted)["effects-before"])
-    assert labels(axes)[0] == "jargon\n110 pairs, 110 alike"
-    assert marks(axes)["all pairs"][0][0] == pytest.approx(own.direct.estimate.value)
-    assert len(marks(axes)["like pairs"][0]) == 4
-    assert axes.get_xlim() == drawn(plots_of(voted)["effects-after"]).get_xlim()
-    known = "effects.jargon.before.identification"
-    voted = changed(voted, f"{known}.overlap_effect", Missing(reason="overlap too small"))
-    voted = changed(voted, f"{known}.adjusted.linear", Missing(reason="too few prompts"))
-    plot = plots_of(voted)["effects-before"]
-    found = marks(drawn(plot))
-    assert (len(found["like pairs"][0]), len(found["adjusted, linear"][0]), len(found["all pairs"][0])) == (3, 3, 4)
-    assert "jargon: all pairs " in plot.description and "like pairs not estimated." in plot.description
-    nothing = DirectEffects(direct=Missing(reason="nothing varies"), identification=Missing(reason="one prompt only"))
-    for name in voted.effects:
-        voted = changed(voted, ("effects", name, "before"), nothing)
-    assert "effects-before" not in plots_of(voted)
 
 
 def drifted(

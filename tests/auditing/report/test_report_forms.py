@@ -14,8 +14,8 @@ from page_checks import checked
 from cda.auditing.report_forms import MAX_LINES, render_html, render_markdown, summary_table
 from cda.auditing.report_plots import skew_chart
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
-from cda.results.base import Missing, PerScoring
-from cda.results.facts import Example, LLMUse, RunFacts, StageRun, TrainingStages
+from cda.results.base import PerScoring
+from cda.results.facts import Example
 
 PATH = "runs/jargon/report/report.html"
 
@@ -58,19 +58,6 @@ def test_marks_of_the_chart_lie_at_the_numbers_in_colours_of_the_page(audit: Any
     assert [len(group.findall("svg")) for group in with_people.findall("g")] == [1, 0, 1, 0]
 
 
-def test_sections_and_what_limits_the_numbers_need_their_data(audit: Any, voted: Any, make_audit: Any) -> None:
-    text = render_html(audit)
-    assert 'id="votes"' not in text and 'id="votes"' in render_html(voted) and 'id="cost"' not in text
-    assert "Rules stood in for an LLM" in text and "Rules stood in" not in render_html(make_audit(by="gpt-x"))
-    bare = {"quality": None, "unseen_phrases": {}, "examples": (), "stages": TrainingStages()}
-    without = render_html(audit.model_copy(update=bare))
-    assert not [name for name in ("quality", "unseen", "training", "examples") if f'id="{name}"' in without]
-    asked = LLMUse(asked=12, cached=3, unusable=0, input_tokens=4100, output_tokens=18, uncounted=0, dollars=0.5)
-    stages = {"label": StageRun(seconds=12.3, finished="2026-11-21T10:00:00Z", llm={"gpt<b>": asked})}
-    text = render_html(audit.model_copy(update={"run": RunFacts(git="0123abc", python="3.11", stages=stages)}))
-    assert "12 answers were asked for, for $0.50." in text and "label, gpt&lt;b&gt;" in text and "0123abc" in text
-
-
 def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
     text = render_html(voted)
     moves = [float(move.replace("−", "-")) for move in re.findall(r"after \(([+−][\d.]+)\)", text)]
@@ -86,15 +73,6 @@ def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
     agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
     few = render_markdown(voted.model_copy(update={"examples": [*agreed, disputed]}))
     assert "disputed" in few and "agreed 3" in few and "agreed 1" not in few
-
-
-def test_a_page_of_one_model_knows_no_training_and_says_why_a_number_is_missing(one_model: Any) -> None:
-    one_model = changed(one_model, "votes.jargon.auc", Missing(reason="all majorities are for one side"))
-    one_model = changed(one_model, "effects.jargon.before.identification", Missing(reason="one prompt only"))
-    text = render_html(one_model)
-    read = re.sub(r"<[^>]*>", " ", text.split("<script>")[0].split("</style>")[1])
-    assert not [word for word in (" before", "training", "nan ") if word in read]
-    assert "all majorities are for one side" in read and "one prompt only" in read
 
 
 def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> None:

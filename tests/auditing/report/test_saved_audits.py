@@ -18,6 +18,7 @@ from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.inspection.sources import rewrites_of_run
 from cda.pipeline.stages import write_report
+from cda.report.scoring import asked_line
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, load, save
@@ -55,6 +56,7 @@ def test_every_kind_of_scorer_keeps_its_type(model: Any, audit: AuditResult, tmp
     counted = model.model_copy(update={"by_scoring": {"before": ScoringCounts(texts=8, truncated=1)}})
     found = again(changed(audit, "model", counted), tmp_path).model
     assert found == counted and type(found) is type(model)
+    assert ("A panel of 2 judges" in str(asked_line(model))) == (model is PANEL)
 
 
 def test_every_kind_of_effect_keeps_its_type(one_model: AuditResult, tmp_path: Path) -> None:
@@ -134,11 +136,6 @@ def holds(run: RunFolder) -> bool:
             fine = False
             assert "\x1b" not in str(error) and "\u202e" not in str(error)
     return fine
-
-
-@pytest.mark.parametrize("content", [[], None, "x", {}])
-def test_no_audit_at_all_is_refused(content: Any, tmp_path: Path) -> None:
-    assert not holds(saved(tmp_path / "run", content))
 
 
 def test_a_record_changed_by_hand(audit: AuditResult, tmp_path: Path) -> None:

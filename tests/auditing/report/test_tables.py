@@ -10,11 +10,9 @@ from changed import changed
 
 from cda.auditing.report_data import exclusion_table
 from cda.auditing.report_sections import INTERVALS, MEASURES, every_entry, method_table, methods_of, sections
-from cda.auditing.report_tables import preference_tables, votes_table
-from cda.records import Exclusions
+from cda.auditing.report_tables import votes_table
 from cda.report.tables import Table
 from cda.results.base import Result
-from cda.results.facts import Dropped
 from cda.stats import votes
 from cda.stats.bootstrap import N_DRAWS
 
@@ -73,27 +71,6 @@ def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
     assert ("comparing quality pairs", "both sides are the same after cutting", "2", "402") in rows
     assert ("comparing triples of jargon", "two of its texts are the same after cutting", "1", "21") in rows
     assert not any("judge" in reason for _, reason, _, _ in rows)
-
-
-def test_what_a_file_or_a_stage_left_out_is_listed(voted: Any, make_audit: Any) -> None:
-    wrong = changed(voted, "excluded", {"votes": Exclusions(300, {"not one of the words": 7})})
-    assert ("loading votes", "not one of the words", "7", "300") in exclusion_table(wrong).rows
-    dropped = Dropped(seen=336, dropped={"prompt is in the audit": 12})
-    taught = changed(make_audit(), "stages.synthesize.in_audit", {"pairs": dropped})
-    assert ("choosing what to teach of pairs", "prompt is in the audit", "12", "336") in exclusion_table(taught).rows
-
-
-def test_counts_and_shares_add_up(voted: Any) -> None:
-    jargon, length = preference_tables(voted)
-    assert jargon.caption.startswith("jargon: ") and "104 contrasts with votes" in jargon.caption
-    assert length.caption.startswith("length: ")
-    rows = {row[0]: row[1:] for row in jargon.rows}
-    # 45 majorities for the biased side, all before the 88 margins above 0 are over; 4 ties, 6 contrasts without votes.
-    assert rows["people: biased side, before"] == ("45 (43%)", "0 (0%)", "0 (0%)", "45", "100% [92, 100]")
-    assert rows["people: other side, before"][:4] == ("43 (41%)", "12 (12%)", "0 (0%)", "55")
-    assert rows["people: tie, before"][3] == "4"
-    assert rows["sum, before"] == ("92 (88%)", "12 (12%)", "0 (0%)", "104", "")
-    assert rows["people: biased side, after"][:2] == ("40 (38%)", "5 (5%)")
 
 
 def test_the_table_of_methods_names_fields_that_results_have() -> None:
