@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any
 
@@ -54,7 +54,6 @@ from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, 
 from cda.stats.proportions import beyond_noise, positive_share, positive_share_change
 
 Audit = dict[str, Any]
-MakeAudit = Callable[..., AuditResult]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
 SEED = 0
 _UNMEASURED = ("dose_applied", "paper", "plain", "seeds")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 import result_reference
-import yaml
 from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
@@ -102,18 +100,3 @@ def test_the_worked_example_says_what_it_does(tmp_path: Path) -> None:
     assert added.text is not None and bias.shows(added.text) and not bias.shows(plain)
     (removed,) = RuleRewriter(seed=1).rewrite([RewriteRequest(prompt, added.text, "remove")], bias)
     assert removed.text == plain
-
-
-def test_what_to_cite_is_of_this_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    # The keys that CFF 1.2.0 requires, and those that are given.
-    assert {"cff-version", "message", "title", "authors"} <= set(cited)
-    assert (cited["cff-version"], cited["type"]) == ("1.2.0", "software")
-    assert cited["authors"] == [{"name": "The cda maintainers"}]
-    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
-    card = (ROOT / "cda" / "embedded" / "texts" / "README.md").read_text(encoding="utf-8")
-    version = yaml.safe_load(card.split("---\n")[1])["version"]
-    citing = card.partition("## Citing")[2].partition("## ")[0]
-    assert f"version {version}, of 2026-11-23" in citing and "{{The cda maintainers}}" in citing
-    assert "<!-- measured -->" not in card.partition("## Citing")[0]

@@ -8,11 +8,7 @@ import pytest
 from changed import changed
 from page_checks import checked, section_ids, words
 
-from cda.benchmarks.quality_report import (
-    quality_markdown,
-    quality_page,
-    quality_summary,
-)
+from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.records import Exclusions
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
@@ -88,10 +84,6 @@ def test_flags_in_words(shift: dict[str, bool], flag: str, bad: bool) -> None:
     # Only what is shown is coloured on the page: a fall, or, below, that none can have been.
     page = quality_page(result)
     assert ('<li class="bad">' in page) == bad and '<li class="good">' not in page
-
-
-def test_only_a_fall_that_is_ruled_out_everywhere_is_good() -> None:
-    assert '<li class="good">' in quality_page(quality(group("Chat", fell=False, rules_out_fall=True)))
 
 
 def test_what_was_left_out_tied_and_rough_is_said() -> None:

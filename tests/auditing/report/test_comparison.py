@@ -12,13 +12,7 @@ from matplotlib.figure import Figure
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
-from cda.auditing.comparison import (
-    compare_runs,
-    comparison_notes,
-    comparison_tables,
-    matrix,
-    matrix_plot,
-)
+from cda.auditing.comparison import compare_runs, comparison_notes, comparison_tables, matrix, matrix_plot
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json

@@ -114,6 +114,16 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
     assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
 
 
+def test_effects_lie_at_their_estimates_and_leave_out_what_was_not_estimated(voted: Any) -> None:
+    own, missing = voted.effects["jargon"].before, Missing(reason="overlap too small")
+    assert marks(drawn(plots_of(voted)["effects-before"]))["all pairs"][0][0] == pytest.approx(
+        own.direct.estimate.value
+    )
+    voted = changed(voted, "effects.jargon.before.identification.overlap_effect", missing)
+    found = marks(drawn(plots_of(voted)["effects-before"]))
+    assert (len(found["like pairs"][0]), len(found["all pairs"][0])) == (3, 4)
+
+
 def drifted(
     name: str, standardised: dict[str, Any] | None, beyond: dict[str, Any] | None = None, is_treatment: bool = False
 ) -> FeatureDrift:
