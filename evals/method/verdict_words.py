@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cda.auditing.groups import Group, estimated
+from cda.auditing.groups import Group
 from cda.auditing.report_verdict import verdicts
 from cda.auditing.result import adjust_for_all_tests, share_measure, skews
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Missing, PerScoring
+from cda.results.base import Missing, PerScoring, or_missing
 from cda.results.skew import PreferenceTable, Quality, VotedBias
 from cda.stats.people import human_skew, people_change
 from cda.stats.proportions import beyond_noise, preference_table, wilson
@@ -147,7 +147,7 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
         "quality": Quality(**dict(share_measure(pairs, PAIR_IDS)), unread=0), "triple_skew": {}, "unseen_phrases": {}, "panel": {},
         "beyond_noise": {
-            group.bias.name: estimated(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
+            group.bias.name: or_missing(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
             for group in groups
         },
         "effects": {}, "rate": {}, "seed": 0, "n_tests": 0,
