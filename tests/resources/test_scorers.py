@@ -23,10 +23,11 @@ from cda.records import user_prompt
 from cda.resources.model_scorers import LogRatio
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.log_ratio import LogRatioScorer, Policy
 
 if TYPE_CHECKING:
-    from conftest import Answer, ModelMaker
+    from conftest import Answer, ModelMaker, Texts
 
 N = 12
 ROWS = [
@@ -261,6 +262,25 @@ def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding:
         return opened(target, *words).deciding_settings()
 
     assert settings(else_said) == settings() != settings(deciding)
+
+
+def test_texts_that_were_once_scored_as_a_set_keep_their_batches(
+    llama: Path, texts: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ClassifierScorer._forward
+    monkeypatch.setattr(ClassifierScorer, "_forward", lambda scorer, ids: real(scorer, ids) + len(ids))
+    loaded = load_model_audit(str(llama), {}, ["model.precision=fp32", "score.cache=none"])
+    subject, settings = Subject("model", loaded.recipe.model), scorer_settings(loaded)
+    given = list(zip(texts.prompts, texts.responses, strict=True))
+    alone, mixed, kept = (
+        np.array([rewards.of(*text) for text in given[:5]])
+        for rewards, _ in (
+            open_scorer(subject, settings, together=earlier).score(asked)
+            for asked, earlier in ((given[:5], ()), (given, ()), (given, given[:5]))
+        )
+    )
+    np.testing.assert_allclose(kept, alone, atol=1e-4)
+    assert np.abs(mixed - alone).min() > 1
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:
