@@ -89,7 +89,7 @@ def violations(
         broken.append(Violation("answer", "answers instead of editing"))
     if not _words_within(request.response, text, bias, words_within):
         broken.append(Violation("words", "word count beyond the limit"))
-    if not _holds(Limit(difference=0), "list_lines", request.response, text, bias):
+    if not _holds(limits_of(bias).get("list_lines"), "list_lines", request.response, text, bias):
         broken.append(Violation("list_lines", "list lines changed"))
     if reason := not_flipped(request, text, bias, relabelled):
         broken.append(Violation("flipped", reason))
