@@ -211,13 +211,12 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
 
 def _voted(group: Group, people: People, seed: int) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
-    trained, words = len(group.margins) == 2, sides_of(group, people)
-    moved = _moved(group, people, seed) if trained else _votes_alone(group, people)
+    words, alone = sides_of(group, people), len(group.margins) == 1
     tables = {label: preference_table(values, words, ids, group.ties) for label, values in group.margins.items()}
     return VotedBias(
-        **dict(moved),
+        **dict(_moved(group, people, seed)),
         human_skew=human_skew(majority, ids),
-        gap_test=None if trained else _gap_test(group, majority),
+        gap_test=_gap_test(group, majority) if alone else None,
         by_majority=per_scoring(tables),
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
@@ -228,13 +227,10 @@ def _voted(group: Group, people: People, seed: int) -> VotedBias:
 
 
 def _moved(group: Group, people: People, seed: int) -> VotesMoved:
-    before, after = group.margins.values()
-    return people_change(before, after, people.majority, group.prompt_ids, rng(seed))
-
-
-def _votes_alone(group: Group, people: People) -> VotesMoved:
-    (values,) = group.margins.values()
-    measured = against_people(values, people.majority, list(group.prompt_ids), group.ties)
+    margins, *after = group.margins.values()
+    if after:
+        return people_change(margins, after[0], people.majority, group.prompt_ids, rng(seed))
+    measured = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
     return VotesMoved(
         skew_on_voted=Measure(before=measured.skew),
         miscalibration=Measure(before=measured.miscalibration),

@@ -14,7 +14,7 @@ from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.page import Entry, ReportSection
-from cda.report.scoring import cost_sentences, llm_table, place_facts, time_table
+from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables, time_table
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Result, Test
@@ -60,7 +60,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("rate", _rate_words(audit), data.rate_tables(audit), always=bool(audit.rate))
     if audit.quality:
         judged = (quality_sentence(audit), *tables.section_sentences(audit))
-        found += section("quality", judged, (tables.quality_table(audit), *tables.section_tables(audit)))
+        by_section = set_tables(audit.quality_sections) if audit.quality_sections else []
+        found += section("quality", judged, (tables.quality_table(audit), *by_section))
     found += section("unseen", (said("unseen"),), (tables.unseen_table(audit),))
     training = (*data.label_tables(audit.stages.label), data.synthesis_table(audit))
     found += section("training", _training_words(audit), training)
@@ -251,15 +252,23 @@ def glossary(audit: AuditResult) -> list[Entry]:
     methods = set(methods_of(audit))
     tests = [effects.test.method for effects in audit.effects.values() if not isinstance(effects.test, Missing)]
     exact = compares(audit) or any(votes.gap_test is not None for votes in audit.votes.values())
-    before: dict[str, object] = {
+    votes = list(audit.votes.values())
+    rules, agreed = dict.fromkeys(voted.rule for voted in votes), any(voted.agreement is not None for voted in votes)
+    ruled = {key: entry for rule in rules for key, entry in _of_rule(rule, judged, known).items()}
+    needs: dict[str, object] = {
         ("one-order margin" if one_order else "judged margin") if judged else "margin": True,
         "judged skew" if judged else "skew": True,
         "the panel": audit.panel,
         "mean of the judges": audit.panel,
         "authored skew": any(skew.source == "embedded" for skew in audit.skew.values()),
         "triple skew": audit.triple_skew,
-    }
-    after: dict[str, object] = {
+        **ruled,
+        "gap": votes,
+        "AUC of the margin": votes,
+        "mean majority share": agreed,
+        "Krippendorff's alpha": agreed,
+        "second majority": any(isinstance(voted.noise_ceiling, NoiseCeiling) for voted in votes),
+        "powered": any(voted.prediction_powered is not None for voted in votes),
         "judged quality" if judged else "quality": audit.quality,
         "section": audit.quality_sections,
         "change": compares(audit),
@@ -272,27 +281,15 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "sign": SIGN_TEST in tests,
         "holm": True,
     }
-    needed = [[known[key] for key, needs in part.items() if needs] for part in (before, after)]
-    return [*needed[0], *_people_entries(audit, judged, known), *needed[1]]
+    return [(known | ruled)[key] for key, need in needs.items() if need]
 
 
-def _people_entries(audit: AuditResult, judged: bool, known: dict[str, Entry]) -> list[Entry]:
-    """Entries on votes; people's tie rule goes without saying in the entries of one audit."""
-    votes = list(audit.votes.values())
-    entries: list[Entry] = []
-    for rule in dict.fromkeys(voted.rule for voted in votes):
-        skew, missed = known[f"human skew (ties: {rule})"], known[f"miscalibration (ties: {rule})"]
-        opening = "Lower is better."
-        meaning = f"{opening} It can be high even where skew equals human skew.{missed.meaning.removeprefix(opening)}"
-        meaning += f" {known['miscalibration of a judge'].meaning}" if judged else ""
-        entries += [Entry("human skew", skew.formula, skew.meaning), Entry("miscalibration", missed.formula, meaning)]
-    agreed = any(voted.agreement is not None for voted in votes)
-    more: dict[str, object] = {
-        "gap": votes,
-        "AUC of the margin": votes,
-        "mean majority share": agreed,
-        "Krippendorff's alpha": agreed,
-        "second majority": any(isinstance(voted.noise_ceiling, NoiseCeiling) for voted in votes),
-        "powered": any(voted.prediction_powered is not None for voted in votes),
-    }
-    return entries + [known[key] for key, needs in more.items() if needs]
+def _of_rule(rule: str, judged: bool, known: dict[str, Entry]) -> dict[str, Entry]:
+    """Entries on votes under people's tie rule, which goes without saying in the entries of one audit."""
+    names = f"human skew (ties: {rule})", f"miscalibration (ties: {rule})"
+    skew, missed = (known[name] for name in names)
+    opening = "Lower is better."
+    meaning = f"{opening} It can be high even where skew equals human skew.{missed.meaning.removeprefix(opening)}"
+    meaning += f" {known['miscalibration of a judge'].meaning}" if judged else ""
+    entries = Entry("human skew", skew.formula, skew.meaning), Entry("miscalibration", missed.formula, meaning)
+    return dict(zip(names, entries, strict=True))

@@ -6,7 +6,7 @@ from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
 from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed
-from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
+from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, tenths
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Test
@@ -270,11 +270,6 @@ def panel_sentence(audit: AuditResult) -> str:
         said = ", ".join(f"{inert(name)} {cell(judged.skew, share)}" for name, judged in panel.judges.items())
         parts.append(f"{inert(bias)}: {said}; the panel {cell(panel.panel.skew, share)}")
     return f"Skew by judge: {'. '.join(parts)}." if parts else ""
-
-
-def section_tables(audit: AuditResult) -> list[Table]:
-    """Sections and subsets of the quality pairs; none if these name no sections."""
-    return set_tables(audit.quality_sections) if audit.quality_sections is not None else []
 
 
 def section_sentences(audit: AuditResult) -> list[str]:

@@ -33,7 +33,6 @@ from cda.stats.verdict import TOLERATED_LOSS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 _NAMES = {
     "no training": "no training",
     "plain CDA": "plain CDA (dose 1)",
@@ -49,8 +48,6 @@ _CURVES = {
     "quality": (Mark("quality accuracy", AFTER, "D"), ":"),
 }
 _TICKS = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
-
-
 _SHOWN_SEEDS = 6
 """Seeds that are listed one by one; of more, the first and the last."""
 
