@@ -10,7 +10,7 @@ from cda.report.numbers import MINUS, clipped, counted, inert, percent, reward
 from cda.report.scoring import cost_sentences
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
-from cda.results.evidence import ByRewriter, ConfirmSettings, HeldOut, Strength, Validation, Verdicts
+from cda.results.evidence import ByRewriter, HeldOut, Strength, Verdicts
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
@@ -142,7 +142,7 @@ def warnings(result: DiscoverResult) -> Iterator[str]:
     for row in result.validated:
         if row.untested:
             yield f"{short(attribute_of(row.candidate, result))}: not validated, because {row.untested}."
-    yield from _power(result.tested or result.validated, result.strictness)
+    yield from _power(result)
 
 
 def correction(result: DiscoverResult) -> str | None:
@@ -160,17 +160,19 @@ def _verdicts(verdicts: Verdicts) -> str:
     )
 
 
-def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings) -> Iterator[str]:
+def _power(result: DiscoverResult) -> Iterator[str]:
     """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
-    missed = [result for at, result in enumerate(results) if _reward_failed(at, results, settings)]
-    detectable = sorted(result.smallest_detectable for result in missed if result.smallest_detectable is not None)
-    if detectable:
+    settings, n = result.strictness, len(result.tested)
+    level = settings.test_alpha if n else settings.validation_alpha
+    tested = [(entry, _p_of_reward(at, result)) for at, entry in enumerate(result.tested) if not entry.untested]
+    validated = [(entry, entry.p_reward) for entry in result.validated if not n]
+    missed = [entry.smallest_detectable for entry, p in (*tested, *validated) if p is not None and p >= level]
+    if detectable := sorted(found for found in missed if found is not None):
         least, most = reward(detectable[0]), reward(detectable[-1])
         span = least if least == most else f"{least} to {most} by attribute"
         # Validation pools the rewriters; the test combines one p-value of each.
-        pooled = isinstance(missed[0], Validation)
-        more = "" if pooled else ", and rewriters are taken as independent"
-        if not pooled and settings.correct == "holm" and len(results) > 1:
+        more = ", and rewriters are taken as independent" if n else ""
+        if settings.correct == "holm" and n > 1:
             more += "; at the first and strictest step of Holm's method"
         yield (
             f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
@@ -178,19 +180,13 @@ def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: 
         )
 
 
-def _reward_failed(
-    at: int, results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings
-) -> bool:
-    """True if the test on the reward alone, without the judge's, already failed."""
-    one = results[at]
-    if one.untested:
-        return False
-    if isinstance(one, Validation):
-        return one.p_reward is not None and one.p_reward >= settings.validation_alpha
+def _p_of_reward(at: int, result: DiscoverResult) -> float:
+    """The corrected p of an attribute if its test were on the reward alone, without the judge's."""
+    one = result.tested[at]
     p_values = [each.strength.p_reward for each in one.rewriters if each.excluded is None and each.strength]
-    family = [1.0 if each.p_value is None else each.p_value for each in results if isinstance(each, TestedAttribute)]
+    family = [1.0 if each.p_value is None else each.p_value for each in result.tested]
     family[at] = partial_conjunction(p_values, one.r)
-    return corrected(family, settings.correct)[at] >= settings.test_alpha
+    return corrected(family, result.strictness.correct)[at]
 
 
 def summed_failures(entered: Sequence[HeldOut]) -> list[ByRewriter]:
