@@ -22,6 +22,7 @@ from cda.discovery.search import (
     Parts,
     candidates_by_id,
     draw_originals,
+    grouped,
     lineage,
     save_generation,
     saved_generations,
@@ -358,6 +359,22 @@ def test_what_was_tried_before_is_not_tried_again() -> None:
     assert second.record.proposed.reasons == {"tried before": 2 * n}
     assert second.record.n_merged == n - 1 and len(second.tried) == n + 1
     assert "rude" not in words(second.tried) and "rude" not in words(third.tried)
+
+
+def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None:
+    generations = search(SAMPLES, parts(proposer=Proposer(name="jargon")), SMALL)
+    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
+    assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
+    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
+        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
+
+
+def test_the_first_of_a_group_stands_for_it() -> None:
+    texts = ("survivor", "Survivor", "mutation", "other", "OTHER", "Other")
+    ordered = [CandidateRecord.of(attribute(word)) for word in texts]
+    for n, kept in ((None, ["survivor", "mutation", "other"]), (2, ["survivor", "other"])):
+        found, n_merged = grouped(ordered, Grouper(), n)
+        assert [word_of(each.bias) for each in found] == kept and n_merged == 3
 
 
 def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:
