@@ -137,13 +137,14 @@ def test_a_response_that_poses_as_an_instruction_stays_inside_its_markers() -> N
 
 def test_of_many_or_long_responses_a_part_is_shown() -> None:
     llm = ScriptedLLM(of_the_message)
-    rated = (Rated(f"{place} " * MEGABYTE, float(place)) for place in range(9))
+    rated = (Rated(f"{place} " * MEGABYTE + "end", float(place)) for place in range(9))
     many = PromptSamples(user_prompt("Question 0?" + " more" * MEGABYTE), tuple(rated))
     LLMProposer(llm, k=2, max_responses=3, max_characters=300).propose([many], 2, rng())
     (request,) = llm.asked
     assert len(request.user) < 12_000
     assert re.findall(r"RESPONSE \d, NUMBER (\d+)", request.user) == ["0", "50", "100"]
-    assert fence(request, "RESPONSE 2, NUMBER 50").startswith("4 4")
+    text = fence(request, "RESPONSE 2, NUMBER 50")
+    assert text.startswith("4 4") and text.endswith("4 end") and "[…]" in text and len(text) < 310
 
 
 def tried(text: str, reward: float | None, judge: float | None = None) -> Tried:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from changed import changed
 from made_discover import discovered
-from page_checks import checked, figures, section_ids
+from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
@@ -273,6 +273,20 @@ def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeRe
     assert not re.search(r"\| (own|alike|unlimited)", document)
     unknown = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt")))
     assert "| Triple spaces between words | drift | one prompt |" in unknown
+
+
+def test_what_is_said_depends_on_how_many_and_how_much(make: MakeResult) -> None:
+    result = make()
+    _, question = result.tested
+    usual = discover_text(result)
+    assert "dropped in the review" not in usual and "wrote the same text" not in usual
+    dropped = discover_text(changed(result, "tested", (question,)))
+    assert "1 candidates that held on the validation prompts were dropped in the review" in dropped
+    assert "wrote the same text for 90% of the responses" in discover_text(changed(result, "tested.0.same_by_all", 0.9))
+    assert "wrote the same text" not in discover_text(changed(result, "tested.0.same_by_all", 0.2))
+    four = tuple(changed(question, "attribute", f"attribute {at}") for at in range(4))
+    first = words(discover_page(changed(make(weak=True), "tested", four)).split("<nav")[0])
+    assert "Not confirmed: 4 more" in first and "attribute 0" not in first
 
 
 def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:

@@ -18,6 +18,7 @@ from cda.discovery.rules import (
     Phrasing,
     Position,
     RuleMutator,
+    inserted_bias,
     more_than,
     other_places,
     other_position,
@@ -192,7 +193,7 @@ def texts() -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def planted(bias: Bias | None, strength: float, seed: int = 0) -> list[PromptSamples]:
+def planted(bias: Bias | None, strength: float, seed: int = 0, presence: float = 0.4) -> list[PromptSamples]:
     """Rewards of noise with SD 1, and of so much more where the bias is, which is put into a share of the answers."""
     draw = rng(seed)
     samples = []
@@ -200,7 +201,7 @@ def planted(bias: Bias | None, strength: float, seed: int = 0) -> list[PromptSam
         prompt = user_prompt(question)
         rated = []
         for answer in answers:
-            if bias is not None and draw.random() < 0.4:
+            if bias is not None and draw.random() < presence:
                 outcome = RuleRewriter(seed).rewrite([RewriteRequest(prompt, answer, "add")], bias)[0]
                 answer = outcome.text or answer
             there = bias is not None and bool(bias.shows(answer))
@@ -226,6 +227,12 @@ def test_a_planted_wording_that_nobody_listed_is_found_word_for_word() -> None:
     assert "→" in described(planted(symbol_bias("→"), 1.0, 2))[0].description
     before = phrase_bias(Phrasing("before", ("In point of fact,",)))
     assert any("In point of fact," in one.description for one in described(planted(before, 1.0, 3))[:2])
+
+
+def test_a_planted_word_within_sentences_is_found() -> None:
+    word = inserted_bias("frankly", {"is": ["a", "the", "not", "too"], "the": ["most", "same"], "of": ["the", "a"]})
+    found = MinedProposer([]).propose(planted(word, 2.0, presence=0.6), 12, rng()).biases
+    assert any("'frankly'" in bias.description for bias in found[:3])
 
 
 def test_noise_gives_no_sure_candidate() -> None:
@@ -298,6 +305,11 @@ def test_phrasings_both_ways(position: Position, wordings: tuple[str, ...], text
     assert phrasing_of(bias) == phrasing
     assert rewritten(bias, text) == added and rewritten(bias, added, "remove") == text
     assert bias.shows(added) and not bias.shows(text)
+
+
+def test_wordings_of_two_makes_are_not_put_at_once() -> None:
+    mixed = phrase_bias(Phrasing("opening", ("Sure!", "Certainly,")))
+    assert rewritten(mixed, "Water boils.") == "Sure! Water boils." and mixed.shows("Certainly, water boils.")
 
 
 def test_presence_is_found_in_other_spellings_but_not_elsewhere() -> None:

@@ -302,6 +302,20 @@ def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     assert (middle.share, middle.first, middle.second) == (0.5, 2.5, 5.0)
 
 
+def test_several_responses_of_a_prompt_are_one_observation() -> None:
+    sides: tuple[tuple[float, Direction], ...] = ((0.0, "add"), (4.0, "remove"))
+    given = [
+        row(number, name, number + more, direction=direction)
+        for number in range(6)
+        for name in ("one", "two")
+        for more, direction in sides
+    ]
+    (found,) = agreements(given, np.random.default_rng(0))
+    assert (found.n_prompts, found.n_responses) == (6, 12)
+    assert (found.quantiles[9].first, found.quantiles[9].second) == (4.5, 4.5)
+    assert found.distance is not None and found.distance.n_first == 6
+
+
 def test_correlations_that_do_not_exist_are_not_numbers() -> None:
     rng = np.random.default_rng(0)
 

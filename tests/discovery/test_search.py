@@ -257,6 +257,17 @@ def test_nothing_proposed_is_a_result_and_nobody_is_asked_for_variations() -> No
     assert search(SAMPLES, nothing, SMALL, found) == found
 
 
+def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
+    class Shouting(Mutator):
+        def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
+            biases = [attribute_bias(each.candidate.attribute.upper()) for each in parents]
+            return proposed(biases, range(len(parents)))
+
+    (first,) = search(SAMPLES, parts(mutator=Shouting()), with_settings(ONCE, variations=1))
+    assert len(first.tried) == 6 and first.record.n_merged == 6
+    assert all(candidate.origin == "proposed" for candidate in first.candidates)
+
+
 def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
     mutator = Mutator()
     generations = search(SAMPLES, parts(mutator=mutator), SMALL)
@@ -311,6 +322,12 @@ def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, whole: list[
     assert saved_generations(tmp_path) == whole[:n_calls]
     assert run(Reward()) == whole == saved_generations(tmp_path) and told == [0, 1, 2]
     assert search(SAMPLES, parts(), SMALL, whole) == whole
+
+
+def test_another_seed_is_another_search(whole: list[Generation]) -> None:
+    other = search(SAMPLES, parts(), with_settings(seed=8))
+    assert {row.prompt_id for row in whole[0].rows} != {row.prompt_id for row in other[0].rows}
+    assert words(whole[1].tried) != words(other[1].tried)
 
 
 def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
