@@ -122,6 +122,12 @@ def test_a_stage_that_lacks_the_last_step_alone_is_not_being_written(folder: Run
     assert folder.has_begun(STAGE)
 
 
+def test_a_stage_killed_right_before_its_last_step_is_completed_and_not_made_again(folder: RunFolder) -> None:
+    as_killed(folder)
+    assert not folder.complete(OTHER) and folder.complete(STAGE)
+    assert folder.is_done(STAGE) and not folder.partial("label").exists() and not folder.complete(STAGE)
+
+
 def test_one_run_at_a_time(folder: RunFolder) -> None:
     held = pytest.raises(RunError, match=r"another run is working in this folder.*run\.folder=")
     with folder.lock(), held, RunFolder(folder.path).lock():
