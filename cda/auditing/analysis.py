@@ -23,8 +23,8 @@ from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, Ef
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
-from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.clustered import Resampling, direct_contrast, observational_effect, same_in_all
+from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift, measured
 from cda.stats.means import common_edges, distribution
 from cda.stats.proportions import chosen_correlation, contingency

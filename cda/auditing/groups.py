@@ -18,6 +18,7 @@ from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Compared, Comparison, Preferences
+from cda.stats.draws import Stream, generator
 from cda.stats.people import (
     ONE_SIDED,
     against_people,
@@ -28,7 +29,6 @@ from cda.stats.people import (
     powered_miscalibration,
 )
 from cda.stats.proportions import ModelTies, exact_change_test, positive_share, preference_table, wilson_share
-from cda.stats.streams import Stream, generator
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from cda.resources.sources import AuditInputs, rewriter
 from cda.results.effects import Flips
 from cda.rewriting.rewriter import Rewriter
 from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
-from cda.stats.streams import drawn
+from cda.stats.draws import drawn
 
 EMBEDDED_TEXTS = "embedded texts"
 """How a result names the authors of the embedded triples."""

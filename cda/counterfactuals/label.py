@@ -28,7 +28,7 @@ from cda.resources.sources import (
 from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage
-from cda.stats.streams import Stream, drawn, generator
+from cda.stats.draws import Stream, drawn, generator
 
 LABEL_TOKENS = 100
 """Output of one labelling answer, estimated."""

@@ -49,7 +49,7 @@ from cda.resources.sources import (
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
-from cda.stats.streams import Stream, drawn, generator
+from cda.stats.draws import Stream, drawn, generator
 
 MIX = "train.jsonl"
 

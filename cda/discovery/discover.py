@@ -69,7 +69,7 @@ from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import Stage
-from cda.stats.streams import Stream, generator
+from cda.stats.draws import Stream, generator
 
 T = TypeVar("T")
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"

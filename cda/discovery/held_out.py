@@ -44,7 +44,7 @@ from cda.results.evidence import (
 )
 from cda.rewriting.rewriter import Rewriter
 from cda.run import RunFolder
-from cda.stats.streams import Stream, generator
+from cda.stats.draws import Stream, generator
 
 ROWS, RESULT, PAIRS_RESULT, REVIEW = "rewrites.jsonl", "result.json", "pairs.json", "review.yaml"
 R = TypeVar("R", ValidationResult, ConfirmationResult)

@@ -20,7 +20,7 @@ from cda.results.effects import FeatureDrift
 from cda.results.evidence import EditGrades, Fidelity, Guess, Guesses, PairQuality
 from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id
-from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import feature_drift, measured
 from cda.stats.proportions import wilson, wilson_share
 

@@ -31,7 +31,7 @@ from cda.dosing.choice import (
 )
 from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
-from cda.stats.bootstrap import ROUNDING
+from cda.stats.draws import ROUNDING
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
 from cda.stats.proportions import paired_change, wilson_share
 

@@ -29,8 +29,8 @@ from cda.results.dose import (
     PlainChange,
 )
 from cda.scorers.compared import Rewards
+from cda.stats.draws import Stream, generator
 from cda.stats.proportions import paired_change
-from cda.stats.streams import Stream, generator
 from cda.stats.votes import Majority, assumed_ties
 
 Curve = Mapping[float, Rewards]

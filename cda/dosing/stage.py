@@ -41,8 +41,8 @@ from cda.results.dose import Aim, DoseResult
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
+from cda.stats.draws import drawn
 from cda.stats.drift import measured
-from cda.stats.streams import drawn
 from cda.training.dose import DosedModel
 
 DOSE_FILE = "dose.json"

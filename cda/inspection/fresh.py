@@ -28,7 +28,7 @@ from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.rewriting.triples import Original
 from cda.scorers.judge import judge_request
-from cda.stats.streams import drawn
+from cda.stats.draws import drawn
 
 _BACK = "made now, rewritten back"
 

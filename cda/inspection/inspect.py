@@ -46,10 +46,9 @@ from cda.results.inspect import (
 )
 from cda.rewriting.fidelity import ENFORCED, added_phrases, limits_of, violations
 from cda.scorers.compared import Compared, Rewards
-from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.draws import Stream, bootstrap_mean, drawn, generator
 from cda.stats.drift import feature_drift, measured
 from cda.stats.proportions import wilson_share
-from cda.stats.streams import Stream, drawn, generator
 
 _MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)

@@ -29,10 +29,9 @@ from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate, Test
 from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
-from cda.stats.bootstrap import ROUNDING, bootstrap_sums, cluster_sums
+from cda.stats.draws import ROUNDING, Stream, bootstrap_sums, cluster_sums, generator
 from cda.stats.multiplicity import holm
 from cda.stats.proportions import exact_change_test, paired_change, wilson, wilson_share
-from cda.stats.streams import Stream, generator
 
 A = TypeVar("A", bound=Accuracies)
 Rule = Literal["pair", "best-of", "styles"]

@@ -15,7 +15,7 @@ from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import Effect, SameMargin
-from cda.stats.bootstrap import N_DRAWS, ROUNDING, Statistic, bootstrap_sums, clustered_error, mean_of_sums
+from cda.stats.draws import N_DRAWS, ROUNDING, Statistic, bootstrap_sums, clustered_error, mean_of_sums
 from cda.stats.proportions import Z_95
 
 _FEWEST_FOR_BCA = 5

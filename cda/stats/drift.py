@@ -29,8 +29,8 @@ from cda.results.effects import (
     PairsEffect,
     SameMargin,
 )
-from cda.stats.bootstrap import ROUNDING, bootstrap_mean
 from cda.stats.clustered import same_in_all
+from cda.stats.draws import ROUNDING, bootstrap_mean
 from cda.stats.proportions import paired_change, wilson_share
 
 Features = Mapping[str, ArrayLike]

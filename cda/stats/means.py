@@ -18,7 +18,7 @@ from cda.errors import DataError
 from cda.results.base import Distribution, Estimate
 from cda.results.benchmarks import Measured, NoSpread
 from cda.results.evidence import TrimmedMean
-from cda.stats.bootstrap import ROUNDING, bootstrap_mean, cluster_sums
+from cda.stats.draws import ROUNDING, bootstrap_mean, cluster_sums
 from cda.stats.proportions import Z_95, paired_change, wilson
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -28,7 +28,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import AgainstPeople, PoweredShare, PredictionPowered, VotesMoved
-from cda.stats.bootstrap import ROUNDING, bootstrap_sums
+from cda.stats.draws import ROUNDING, bootstrap_sums
 from cda.stats.proportions import Z_95, ModelTies, hits_of, paired_change, share_change, wilson_share
 from cda.stats.votes import Majority
 

@@ -20,7 +20,7 @@ from cda.records import Exclusions, Preference, count_reasons
 from cda.results.base import Estimate, Measure, PerScoring, Test
 from cda.results.effects import Contingency
 from cda.results.skew import PreferenceTable
-from cda.stats.bootstrap import ROUNDING, bootstrap_sums, clustered_error, effective_rows
+from cda.stats.draws import ROUNDING, bootstrap_sums, clustered_error, effective_rows
 
 Z_95 = float(stats.norm.ppf(0.975))
 # One row a prompt, and several.

@@ -16,7 +16,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, or_missing
 from cda.results.skew import Agreement, Leading, NoiseCeiling
-from cda.stats.bootstrap import ROUNDING, bootstrap_sums
+from cda.stats.draws import ROUNDING, bootstrap_sums
 from cda.stats.proportions import wilson, wilson_share
 
 Counts = NDArray[np.int64]

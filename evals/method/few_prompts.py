@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cda.results.base import Estimate
-from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.draws import bootstrap_mean
 from cda.stats.proportions import paired_change, wilson, wilson_share
 from evals.shared import Check, finish
 

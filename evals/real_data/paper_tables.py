@@ -27,7 +27,7 @@ from pydantic_core import to_jsonable_python
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.results.base import Estimate
-from cda.stats.bootstrap import bootstrap_sums
+from cda.stats.draws import bootstrap_sums
 from cda.stats.people import against_people, mean_against_people, panel_margins
 from cda.stats.proportions import (
     chosen_correlation,

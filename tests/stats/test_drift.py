@@ -1,4 +1,4 @@
-"""Drift between the sides of pairs, on values that can be counted by hand."""
+"""Drift counted by hand, and worlds with a planted effect and planted drift: what adjustment recovers, and when it must not claim to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from rows import ids, rng
+from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES
-from cda.results.effects import Limit
-from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured, paired_features
+from cda.results.base import Missing
+from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
+from cda.stats.drift import (
+    adjusted_effect,
+    embedding_similarity,
+    feature_drift,
+    identify,
+    label_drift,
+    measured,
+    overlap_effect,
+    overlap_of,
+    paired_features,
+    pairs_effect,
+)
 
 
 def test_known_drift() -> None:
@@ -80,8 +93,6 @@ def test_labels_of_another_bias_as_drift() -> None:
     assert found.low <= found.value <= found.high
     back = label_drift([False, False, False], [True, True, False], ids(3))
     assert back.value == pytest.approx(-2 / 3)
-    with pytest.raises(DataError, match="none of 1 pairs"):
-        label_drift([None], [True], ["p"])
 
 
 def test_embedding_similarity_of_known_vectors() -> None:
@@ -108,3 +119,230 @@ def test_embeddings_without_a_cosine_raise(vectors: FloatArray) -> None:
 def test_what_cannot_be_compared_raises(perturbed: dict, base: dict, n: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
         paired_features(perturbed, base, n)
+
+
+LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
+PERTURBED = {"words": [110, 200, 100, 300], "list_lines": [0, 0, 4, 5]}
+BASE = {"words": [100, 100, 100, 100], "list_lines": [0, 0, 0, 0]}
+
+
+def test_pairs_beyond_any_limit_are_outside_and_counted_by_feature() -> None:
+    overlap, inside = overlap_of(PERTURBED, BASE, ids(4), limits=LIMITS)
+    assert inside.tolist() == [True, False, False, False]
+    assert overlap.beyond == {"words": 2, "list_lines": 2}
+
+
+def test_the_treatment_is_exempt() -> None:
+    found, inside = overlap_of(PERTURBED, BASE, ids(4), limits=LIMITS, treatment=["list_lines"])
+    assert inside.tolist() == [True, False, True, False]
+    assert (found.n, found.n_prompts, found.n_total, found.share.value) == (2, 2, 4, 0.5)
+    assert (found.beyond, found.exempt) == ({"words": 2}, ("list_lines",))
+
+
+def test_effect_among_the_pairs_within_limits() -> None:
+    margins = np.tile([1.0, -1.0, 2.0, 9.0], 30)
+    inside = np.tile([True, True, True, False], 30)
+    found = overlap_effect(margins, inside, ids(120), rng())
+    assert isinstance(found, PairsEffect)
+    assert found.mean_margin.value == pytest.approx(2 / 3)
+    assert found.skew.value == pytest.approx(2 / 3)
+    assert (found.mean_margin.n, found.mean_margin.unit) == (90, "reward")
+    assert pairs_effect(margins, ids(120), rng()).mean_margin.value == pytest.approx(11 / 4)
+
+
+@pytest.mark.parametrize(
+    ("n_inside", "n_total", "enough"),
+    [(30, 100, True), (29, 100, False), (40, 200, True), (39, 200, False), (30, 150, True), (30, 151, False)],
+)
+def test_exactly_enough_overlap_is_enough(n_inside: int, n_total: int, enough: bool) -> None:
+    """30 prompts and a fifth of the pairs, both of them included."""
+    margins, inside = np.arange(n_total) % 7 - 2.0, np.arange(n_total) < n_inside
+    found = overlap_effect(margins, inside, ids(n_total), rng())
+    assert isinstance(found, PairsEffect) == enough
+
+
+def test_like_pairs_that_share_one_margin_keep_it() -> None:
+    margins = np.where(np.arange(100) < 50, -1.0, 0.5)
+    found = overlap_effect(margins, np.arange(100) < 50, ids(100), rng())
+    assert isinstance(found, SameMargin)
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (-1.0, 50, 50, pytest.approx(2 * 0.5**50))
+    assert "(−1 in each)" in found.reason  # a minus, not a hyphen
+    few = overlap_effect(margins, np.arange(100) < 5, ids(100), rng())
+    assert isinstance(few, Missing) and not isinstance(few, SameMargin)
+
+
+FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
+WORDS = {"words": Limit(ratio=1.15)}
+TRUTH = 0.5
+
+
+def linear_world(n: int, seed: int = 0, slope: float = 0.01) -> tuple[FloatArray, dict, dict]:
+    """Margins 0.5 + slope · (difference in words) + noise; drift centred on 20 words more, with pairs at 0."""
+    random = rng(seed)
+    base = random.integers(80, 120, n).astype(float)
+    difference = np.round(random.normal(20, 25, n))
+    margins = TRUTH + slope * difference + random.normal(0, 0.5, n)
+    return margins, {"words": base + difference}, {"words": base}
+
+
+def run(margins: FloatArray, perturbed: dict, base: dict, **arguments: object) -> Identification:
+    return identify(margins, perturbed, base, ids(len(margins)), rng(), limits=WORDS, **arguments)  # type: ignore[arg-type]
+
+
+def fitted(one: Adjusted | Missing) -> Adjusted:
+    assert isinstance(one, Adjusted), one
+    return one
+
+
+def test_linear_world_recovers_the_planted_effect() -> None:
+    found = run(*linear_world(2000))
+    assert found.verdict == "identified"
+    linear = fitted(found.adjusted["linear"])
+    assert linear.effect.low <= TRUTH <= linear.effect.high
+    assert linear.effect.high - linear.effect.low < 0.1
+    assert isinstance(found.overlap_effect, PairsEffect)
+    assert found.overlap_effect.mean_margin.low <= TRUTH + 0.04 <= found.overlap_effect.mean_margin.high
+    assert found.unadjusted.mean_margin.low > TRUTH  # drift included
+    assert "pairs have drift within limits: mean margin +0.5" in found.reason
+    assert found.model_dump()["adjusted"]["linear"]["effect"]["unit"] == "reward"
+
+
+def test_a_world_without_overlap_is_not_identified() -> None:
+    random = rng(1)
+    base = random.integers(80, 120, 400).astype(float)
+    perturbed = base * random.uniform(2, 4, 400)
+    margins = np.sqrt(perturbed - base) + random.normal(0, 0.5, 400)  # no effect at zero drift; the forms cannot know
+    found = run(margins, {"words": perturbed}, {"words": base})
+    assert found.verdict == "not identified from these pairs"
+    assert found.overlap_effect == Missing(reason="no overlap: none of 400 pairs has drift within limits")
+    assert found.reason.startswith("no overlap")
+    assert found.overlap.n == 0
+
+
+def test_forms_that_differ_in_sign_are_not_identified_even_with_overlap() -> None:
+    # Margins that rise with the logarithm of words: a straight line through long pairs misses zero from above.
+    random = rng(2)
+    base = np.full(600, 100.0)
+    ratio = np.concatenate([np.exp(random.uniform(-0.13, 0.13, 130)), np.exp(random.uniform(0.5, 2.5, 470))])
+    margins = -0.3 + np.log(ratio) + random.normal(0, 0.1, 600)
+    found = run(margins, {"words": base * ratio}, {"words": base})
+    assert fitted(found.adjusted["linear"]).effect.low > 0 > fitted(found.adjusted["log_ratio"]).effect.high
+    assert found.verdict == "not identified from these pairs"
+    assert found.reason.startswith("adjusted effects differ in sign: linear +")
+    assert isinstance(found.overlap_effect, PairsEffect)  # said, though the verdict is that it cannot be relied on
+    assert found.overlap_effect.mean_margin.value == pytest.approx(-0.3, abs=0.05)
+
+
+def test_forms_on_both_sides_of_zero_agree_when_neither_shows_an_effect() -> None:
+    differ = 0
+    for seed in range(40):
+        random = rng(seed)
+        base, difference = np.full(200, 100.0), random.integers(-20, 21, 200)
+        found = run(random.normal(size=200), {"words": base + difference}, {"words": base})
+        values = [fitted(one).effect.value for one in found.adjusted.values()]
+        differ += values[0] * values[1] < 0
+        assert found.verdict == "identified" or any(fitted(one).p_value < 0.05 for one in found.adjusted.values())
+    assert differ > 0  # else nothing was tested
+
+
+def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> None:
+    margins = rng(4).normal(0.3, 1, 50)
+    found = fitted(adjusted_effect(margins, {"words": np.ones(50)}, {"words": np.ones(50)}, ids(50)))
+    expected = stats.ttest_1samp(margins, 0)
+    interval = expected.confidence_interval()
+    assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
+        (margins.mean(), interval.low, interval.high)
+    )
+    assert found.p_value == pytest.approx(expected.pvalue)
+
+
+def test_intervals_cover_the_truth_when_prompts_repeat() -> None:
+    inside = 0
+    for seed in range(300):
+        random = rng(seed)
+        prompts = np.repeat(np.arange(60), 4)
+        base = np.full(240, 100.0)
+        difference = np.repeat(random.normal(10, 10, 60), 4) + random.normal(0, 5, 240)
+        margins = TRUTH + 0.02 * difference + np.repeat(random.normal(0, 1, 60), 4) + random.normal(0, 1, 240)
+        clusters = [str(one) for one in prompts]
+        found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, clusters))
+        inside += found.effect.low <= TRUTH <= found.effect.high
+    assert 0.91 <= inside / 300 <= 0.985  # 95% less three standard errors of 1.26%
+
+
+def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() -> None:
+    margins = rng(6).normal(1, 1, 100)
+    for form in FORMS:
+        found = adjusted_effect(margins, {"words": np.full(100, 150.0)}, {"words": np.full(100, 100.0)}, ids(100), form)
+        assert isinstance(found, Missing)
+        assert "words is the same in all pairs" in found.reason
+
+
+def test_a_feature_of_0_has_1_added_to_both_sides() -> None:
+    random = rng(4)
+    base = random.integers(0, 4, 60).astype(float)
+    perturbed = base + random.integers(-1, 5, 60).clip(-base, None)
+    ratio = np.log1p(perturbed) - np.log1p(base)
+    margins = TRUTH + 2 * ratio + random.normal(0, 0.01, 60)
+    found = fitted(adjusted_effect(margins, {"words": perturbed}, {"words": base}, ids(60), "log_ratio"))
+    assert found.effect.value == pytest.approx(TRUTH, abs=0.01)
+    assert found.effect.method == "log_ratio adjustment, CR 95%"
+
+
+def test_few_prompts_have_student_s_t_with_prompts_less_coefficients() -> None:
+    """Six prompts of two rows, an intercept and a slope: t of 4 degrees of freedom, and the factor 6/4, both by hand."""
+    difference = np.array([0, 1, 2, 3, 1, 2, 5, 4, 3, 3, 0, 2], float)
+    margins = np.array([1.0, 1.4, 0.2, 2.2, 0.9, 1.0, 2.9, 2.0, 1.1, 2.4, 0.1, 1.9])
+    clusters = np.repeat(np.arange(6), 2)
+    base = np.full(12, 50.0)
+    names = [str(one) for one in clusters]
+    found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, names))
+    design = np.column_stack([np.ones(12), difference])
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ margins
+    scores = design * (margins - design @ coefficients)[:, None]
+    summed = np.array([scores[clusters == one].sum(axis=0) for one in range(6)])
+    error = np.sqrt((inverse @ (summed.T @ summed) @ inverse)[0, 0] * 6 / 4)
+    assert found.effect.value == pytest.approx(coefficients[0])
+    assert found.standard_error == pytest.approx(error)
+    assert found.effect.high - found.effect.value == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.effect.value - found.effect.low == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(coefficients[0]) / error, 4))
+
+
+def explained(left: float) -> FloatArray:
+    """A model that returns the number of words, plus a fixed reward of the bias."""
+    _, perturbed, base = linear_world(200)
+    return perturbed["words"] - base["words"] + left
+
+
+@pytest.mark.parametrize(
+    ("margins", "reason"),
+    [
+        (explained(0), "what else differs explains the margins in full, and nothing is left for the bias to explain"),
+        (explained(-5), "explains in full how the margins vary; −5 is left"),
+        (np.ones(200), "nothing is left to vary between its 200 prompts"),
+    ],
+)
+def test_margins_without_an_error_say_why(margins: FloatArray, reason: str) -> None:
+    _, perturbed, base = linear_world(200)
+    found = adjusted_effect(margins, perturbed, base, ids(200))
+    assert isinstance(found, Missing) and reason in found.reason
+    few = adjusted_effect(margins[:2], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
+    assert isinstance(few, Missing) and "2 prompts for 2 coefficients" in few.reason
+
+
+@pytest.mark.parametrize(
+    ("n_inside", "n_prompts", "message"),
+    [
+        (0, 100, "no overlap: none of 100 pairs"),
+        (29, 100, "29 of 100 pairs have drift within limits, from 29 prompts; 30 prompts are needed"),
+        (40, 10, "from 10 prompts; 30"),
+    ],
+)
+def test_too_small_an_overlap_is_said_in_words(n_inside: int, n_prompts: int, message: str) -> None:
+    clusters = [f"p{row % n_prompts}" for row in range(100)]
+    found = overlap_effect(np.ones(100), np.arange(100) < n_inside, clusters, rng())
+    assert isinstance(found, Missing) and message in found.reason
+    many = overlap_effect(np.ones(200), np.arange(200) < 30, ids(200), rng())
+    assert isinstance(many, Missing) and "(15%); 20% are needed" in many.reason

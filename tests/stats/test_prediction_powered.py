@@ -13,8 +13,6 @@ from cda.stats.people import PredictionPowered, powered_human_skew, powered_misc
 from cda.stats.votes import Majority, count_votes, majority
 
 LABELS = [1.0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 0]
-PREDICTIONS = [0.9, 0.2, 0.4, 0.7, 1, 0.1, 0.6, 0.5, 0, 0.8, 0.6, 0.3]
-UNLABELLED = [0.1, 0.3, 0.9, 0.5, 0.2, 0.7, 0.4, 0.8, 0.6, 0, 0.2, 0.3, 1, 0.4, 0.1, 0.5, 0.9, 0.2, 0.3, 0.6]
 NAN = float("nan")
 
 
@@ -35,7 +33,7 @@ def draw(random: np.random.Generator, n: int, skill: float) -> tuple[np.ndarray,
 
 
 def test_one_prompt_each_is_ppi_python() -> None:
-    from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
+    from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
 
     random = np.random.default_rng(3)
     for n, unlabelled, skill in ((30, 50, 0.9), (200, 3000, 0.6), (80, 40, 0.2), (40, 400, 0.0), (500, 500, 1.0)):
@@ -44,19 +42,11 @@ def test_one_prompt_each_is_ppi_python() -> None:
         low, high = ppi_mean_ci(y, f, g, alpha=0.05)
         assert found.estimate.value == pytest.approx(ppi_mean_pointestimate(y, f, g).item(), abs=1e-6)
         assert (found.estimate.low, found.estimate.high) == pytest.approx((low.item(), high.item()), abs=1e-6)
-
-
-def test_recorded_from_ppi_python() -> None:
-    # ppi-python 0.2.3: ppi_mean_pointestimate, ppi_mean_ci and classical_mean_ci with alpha=0.05.
-    found = independent(LABELS, PREDICTIONS, UNLABELLED)
-    estimate, classical = found.estimate, found.classical
-    assert (estimate.value, estimate.low, estimate.high) == pytest.approx(
-        (0.36734275, 0.15638935, 0.57829614), abs=1e-8
-    )
-    assert (classical.value, classical.low, classical.high) == pytest.approx(
-        (5 / 12, 0.1377270214911676, 0.6956063118421658), abs=1e-12
-    )
-    assert (estimate.n, estimate.n_prompts, classical.n, found.n_unlabelled) == (32, 32, 12, 20)
+        low, high = classical_mean_ci(y, alpha=0.05)
+        assert found.classical.value == pytest.approx(y.mean())
+        assert (found.classical.low, found.classical.high) == pytest.approx((low.item(), high.item()), abs=1e-9)
+        counts = found.estimate.n, found.estimate.n_prompts, found.classical.n, found.n_unlabelled
+        assert counts == (n + unlabelled, n + unlabelled, n, unlabelled)
 
 
 def test_clustered_error_by_hand() -> None:

@@ -1,8 +1,11 @@
-"""RATE: contrasts and effects counted by hand, clustered errors against formulas, groups and slopes against least squares."""
+"""RATE: effects counted by hand and of the triples that the paper prints, clustered errors, groups and slopes against least squares."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +29,7 @@ from cda.stats.rate import (
     from_rewards,
     quantile_groups,
     rate_effects,
+    rewrite_effect,
 )
 
 # w, original, rewrite, rewrite of rewrite
@@ -333,3 +337,46 @@ def test_quantile_groups_are_about_equally_filled_and_keep_ties() -> None:
     assert sorted(set(quantile_groups([1, 1, 1, 1, 2], 2))) == ["1/2: 1 to 1", "2/2: 2 to 2"]
     with pytest.raises(DataError, match="equal"):
         quantile_groups([1, 1, 1], 3)
+
+
+ROOT = Path(__file__).parent.parent.parent
+TRIPLES = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rate" / "paper_reward_triples.jsonl"
+printed = pytest.mark.skipif(not TRIPLES.is_file(), reason=f"public research data absent: {TRIPLES} (set CDA_DATA)")
+
+
+def triples(attribute: str) -> Contrasts:
+    rows = [json.loads(line) for line in TRIPLES.read_text(encoding="utf-8").splitlines()]
+    mine = [row for row in rows if row["attribute"] == attribute]
+    columns = {name: [row[name] for row in mine] for name in ("original", "rewrite", "rewrite_of_rewrite", "w")}
+    return from_rewards(*columns.values(), [str(row) for row in range(len(mine))])
+
+
+@printed
+@pytest.mark.parametrize(
+    ("attribute", "att", "atu", "ate", "single", "naive"),
+    [
+        ("length", -0.00002, 0.00409, 0.00203, 0.01878, 0.01406),
+        ("sentiment", 0.00780, 0.00687, 0.00745, 0.00378, -0.00330),
+        ("complexity", 0.00777, 0.01249, 0.01131, 0.00729, 0.05181),
+    ],
+)
+def test_effects_are_those_of_the_triples_that_the_paper_prints(
+    attribute: str, att: float, atu: float, ate: float, single: float, naive: float
+) -> None:
+    contrasts = triples(attribute)
+    found = {(one.estimand, one.estimator): one.estimate.value for one in rate_effects(contrasts).effects}
+    expected = {
+        ("ATT", "double"): att, ("ATU", "double"): atu, ("ATE", "double"): ate, ("ATE", "single"): single, ("ATE", "naive"): naive,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=5.1e-6)
+    assert found["ATT", "double"] - found["ATT", "single"] == pytest.approx(rewrite_effect(contrasts, 1).estimate.value)
+    assert found["ATU", "single"] - found["ATU", "double"] == pytest.approx(rewrite_effect(contrasts, 0).estimate.value)
+
+
+@printed
+def test_one_triple_of_a_kind_gives_no_effect_of_that_kind() -> None:
+    """Helpfulness has seven triples with w = 1 and one with w = 0."""
+    contrasts = triples("helpfulness")
+    assert effect(contrasts, "ATT").estimate.n == 7
+    with pytest.raises(DataError, match=r"ATU \(double\) cannot be estimated"):
+        effect(contrasts, "ATU")

@@ -1,4 +1,4 @@
-"""The clustered bootstrap, against scipy, formulas and simulations."""
+"""Random streams, and the clustered bootstrap against scipy, formulas and simulations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Estimate
-from cda.stats import bootstrap
-from cda.stats.bootstrap import Method, bootstrap_mean, bootstrap_sums, clustered_error
+from cda.stats import draws
+from cda.stats.draws import (
+    Method,
+    Stream,
+    bootstrap_mean,
+    bootstrap_sums,
+    clustered_error,
+    drawn,
+    generator,
+)
 
 # At most 7 prompts: below 8 no two are merged as alike.
 rows = st.tuples(st.integers(-50, 50).map(lambda x: x / 10), st.sampled_from("abcdefg"))
@@ -91,7 +99,7 @@ def test_the_order_of_rows_does_not_matter_at_all(table: list[tuple[float, str]]
 @pytest.mark.parametrize("values", [rng(1).normal(size=500), rng(1).random(500) < 0.3], ids=["margins", "hits"])
 def test_chunks_are_only_about_memory(values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_mean(values, ids(500), rng(), n_draws=300)
-    monkeypatch.setattr(bootstrap, "_MAX_BYTES", 1)
+    monkeypatch.setattr(draws, "_MAX_BYTES", 1)
     assert bootstrap_mean(values, ids(500), rng(), n_draws=300) == whole
 
 
@@ -128,3 +136,23 @@ def test_undefined_draws_are_left_out_or_refused() -> None:
         bootstrap_sums([[1, 1], [0, 0], [0, 0], [0, 0]], ids(4), ratio, rng(), "ratio")
     with pytest.raises(DataError, match="undefined on these 2 rows"):
         bootstrap_sums([[0, 0], [0, 0]], ids(2), ratio, rng(), "ratio")
+
+
+def test_every_stream_and_seed_draws_its_own_and_the_same_again() -> None:
+    first = {(seed, stream): tuple(generator(seed, stream).random(3)) for seed in (0, 1, 42) for stream in Stream}
+    again = {(seed, stream): tuple(generator(seed, stream).random(3)) for seed in (0, 1, 42) for stream in Stream}
+    assert first == again
+    assert len(set(first.values())) == len(first)
+    assert tuple(generator(42, Stream.REWRITTEN, 0).random(3)) != tuple(generator(42, Stream.REWRITTEN, 1).random(3))
+
+
+def test_a_stream_s_number_is_part_of_what_a_seed_means() -> None:
+    assert generator(42, Stream.AUDIT_INTERVALS).random() == np.random.default_rng([42, 3]).random()
+
+
+@pytest.mark.parametrize("most", [None, 9, 8, 3, 1])
+def test_draws_are_distinct_and_in_order(most: int | None) -> None:
+    items = [f"i{row}" for row in range(8)]
+    found = drawn(items, most, 7)
+    assert found == sorted(set(found)) and len(found) == min(len(items), most or 8)
+    assert most in (None, 9, 8, 1) or found != drawn(items, most, 8)
