@@ -89,7 +89,7 @@ def violations(
         broken.append(Violation("answer", "answers instead of editing"))
     if not _words_within(request.response, text, bias, words_within):
         broken.append(Violation("words", "word count beyond the limit"))
-    if not _holds(limits_of(bias).get("list_lines"), "list_lines", request.response, text, bias):
+    if not _holds("list_lines", request.response, text, bias):
         broken.append(Violation("list_lines", "list lines changed"))
     if reason := not_flipped(request, text, bias, relabelled):
         broken.append(Violation("flipped", reason))
@@ -152,7 +152,7 @@ def limits_of(bias: Bias) -> dict[str, Limit]:
 
 def drifted(original: str, text: str, bias: Bias) -> list[str]:
     """Features beyond their limit, the treatment aside."""
-    return [name for name, limit in limits_of(bias).items() if not _holds(limit, name, original, text, bias)]
+    return [name for name in limits_of(bias) if not _holds(name, original, text, bias)]
 
 
 def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias]) -> list[str]:
@@ -195,13 +195,14 @@ def not_flipped(
 
 def _words_within(original: str, text: str, bias: Bias, words_within: float) -> bool:
     if "words" in bias.treatment or "words" in bias.limits:
-        return _holds(limits_of(bias).get("words"), "words", original, text, bias)
+        return _holds("words", original, text, bias)
     before, after = n_words(original), n_words(text)
     return abs(after - before) <= max(words_within * before, _WORDS_SLACK)
 
 
-def _holds(limit: Limit | None, feature: str, original: str, text: str, bias: Bias) -> bool:
+def _holds(feature: str, original: str, text: str, bias: Bias) -> bool:
     """True if a feature is within its limit; without one, and of the treatment, it always is."""
+    limit = limits_of(bias).get(feature)
     if limit is None or feature in bias.treatment:
         return True
     before, after = (np.array([bias.measured(side, feature)]) for side in (original, text))
