@@ -77,7 +77,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
     scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
-        "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
+        "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision", "dequantize_once"}),
         "score": scorer.deciding_settings(),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,

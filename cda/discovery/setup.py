@@ -192,7 +192,7 @@ class Asked:
     def settings(self) -> dict[str, object]:
         recipe, subject = self.loaded.recipe, self.subject
         settings: dict[str, object] = {
-            "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),
+            "model": subject.section.model_dump(mode="json", exclude={"preset", "precision", "dequantize_once"}),
             "dose": subject.dose if subject.adapter else None,
             "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
         }

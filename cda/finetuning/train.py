@@ -60,7 +60,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
     """The settings and inputs that determine a training's adapter."""
     recipe = loaded.recipe
     settings = {
-        "model": recipe.model.model_dump(mode="json", exclude={"preset"}),
+        "model": recipe.model.model_dump(mode="json", exclude={"preset", "dequantize_once"}),
         "lora": recipe.lora.model_dump(mode="json"),
         "train": recipe.trainer,
         "seed": training.seed,

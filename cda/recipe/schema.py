@@ -53,6 +53,9 @@ class ModelSection(Section):
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
+    dequantize_once: bool = True
+    """8bit on a CPU: keep the rounded weights in float32 too, in place of dequantizing them in every pass: 4 more bytes a weight, if
+    half of the free memory holds them. The rewards are the same either way."""
 
     @property
     def kind(self) -> Kind:

@@ -45,7 +45,9 @@ def model_spec(section: ModelSection) -> ModelSpec:
     elif name.startswith("~"):
         name = str(user_path(name))
     precision = section.precision if section.precision != "auto" else best_precision()
-    return ModelSpec(name, precision, section.max_length_tokens, section.revision, section.trust_remote_code)
+    return ModelSpec(
+        name, precision, section.max_length_tokens, section.revision, section.trust_remote_code, section.dequantize_once
+    )
 
 
 def model_source(section: ModelSection) -> str:

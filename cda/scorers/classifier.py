@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -121,6 +120,7 @@ def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) ->
     torch's threads, if so many characters are worth the loading, each worker's model fits into half of the free memory,
     and this is the launch's only process.
     """
+    import psutil
     import torch
 
     on_cpu = reward_model.model.device.type == "cpu"
@@ -132,23 +132,15 @@ def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) ->
         return max(1, workers)
     if not on_cpu or world_size() > 1:
         return 1
-    n, free = torch.get_num_threads(), _free_bytes()
-    weights = list(reward_model.model.parameters())
-    if free is not None:
-        n = min(n, int(free / 2 / sum(tensor.numel() * tensor.element_size() for tensor in weights)))
+    weights, free = list(reward_model.model.parameters()), psutil.virtual_memory().available
+    in_memory = [*weights, *reward_model.model.buffers()]  # 8-bit weights that were dequantized are buffers
+    n = min(
+        torch.get_num_threads(), int(free / 2 / sum(tensor.numel() * tensor.element_size() for tensor in in_memory))
+    )
     # Two for each weight and token; the embeddings are looked up and not multiplied.
     multiplied = sum(tensor.numel() for tensor in weights) - reward_model.model.get_input_embeddings().weight.numel()
     seconds = 2 * multiplied * n_characters / CHARACTERS_A_TOKEN / (_FLOP_PER_CORE_S * max(1, n))
     return n if n > 1 and seconds > _PAYS_FROM_S else 1
-
-
-def _free_bytes() -> int | None:
-    """Memory that can be had without swapping; None if the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def _without_long(tokenized: Iterable[dict[int, Encoded]], too_long: list[int]) -> Iterator[dict[int, Encoded]]:

@@ -154,14 +154,16 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
     commit is unknown, as the same name may hold other weights tomorrow; DataError if a folder cannot be read.
     """
     spec, template = loaded.spec, loaded.template
-    tokenizer = template.tokenizer
+    tokenizer, device = template.tokenizer, loaded.model.device.type
+    # Earlier versions rounded the inputs too.
+    products = ["rounded weights"] if spec.precision == "8bit" and device == "cpu" else []
     return fingerprint(
         {
             "scheme": _SCHEME,
             "model": _content(spec),
             "own code": spec.trust_remote_code and _own_code(loaded),  # the same files may be another class with it
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
-            "precision": [spec.precision, str(loaded.model.dtype), loaded.model.device.type],
+            "precision": [spec.precision, str(loaded.model.dtype), device, *products],
             "template": [
                 template.form,
                 template.segments,

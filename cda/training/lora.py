@@ -14,36 +14,12 @@ from typing import Any
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say, world_size
+from cda.models.eight_bit import free_inputs
 from cda.models.load import ModelSpec, RewardModel, load_config, skeleton
 from cda.records import TrainingExample
 from cda.results.facts import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
-
-
-def free_inputs(model: Any) -> list[Any]:
-    """Have frozen 8-bit layers free their inputs once they have computed; the handles returned undo it by `remove()`.
-
-    bitsandbytes 0.50 keeps every layer's input on the node of its product, where only the gradient of the weights would look and
-    gradient checkpointing without reentry cannot reach it: an 8-bit model of 8B parameters ran out of an H100's 80 GB with them,
-    and takes 17 GB without (evals/results/bench_training_gpu.json).
-    """
-    from bitsandbytes.nn import Linear8bitLt
-
-    return [
-        layer.register_forward_hook(_free)
-        for layer in model.modules()
-        if isinstance(layer, Linear8bitLt) and not layer.weight.requires_grad
-    ]
-
-
-def _free(_layer: Any, _inputs: Any, output: Any) -> None:
-    node = output.grad_fn
-    # Two products: of int8 (`tensors`), and on CPUs of what was int8 (`A`). Other versions may keep other things, or none.
-    if hasattr(node, "tensors"):
-        node.tensors = (None, None, None)
-    elif hasattr(node, "A"):
-        node.A = None
 
 
 def shard_blocks(plugin: Any, model: Any) -> None:

@@ -108,9 +108,10 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     import torch
     from peft import get_peft_model
 
+    from cda.models.eight_bit import free_inputs
     from cda.quiet import quiet_libraries
     from cda.training.arguments import Lora
-    from cda.training.lora import free_inputs, lora_config
+    from cda.training.lora import lora_config
 
     quiet_libraries()
     torch.manual_seed(0)

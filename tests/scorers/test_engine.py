@@ -9,9 +9,11 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 import pytest
 from devices import on_a_cpu
 from summed import summed_model
@@ -23,7 +25,7 @@ from cda.models.load import Precision, RewardModel
 from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
-from cda.scorers import batching, classifier
+from cda.scorers import batching
 from cda.scorers.batching import SameTokens
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Finished, Rewards, Text, TextScore, TextScorer, text_id
@@ -259,17 +261,20 @@ def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.Monke
 def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
+    def free(n_bytes: int) -> None:
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=n_bytes))
+
     many = 10**12
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(classifier, "_free_bytes", lambda: None)
+    free(10**12)
     assert n_workers("auto", reward_model, many) == 4
     assert n_workers("auto", reward_model, 10_000) == 1  # would take less long than loading
     assert n_workers(3, reward_model, 1) == 3
     model_bytes = sum(weights.numel() * 4 for weights in reward_model.model.parameters())
-    for free, expected in ((5 * model_bytes, 2), (model_bytes, 1)):
-        monkeypatch.setattr(classifier, "_free_bytes", lambda free=free: free)
+    for n_bytes, expected in ((5 * model_bytes, 2), (model_bytes, 1)):
+        free(n_bytes)
         assert n_workers("auto", reward_model, many) == expected
-    monkeypatch.setattr(classifier, "_free_bytes", lambda: None)
+    free(10**12)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert n_workers("auto", reward_model, many) == 1
     monkeypatch.delenv("WORLD_SIZE")

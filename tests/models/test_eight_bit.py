@@ -1,0 +1,128 @@
+"""8-bit layers: on a CPU they multiply by their rounded weights; they keep no inputs for a gradient that nobody asks for."""
+
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from bitsandbytes.autograd import _functions
+from bitsandbytes.nn import Int8Params, Linear8bitLt
+from torch.utils.checkpoint import checkpoint
+
+from cda.embedded.model import embedded_model_folder
+from cda.embedded.texts import audit_contrasts
+from cda.models.eight_bit import free_inputs, multiply_by_rounded_weights
+from cda.models.load import ModelSpec, load_reward_model
+from cda.scorers.batching import forward
+
+SIZE, ROWS = 16, 4
+
+
+@pytest.fixture(params=["MatMul8bitFp", "MatMul8bitLt"])
+def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two products that bitsandbytes has, on a CPU: the second is the one of GPUs."""
+    monkeypatch.setattr(_functions, "MatMul8bitFp", getattr(_functions, request.param))
+    return str(request.param)
+
+
+def layers(n: int = 3) -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    made = []
+    for _ in range(n):
+        layer = Linear8bitLt(SIZE, SIZE, bias=False, has_fp16_weights=False)
+        layer.weight = Int8Params(torch.randn(SIZE, SIZE), requires_grad=False).to("cpu")
+        made.append(layer)
+    return torch.nn.Sequential(*made).train()
+
+
+def gradient(model: torch.nn.Module) -> torch.Tensor:
+    given = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    model(given).square().sum().backward()
+    assert given.grad is not None
+    return given.grad
+
+
+@pytest.mark.usefixtures("product")
+def test_gradients_are_the_same() -> None:
+    model = layers()
+    before = gradient(model)
+    free_inputs(model)
+    assert before.abs().max() > 0
+    assert torch.equal(gradient(model), before)
+
+
+@pytest.mark.usefixtures("product")
+@pytest.mark.parametrize("freed", [True, False])
+def test_a_checkpoint_keeps_the_inputs_of_no_layer(freed: bool) -> None:
+    model, seen = layers(), []
+
+    def watch(_layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+        seen.append(weakref.ref(inputs[0]))
+
+    if freed:
+        free_inputs(model)
+    for layer in list(model)[1:]:  # the first one's input is the checkpoint's own
+        layer.register_forward_pre_hook(watch)
+    given = torch.randn(ROWS, SIZE).requires_grad_()
+    ended = checkpoint(model, given, use_reentrant=False)
+    alive = [one() is not None for one in seen]
+    # Without it they are kept. Once that is no longer so, bitsandbytes frees them itself, and `free_inputs` can go.
+    assert alive == [not freed] * (len(model) - 1)
+    ended.sum().backward()
+
+
+def test_weights_that_learn_keep_theirs() -> None:
+    model = torch.nn.Sequential(Linear8bitLt(SIZE, SIZE, has_fp16_weights=True), torch.nn.Linear(SIZE, SIZE))
+    assert free_inputs(model) == []
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_on_a_cpu_scoring_multiplies_as_training_does(once: bool) -> None:
+    model, given = layers(), torch.randn(ROWS, SIZE)
+    expected, expected_gradient = model(given), gradient(model)
+    rounded_too = model.eval()(given)
+    multiply_by_rounded_weights(model, once)
+    assert [layer.dequantized is not None for layer in model] == [once] * len(model)
+    for mode in (True, False):
+        assert torch.equal(model.train(mode)(given), expected)
+        assert torch.equal(gradient(model), expected_gradient)
+    assert not torch.equal(rounded_too, expected)  # bitsandbytes rounds the inputs too; once it does not, ours can go
+    assert all(isinstance(layer, Linear8bitLt) and layer.weight.dtype == torch.int8 for layer in model)
+    assert not any("dequantized" in name for name in model.state_dict())
+
+
+def test_with_too_little_memory_weights_are_dequantized_in_every_pass(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2 * 4 * 3 * SIZE**2 - 1))
+    model, given = layers(), torch.randn(ROWS, SIZE)
+    expected = model(given)
+    with caplog.at_level("INFO", "cda"):
+        multiply_by_rounded_weights(model, once=True)
+        multiply_by_rounded_weights(model, once=True)
+    assert sum("model.dequantize_once" in record.message for record in caplog.records) == 1
+    assert all(layer.dequantized is None for layer in model)
+    assert torch.equal(model.eval()(given), expected)
+
+
+def test_rewards_of_the_embedded_model_are_near_to_those_in_fp32() -> None:
+    """Of a real encoder: 4% of the spread of its rewards (measured: 2.7%), and no reward moves with its batch-mates."""
+    texts = [
+        (contrast.prompt, text)
+        for contrast in audit_contrasts("jargon")[:8]
+        for text in (contrast.perturbed, contrast.base)
+    ]
+    rewards = {}
+    for precision in ("fp32", "8bit"):
+        model = load_reward_model(ModelSpec(str(embedded_model_folder()), precision, 128))
+        ids = [model.template.encode(*text).ids for text in texts]
+        rewards[precision] = forward(model, ids)
+        alone = [forward(model, [row])[0] for row in ids]
+        assert np.abs(rewards[precision] - alone).max() < 1e-4
+    off = rewards["8bit"] - rewards["fp32"]
+    assert 0 < np.sqrt((off**2).mean()) < 0.04 * rewards["fp32"].std()
