@@ -27,7 +27,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.recipe.load import load_recipe
 audit = load(AuditResult, Path("audit.json"), "cda audit")
-assert load_recipe("jargon").recipe.model.precision == "8bit"
+assert load_recipe("jargon").recipe.model.precision == "auto"
 Path("report.html").write_text(render_html(audit), encoding="utf-8")
 Path("report.md").write_text(render_markdown(audit), encoding="utf-8")
 print(summary_table(audit, "report.html"))

@@ -60,7 +60,8 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
     """The settings and inputs that determine a training's adapter."""
     recipe = loaded.recipe
     settings = {
-        "model": recipe.model.model_dump(mode="json", exclude={"preset", "dequantize_once"}),
+        "model": recipe.model.model_dump(mode="json", exclude={"preset", "dequantize_once"})
+        | {"precision": model_spec(recipe.model).precision},
         "lora": recipe.lora.model_dump(mode="json"),
         "train": recipe.trainer,
         "seed": training.seed,

@@ -10,13 +10,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.eight_bit import multiply_by_rounded_weights
+from cda.models.precision import Precision
 from cda.models.refusals import (
     check_its_class,
     first_line,
@@ -53,9 +55,6 @@ def _exact(value: Any) -> Any:
     return value.float() if getattr(value, "is_floating_point", bool)() else value
 
 
-Precision = Literal["8bit", "bf16", "fp32"]
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The settings that decide every score of a model, apart from its adapter."""
@@ -67,6 +66,8 @@ class ModelSpec:
     trust_remote_code: bool = False
     dequantize_once: bool = True
     """8-bit weights on a CPU: see `multiply_by_rounded_weights`. It decides the time that a score takes, and no score."""
+    precision_reason: str | None = field(default=None, compare=False)
+    """Why this precision was taken, if the recipe left it to the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +133,6 @@ def for_scoring(model: Any) -> Any:
     if hasattr(text_config, "use_cache"):
         text_config.use_cache = False
     return model.eval()
-
-
-def best_precision() -> Precision:
-    """bf16 on a GPU, fp32 without one: CPUs without bf16 units are three times slower in it."""
-    import torch
-
-    return "bf16" if torch.cuda.is_available() else "fp32"
 
 
 def free_memory() -> None:
@@ -231,6 +225,15 @@ def skeleton(spec: ModelSpec, config: object) -> Any:
             return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # a model's own code raises whatever its author wrote
         raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
+
+
+@cache
+def n_weights(spec: ModelSpec) -> int:
+    """Number of a reward model's weights, by its configuration; of anything that is no classifier 0."""
+    try:
+        return sum(weights.numel() for weights in skeleton(spec, load_config(spec)).parameters())
+    except ModelError:  # a causal model that a log-ratio is of; loading says what is wrong with others
+        return 0
 
 
 def read_weights(

@@ -47,9 +47,9 @@ class ModelSection(Section):
     name_or_path: str
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
-    precision: Literal["8bit", "bf16", "fp32", "auto"] = "8bit"
-    """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU,
-    fp32 without one; for audits alone."""
+    precision: Literal["8bit", "bf16", "fp32", "auto"] = "auto"
+    """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU that
+    holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. The report says which, and why."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False

@@ -69,7 +69,11 @@ class Classifier(NamedScorer):
             precision=spec.precision,
             form=template.form,
             max_length_tokens=template.max_length_tokens,
-            notes=(*notes, *marks_note(texts, template.has_marks)),
+            notes=(
+                *notes,
+                *([spec.precision_reason] if spec.precision_reason else []),
+                *marks_note(texts, template.has_marks),
+            ),
         )
         del reward_model
         free_memory()

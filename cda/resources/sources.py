@@ -23,7 +23,8 @@ from cda.embedded.texts import audit_contrasts, authored_pairs, part_path
 from cda.errors import DataError
 from cda.files.paths import user_path
 from cda.inert import inert
-from cda.models.load import ModelSpec, best_precision
+from cda.models.load import ModelSpec, n_weights
+from cda.models.precision import automatic
 from cda.prompts import Prompts
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
@@ -38,21 +39,33 @@ T = TypeVar("T")
 
 
 def model_spec(section: ModelSection) -> ModelSpec:
-    """The model of a recipe; makes an embedded one on first use."""
+    """The model of a recipe, at a precision that this machine chooses if the recipe says auto; makes an embedded one on first use."""
+    spec = ModelSpec(
+        _model_name(section),
+        "bf16",
+        section.max_length_tokens,
+        section.revision,
+        section.trust_remote_code,
+        section.dequantize_once,
+    )
+    if section.precision != "auto":
+        return replace(spec, precision=section.precision)
+    precision, reason = automatic(lambda: n_weights(spec))
+    return replace(
+        spec, precision=precision, precision_reason=f"precision {precision}: {reason} (model.precision=auto)"
+    )
+
+
+def _model_name(section: ModelSection) -> str:
     name = section.name_or_path
     if name in ADAPTERS:
-        name = str(embedded_model_folder(name))
-    elif name.startswith("~"):
-        name = str(user_path(name))
-    precision = section.precision if section.precision != "auto" else best_precision()
-    return ModelSpec(
-        name, precision, section.max_length_tokens, section.revision, section.trust_remote_code, section.dequantize_once
-    )
+        return str(embedded_model_folder(name))
+    return str(user_path(name)) if name.startswith("~") else name
 
 
 def model_source(section: ModelSection) -> str:
     """Fingerprint of a model's content, or its hub id and revision."""
-    path = Path(model_spec(section).name_or_path)
+    path = Path(_model_name(section))
     return file_fingerprint(path) if path.is_dir() else f"{section.name_or_path}@{section.revision}"
 
 

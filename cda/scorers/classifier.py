@@ -12,7 +12,8 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.launch import world_size
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
 from cda.records import user_prompt
 from cda.scorers.batching import (

@@ -21,7 +21,8 @@ from cda.arrays import FloatArray
 from cda.errors import CdaError, ModelError, RunError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.launch import failure_told, rank, world_size, write_failure
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 from cda.records import user_prompt
 from cda.scorers.batching import Batch, forward, token_ids
 

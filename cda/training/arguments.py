@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
-from cda.models.load import Precision
+from cda.models.precision import Precision
 
 
 class Lora(BaseModel):

@@ -25,7 +25,8 @@ from typing import Any, cast
 import numpy as np
 
 from cda.embedded.model import encoder_folder
-from cda.models.load import ModelSpec, Precision, free_memory, load_reward_model
+from cda.models.load import ModelSpec, free_memory, load_reward_model
+from cda.models.precision import Precision
 from cda.quiet import quiet_libraries
 from cda.records import prompt_text
 from cda.scorers.batching import characters

@@ -11,7 +11,7 @@ import pytest
 from tiny import edit_json, load_causal, message_of
 
 from cda.models.causal import response_spans, span_notes
-from cda.models.load import Precision
+from cda.models.precision import Precision
 from cda.models.template import Template
 from cda.records import Prompt, user_prompt
 

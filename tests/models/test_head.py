@@ -12,7 +12,7 @@ from devices import on_a_cpu
 from peft import LoraConfig, get_peft_model
 from tiny import load, scores_of
 
-from cda.models.load import Precision
+from cda.models.precision import Precision
 from cda.scorers.posthoc import head_inputs, score_head
 
 if TYPE_CHECKING:

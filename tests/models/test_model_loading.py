@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import edit_json, load, message_of
 
-from cda.models.load import Precision, check_adapter
+from cda.models.load import check_adapter
+from cda.models.precision import Precision
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained

@@ -11,7 +11,8 @@ import pytest
 from tiny import load, scores_of
 
 from cda.arrays import FloatArray
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 
 if TYPE_CHECKING:
     from conftest import Texts, Trained

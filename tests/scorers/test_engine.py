@@ -21,7 +21,8 @@ from tiny import load
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint

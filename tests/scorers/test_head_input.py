@@ -12,7 +12,8 @@ from tiny import load, scores_of
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 from cda.scorers.posthoc import head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:

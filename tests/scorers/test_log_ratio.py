@@ -14,7 +14,7 @@ from tiny import load_causal, message_of
 
 from cda.arrays import FloatArray
 from cda.models.causal import CausalModel
-from cda.models.load import Precision
+from cda.models.precision import Precision
 from cda.records import Prompt, user_prompt
 from cda.scorers import log_ratio
 from cda.scorers.compared import text_id

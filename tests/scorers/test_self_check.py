@@ -14,7 +14,8 @@ from tiny import load
 
 from cda.embedded.model import embedded_model_folder
 from cda.errors import ModelError
-from cda.models.load import Precision, RewardModel
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
 from cda.models.template import Template
 from cda.scorers.batching import forward
 from cda.scorers.classifier import ClassifierScorer, _alone, self_check

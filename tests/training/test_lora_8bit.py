@@ -1,9 +1,8 @@
-"""LoRA and head over a small 8-bit base, saved and loaded again with the stock libraries; frozen 8-bit layers keep no inputs."""
+"""LoRA and head over a small 8-bit base, saved and loaded again with the stock libraries."""
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from bitsandbytes.autograd import _functions
-from bitsandbytes.nn import Int8Params, Linear8bitLt
 from devices import on_a_cpu
-from torch.utils.checkpoint import checkpoint
 
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
-from cda.training.lora import TrainingResult, free_inputs, train_adapter
+from cda.training.lora import TrainingResult, train_adapter
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -95,7 +91,6 @@ def test_reload_gives_the_scores_of_the_model_trained_in_place(run: Run, texts: 
 
 @on_a_cpu
 def test_stock_libraries_give_the_same_scores(run: Run, texts: Texts) -> None:
-    import torch
     from peft import PeftModel
     from transformers import AutoModelForSequenceClassification, AutoTokenizer, BitsAndBytesConfig
 
@@ -116,64 +111,3 @@ def test_stock_libraries_give_the_same_scores(run: Run, texts: Texts) -> None:
     loaded = load_reward_model(run.spec, run.result.adapter)
     one_at_a_time = ClassifierScorer(loaded, batch_tokens=1).score(texts.prompts, texts.responses)
     np.testing.assert_allclose(one_at_a_time, expected, atol=1e-5)
-
-
-SIZE, ROWS = 16, 4
-
-
-@pytest.fixture(params=["MatMul8bitFp", "MatMul8bitLt"])
-def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two products that bitsandbytes has, on a CPU: the second is the one of GPUs."""
-    monkeypatch.setattr(_functions, "MatMul8bitFp", getattr(_functions, request.param))
-    return str(request.param)
-
-
-def layers(n: int = 3) -> torch.nn.Sequential:
-    torch.manual_seed(0)
-    made = []
-    for _ in range(n):
-        layer = Linear8bitLt(SIZE, SIZE, bias=False, has_fp16_weights=False)
-        layer.weight = Int8Params(torch.randn(SIZE, SIZE), requires_grad=False).to("cpu")
-        made.append(layer)
-    return torch.nn.Sequential(*made).train()
-
-
-def gradient(model: torch.nn.Module) -> torch.Tensor:
-    given = torch.randn(ROWS, SIZE, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    model(given).square().sum().backward()
-    assert given.grad is not None
-    return given.grad
-
-
-@pytest.mark.usefixtures("product")
-def test_gradients_are_the_same() -> None:
-    model = layers()
-    before = gradient(model)
-    free_inputs(model)
-    assert before.abs().max() > 0
-    assert torch.equal(gradient(model), before)
-
-
-@pytest.mark.usefixtures("product")
-@pytest.mark.parametrize("freed", [True, False])
-def test_a_checkpoint_keeps_the_inputs_of_no_layer(freed: bool) -> None:
-    model, seen = layers(), []
-
-    def watch(_layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
-        seen.append(weakref.ref(inputs[0]))
-
-    if freed:
-        free_inputs(model)
-    for layer in list(model)[1:]:  # the first one's input is the checkpoint's own
-        layer.register_forward_pre_hook(watch)
-    given = torch.randn(ROWS, SIZE).requires_grad_()
-    ended = checkpoint(model, given, use_reentrant=False)
-    alive = [one() is not None for one in seen]
-    # Without it they are kept. Once that is no longer so, bitsandbytes frees them itself, and `free_inputs` can go.
-    assert alive == [not freed] * (len(model) - 1)
-    ended.sum().backward()
-
-
-def test_weights_that_learn_keep_theirs() -> None:
-    model = torch.nn.Sequential(Linear8bitLt(SIZE, SIZE, has_fp16_weights=True), torch.nn.Linear(SIZE, SIZE))
-    assert free_inputs(model) == []
