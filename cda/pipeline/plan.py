@@ -55,7 +55,8 @@ def check(loaded: LoadedRecipe) -> None:
 
     if not loaded.only_audit:
         # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
-        check_launch(model_spec(recipe.model).precision, recipe.train)
+        sharded = sharded_by(recipe.train) is not None
+        check_launch(model_spec(recipe.model).precision if sharded else recipe.model.precision, recipe.train)
         attempt(partial(_check_sharded_seeds, recipe))
         problems += [
             f"{section}.prompt={prompt}: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
@@ -184,13 +185,13 @@ def _names(biases: Sequence[Bias]) -> str:
 
 def _audited_model(model: ModelSection, prompts: Prompts) -> str:
     judges = judges_of(model.name_or_path) if model.is_judge else ()
-    how = _ORDERS[prompts.judge.orders] if judges else _ASKED.get(model.kind) or f"in {_precision(model)}"
+    how = _ORDERS[prompts.judge.orders] if judges else _ASKED.get(model.kind, f"in {_precision(model)}")
     panel = f"a panel of {len(judges)} judges, each " if len(judges) > 1 else ""
     return f"model       {model.name_or_path}, {panel}{how}"
 
 
 def _precision(model: ModelSection) -> str:
-    return model.precision if model.precision != "auto" else f"{model_spec(model).precision} (auto)"
+    return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
 def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
@@ -210,7 +211,7 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
         f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}",
         f"synthesize  {counts}, by {rewrites_by}",
         f"train       objectives: {kinds}{each}{contrasts}",
-        f"            {recipe.model.name_or_path}, {_precision(recipe.model)} base, LoRA r {lora.r} on "
+        f"            {recipe.model.name_or_path}, base in {_precision(recipe.model)}, LoRA r {lora.r} on "
         f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
         *_several(recipe, bool(dosed)),
