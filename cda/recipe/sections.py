@@ -122,7 +122,7 @@ class ScoreSection(Section):
     """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
     scored."""
     workers: Positive | Literal["auto"] = "auto"
-    """Processes that score on a CPU, each with the model in memory. auto: one per core if there is enough to score."""
+    """Threads that score on a CPU, each with a batch of its own. auto: one per core, 16 at most."""
     cache: str | None = None
     """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
     the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used

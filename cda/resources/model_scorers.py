@@ -48,7 +48,9 @@ class Classifier(NamedScorer):
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         spec, subject = model_spec(self.section), self.subject
-        reward_model = load_dosed(spec, subject.adapter, subject.dose)
+        reward_model = load_reward_model(spec, subject.adapter)
+        if subject.adapter is not None and subject.dose != 1:
+            DosedModel(reward_model).set(subject.dose)
         notes = self_check(reward_model) if self.settings.score.self_check else []
         apart = set(self.together)
         sets = [self.together, [text for text in texts if text not in apart]]
@@ -105,21 +107,12 @@ def classifier_scores(
                 label,
                 over_length=over_length or score.over_length,
                 workers=score.workers,
-                load=partial(load_dosed, reward_model.spec, adapter, dose),
             ),
             texts,
             cache=cache,
             scope=scope_of(reward_model, adapter, dose) if path or launched else None,
             launched=launched,
         )
-
-
-def load_dosed(spec: ModelSpec, adapter: Path | None, dose: float) -> RewardModel:
-    """A reward model with its adapter at a dose; picklable by name, for workers."""
-    reward_model = load_reward_model(spec, adapter)
-    if adapter is not None and dose != 1:
-        DosedModel(reward_model).set(dose)
-    return reward_model
 
 
 class LogRatio(NamedScorer):

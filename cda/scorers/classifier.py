@@ -1,4 +1,4 @@
-"""Scores with a sequence classifier, by this process or by workers, and a check of the model before it scores."""
+"""Scores with a sequence classifier, and a check of the model before it scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.launch import world_size
 from cda.models.load import RewardModel
 from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
@@ -30,30 +29,23 @@ from cda.scorers.batching import (
     windows,
 )
 from cda.scorers.compared import Finished, OverLength, Text, TextScore, TextScorer, not_finite
-from cda.scorers.workers import Load, WorkerPool
+from cda.scorers.workers import in_threads
 
 Workers = int | Literal["auto"]
-# Choices: a core multiplies some 50 to 100 GFLOP/s, and a worker imports and loads for some ten seconds.
-_FLOP_PER_CORE_S = 5e10
-_PAYS_FROM_S = 60.0
+_MOST_WORKERS = 16
+"""Python itself takes some hundredths of the time of a batch, and runs in one thread at a time."""
 
 
 @dataclass
 class ClassifierScorer(TextScorer):
-    """A scorer over a loaded reward model; without a `label` it shows no progress bar. `workers` are processes that
-    compute, each with a model made by `load`, besides the one given here; without `load` there are none.
-    """
+    """A scorer over a loaded reward model; without a `label` it shows no progress bar. `workers` are threads that compute, on
+    a CPU, for which the model must not change as it computes."""
 
     reward_model: RewardModel
     batch_tokens: int | None = None
     label: str | None = None
     over_length: OverLength = "cut"
     workers: Workers = 1
-    load: Load | None = None
-
-    def __post_init__(self) -> None:
-        if self.load is None and self.workers not in (1, "auto"):
-            raise ValueError("workers need to know how to load the model")
 
     @property
     def name(self) -> str:
@@ -81,7 +73,7 @@ class ClassifierScorer(TextScorer):
         sizes = [min(n, CHARACTERS_A_TOKEN * template.max_length_tokens) for n in n_characters]
         with TextBar(sizes, skip, self.label) as bar:
             unknown = (batch for batch in batches if not skip.issuperset(batch))
-            for batch, rewards in self._computed(unknown, sum(n_characters)):
+            for batch, rewards in self._computed(unknown):
                 yield same.scored(zip(batch, map(float, rewards), strict=True))
                 bar.scored(list(batch))
             if left := [*same.others(), *((row, TextScore(None)) for row in too_long)]:
@@ -100,48 +92,30 @@ class ClassifierScorer(TextScorer):
                 f"{max(long)}. Raise model.max_length_tokens where the model reads more, or have such texts cut or dropped"
             )
 
-    def _computed(self, batches: Iterable[Batch], n_characters: int) -> Iterator[tuple[Batch, FloatArray]]:
-        """Rewards of every batch, in any order of batches; workers compute if it pays."""
-        n = n_workers(self.workers, self.reward_model, n_characters) if self.load is not None else 1
-        if self.load is None or n == 1:
-            yield from ((batch, self._forward(token_ids(batch))) for batch in batches)
-            return
-        import torch
-
-        with WorkerPool(self.load, n, max(1, torch.get_num_threads() // n)) as pool:
-            pool.check_same(self.reward_model)
-            yield from pool.compute(batches)
+    def _computed(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, FloatArray]]:
+        """Rewards of every batch, in any order of batches."""
+        n = n_workers(self.workers, self.reward_model)
+        if n == 1:
+            return ((batch, self._forward(token_ids(batch))) for batch in batches)
+        return in_threads(lambda batch: self._forward(token_ids(batch)), batches, n)
 
     def _forward(self, ids: list[list[int]]) -> FloatArray:
         return forward(self.reward_model, ids)
 
 
-def n_workers(workers: Workers, reward_model: RewardModel, n_characters: int) -> int:
-    """Number of workers to start; 1: none besides this process. ModelError if several were asked for on a GPU. `auto`:
-    torch's threads, if so many characters are worth the loading, each worker's model fits into half of the free memory,
-    and this is the launch's only process.
-    """
-    import psutil
+def n_workers(workers: Workers, reward_model: RewardModel) -> int:
+    """Number of threads that compute batches. `auto`: torch's own number, which counts the cores of this process, but no more
+    than Python hands batches to; 1 on a GPU, where ModelError if several were asked for."""
     import torch
 
     on_cpu = reward_model.model.device.type == "cpu"
-    if workers != "auto":
-        if workers > 1 and not on_cpu:
-            raise ModelError(
-                f"workers={workers}: the model is on a GPU, where several processes only wait for each other; leave it at auto"
-            )
-        return max(1, workers)
-    if not on_cpu or world_size() > 1:
-        return 1
-    weights, free = list(reward_model.model.parameters()), psutil.virtual_memory().available
-    in_memory = [*weights, *reward_model.model.buffers()]  # 8-bit weights that were dequantized are buffers
-    n = min(
-        torch.get_num_threads(), int(free / 2 / sum(tensor.numel() * tensor.element_size() for tensor in in_memory))
-    )
-    # Two for each weight and token; the embeddings are looked up and not multiplied.
-    multiplied = sum(tensor.numel() for tensor in weights) - reward_model.model.get_input_embeddings().weight.numel()
-    seconds = 2 * multiplied * n_characters / CHARACTERS_A_TOKEN / (_FLOP_PER_CORE_S * max(1, n))
-    return n if n > 1 and seconds > _PAYS_FROM_S else 1
+    if workers == "auto":
+        return min(torch.get_num_threads(), _MOST_WORKERS) if on_cpu else 1
+    if workers > 1 and not on_cpu:
+        raise ModelError(
+            f"workers={workers}: the model is on a GPU, where several only wait for each other; leave it at auto"
+        )
+    return workers
 
 
 def _without_long(tokenized: Iterable[dict[int, Encoded]], too_long: list[int]) -> Iterator[dict[int, Encoded]]:

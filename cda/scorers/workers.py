@@ -1,142 +1,48 @@
-"""Scoring in several processes: a pool of our own that computes batches, or the processes of one launch.
-
-On a CPU several processes of few threads multiply more matrices in a second than one process of many threads.
-"""
+"""Scoring shared out: over threads, each with batches of its own, or over the processes of one launch."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cda.arrays import FloatArray
-from cda.errors import CdaError, ModelError, RunError
+from cda.errors import CdaError, RunError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.launch import failure_told, rank, world_size, write_failure
-from cda.models.load import RewardModel
-from cda.models.precision import Precision
-from cda.records import user_prompt
-from cda.scorers.batching import Batch, forward, token_ids
-
-Load = Callable[[], RewardModel]
-"""Loads the same model in another process; picklable, as `functools.partial(load_reward_model, spec, adapter)` is."""
-
-# Largest difference between two runs of one model, as a share of 1 or the score.
-_SAME: Mapping[Precision, float] = {"fp32": 1e-4, "8bit": 2e-2, "bf16": 2e-2}
+from cda.scorers.batching import Batch
 
 
-class WorkerPool:
-    """Processes that each hold a copy of one model and compute batches, one at a time; `threads` of torch in each.
-    Ctrl-C, an error here or in one of them, and the end of this process end all of them.
+def in_threads(
+    compute: Callable[[Batch], FloatArray], batches: Iterable[Batch], n: int
+) -> Iterator[tuple[Batch, FloatArray]]:
+    """Every batch with its rewards, as they come; n threads compute one batch each, with their share of torch's threads.
+
+    Products of matrices leave Python to the other threads, so that n cores work; together on one product they would wait for
+    each other, and burn their time in it where other programs use the cores. No batch is fetched before a thread is free.
     """
+    import torch
 
-    def __init__(self, load: Load, n: int, threads: int = 1) -> None:
-        self._n, self._arguments = n, (load, threads)
-        self._workers: dict[Connection, BaseProcess] = {}
-
-    def __enter__(self) -> WorkerPool:
+    total = torch.get_num_threads()
+    each = partial(torch.set_num_threads, max(1, total // n))  # for the thread that calls it
+    with ThreadPoolExecutor(n, "cda-score", each) as pool:
+        running: dict[Future[FloatArray], Batch] = {}
         try:
-            with _no_interrupts():
-                for _ in range(self._n):
-                    self._start()
-            for connection in self._workers:
-                self._answer(connection)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def compute(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, FloatArray]]:
-        """Rewards of every batch, as they come; ModelError if a worker failed or ended."""
-        left = iter(batches)
-        idle = list(self._workers)
-        running: dict[Connection, Batch] = {}
-        while True:
-            # No worker has more than one batch: so much is lost by a kill.
-            while idle and (batch := next(left, None)) is not None:
-                connection = idle.pop()
-                self._send(connection, token_ids(batch))
-                running[connection] = batch
-            if not running:
-                return
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)
-                rewards = self._answer(ready)
-                idle.append(ready)
-                yield running.pop(ready), rewards
-
-    def check_same(self, reward_model: RewardModel) -> None:
-        """Raise ModelError unless the workers score a text as the model of this process does, adapter and dose included."""
-        ids = reward_model.template.encode(user_prompt("How are you?"), "I am well, thank you.").ids
-        here = float(forward(reward_model, [ids])[0])
-        for connection in self._workers:
-            self._send(connection, [ids])
-        for connection in self._workers:
-            there = float(self._answer(connection)[0])
-            # Not exactly: another number of threads adds up in another order. NaN is for the texts to show.
-            if abs(there - here) > _SAME[reward_model.spec.precision] * max(1.0, abs(here)):
-                raise ModelError(
-                    f"a scoring worker's model gives {there:.6g} for a text, the one it was made after {here:.6g}: "
-                    "what loads it must load the same adapter at the same dose"
-                )
-
-    def close(self) -> None:
-        """End all workers, whatever they do."""
-        for connection, process in self._workers.items():
-            connection.close()
-            process.terminate()
-        for process in self._workers.values():
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._workers = {}
-
-    def _start(self) -> None:
-        # Not forked: a copy of a process whose libraries run threads may hang.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, *self._arguments), name="cda-score", daemon=True)
-        self._workers[ours] = process
-        try:
-            process.start()
-        except BaseException:
-            del self._workers[ours]
-            raise
+            for batch in batches:
+                running[pool.submit(compute, batch)] = batch
+                if len(running) == n:
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        yield running.pop(done), done.result()
+            for done in as_completed(running):
+                yield running[done], done.result()
         finally:
-            theirs.close()  # held by the worker alone, so that its end is seen here
-
-    def _send(self, connection: Connection, ids: list[list[int]]) -> None:
-        try:
-            connection.send(ids)
-        except OSError:
-            raise self._ended(connection) from None
-
-    def _answer(self, connection: Connection) -> Any:
-        try:
-            failed, content = connection.recv()
-        except (EOFError, OSError):
-            raise self._ended(connection) from None
-        if failed:
-            raise ModelError(f"a scoring worker failed: {content}")
-        return content
-
-    def _ended(self, connection: Connection) -> ModelError:
-        process = self._workers[connection]
-        process.join(5)
-        killed = " (killed, as happens where memory runs out: use fewer workers)" if process.exitcode == -9 else ""
-        return ModelError(f"a scoring worker ended with exit code {process.exitcode}{killed}; its own words are above")
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(total)
 
 
 def dealt(sizes: Sequence[int], n: int) -> list[list[int]]:
@@ -199,36 +105,3 @@ def error_line(error: BaseException) -> str:
     """An error in one line: our own as it stands, others with their class."""
     text = str(error)
     return text if isinstance(error, CdaError) else f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
-def _work(connection: Connection, load: Load, threads: int) -> None:
-    """The main function of a worker: load, signal it, then answer each batch with its rewards until the parent is gone."""
-    from cda.quiet import quiet_libraries
-
-    try:
-        quiet_libraries()
-        import torch
-
-        torch.set_num_threads(threads)
-        reward_model = load()
-        connection.send((False, None))
-        while True:
-            connection.send((False, forward(reward_model, connection.recv())))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the process that asked is gone
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            connection.send((True, error_line(error)))
-
-
-@contextlib.contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Have processes that are started meanwhile ignore Ctrl-C: this process ends them, without a traceback of each."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)

@@ -3,7 +3,7 @@
 One reward model (the embedded MiniLM classifier), one set of texts (both sides of the released jargon and length
 triples, up to 512 tokens), the same cores, by turns:
 one at a time (as the paper's released code scores), a Transformers text-classification pipeline, sentence-transformers'
-CrossEncoder.predict, and ours with its workers. Every peer runs at its best: batches of 1, 4, 8 or 32, fp32 or bf16, and the
+CrossEncoder.predict, and ours. Every peer runs at its best: batches of 1, 4, 8 or 32, fp32 or bf16, and the
 pipeline also on texts that were sorted by length before (CrossEncoder sorts by itself); each setting is tried twice on other texts
 of the same kind, the fastest is taken and stated. Ours is what `cda` does by default in fp32, and in bf16 where that is faster in the
 same trial. Loading is in none of them. Medians over rounds of the ratio within a round. The defaults of the peers (batches of 8 in the
@@ -21,7 +21,6 @@ read: memory.py). So that the memory can fail: a process that keeps 200 MB while
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import json
 import os
@@ -30,29 +29,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from cda.arrays import FloatArray
 from cda.embedded.model import embedded_model_folder, encoder_folder
 from cda.files.jsonl import read_jsonl
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import ModelSpec, load_reward_model
+from cda.models.precision import bf16_units
 from cda.records import prompt_text, user_prompt
-from cda.scorers.batching import Batch, characters
+from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.scorers.engine import score_texts
-from cda.scorers.workers import WorkerPool
 from evals.shared import DATA, ROOT, Check, finish, peak_bytes, restart_peak
 
 TARGETS = {"one at a time": 3.0, "pipeline": 2.0, "CrossEncoder": 1.2}
 N_TRIED, TIMES_TRIED, BATCHES, BALLAST_BYTES = 48, 2, (1, 4, 8, 32), 200 * 2**20
 OF_MATMUL, DIFFERENCE, FLAT_BYTES, FLAT_SHARE, LINEAR = 0.75, 1e-4, 100 * 2**20, 0.10, 1.5
+OF_FP32 = {"8bit": 1.15, "bf16": 0.6}
 SIZES = (1_000, 10_000, 50_000)
 MAX_LENGTH_TOKENS = 512
 
@@ -153,26 +151,14 @@ def best_peers(folder: Path, texts: Sequence[Text]) -> tuple[dict[str, Peer], di
     return best, seconds
 
 
-class Pooled(ClassifierScorer):
-    """A classifier whose batches are computed by workers that have loaded the model already."""
-
-    def __init__(self, reward_model: RewardModel, pool: WorkerPool) -> None:
-        super().__init__(reward_model)
-        self.pool = pool
-
-    def _computed(self, batches: Iterable[Batch], n_characters: int) -> Iterator[tuple[Batch, FloatArray]]:  # noqa: ARG002
-        return self.pool.compute(batches)
-
-
-def ours(scorer: ClassifierScorer, pool: WorkerPool | None, texts: Sequence[Text]) -> Callable[[], Any]:
-    """Our batches, in workers that have loaded the model, or in this process."""
-    shared = scorer if pool is None else Pooled(scorer.reward_model, pool)
+def ours(scorer: ClassifierScorer, texts: Sequence[Text]) -> Callable[[], Any]:
+    """Our batches, as they come."""
 
     def score() -> list[float]:
         found = np.full(len(texts), np.nan)
-        for finished in shared.in_batches(texts):
-            for row, one in finished:
-                found[row] = one.reward
+        for finished in scorer.in_batches(texts):
+            for row, score in finished:
+                found[row] = score.reward
         return found.tolist()
 
     return score
@@ -286,39 +272,41 @@ def measured(n_texts: int, n_rounds: int) -> dict[str, Any]:
     for peer in best.values():
         print(f"  best: {peer}, {tried[str(peer)]:.2f} s of {len(others)} texts", flush=True)
     threads = torch.get_num_threads()
-    specs = {precision: ModelSpec(str(folder), precision, MAX_LENGTH_TOKENS) for precision in PRECISIONS}
-    scorers = {precision: ClassifierScorer(load_reward_model(spec)) for precision, spec in specs.items()}
+    scorers = {
+        precision: ClassifierScorer(
+            load_reward_model(ModelSpec(str(folder), precision, MAX_LENGTH_TOKENS)), workers="auto"
+        )
+        for precision in ("fp32", "bf16", "8bit")
+    }
     done, n_tokens = operations(scorers["fp32"], texts)
-    with contextlib.ExitStack() as stack:
-        pools = {
-            precision: stack.enter_context(WorkerPool(partial(load_reward_model, spec), threads, 1))
-            for precision, spec in specs.items()
-        }
-        ways = {precision: ours(scorers[precision], pools[precision], others) for precision in PRECISIONS}
-        tried |= {f"ours ({one})": min(seconds_of(call) for _ in range(TIMES_TRIED)) for one, call in ways.items()}
-        fastest = min(PRECISIONS, key=lambda one: tried[f"ours ({one})"])
-        variants = {kind: peer_call(peer, folder, texts) for kind, peer in best.items()}
-        variants |= {f"{peer}, its default": peer_call(peer, folder, texts) for peer in DEFAULTS}
-        variants |= {
-            "ours, one process": ours(scorers["fp32"], None, texts), "ours": ours(scorers[fastest], pools[fastest], texts),
-        }  # fmt: skip
-        if fastest != "fp32":
-            variants["ours (fp32)"] = ours(scorers["fp32"], pools["fp32"], texts)
-        profile = profiled(scorers["fp32"], texts[:100])
-        alone = one_at_a_time(Peer("one at a time"), folder, texts)()
-        here = ours(scorers["fp32"], pools["fp32"], texts)()
-        difference = float(np.abs(np.array(alone) - np.array(here)).max())
-        rounds: list[dict[str, float]] = []
-        for number in range(n_rounds):
-            order = list(variants)
-            order = order[number % len(order) :] + order[: number % len(order)]
-            rounds.append({name: seconds_of(variants[name]) for name in order} | {"matmul": matmul_rate()})
-            print("  ".join(f"{name} {rounds[-1][name]:.1f} s" for name in variants), flush=True)
+    tried |= {
+        f"ours ({one})": min(seconds_of(ours(scorers[one], others)) for _ in range(TIMES_TRIED)) for one in PRECISIONS
+    }
+    fastest = min(PRECISIONS, key=lambda one: tried[f"ours ({one})"])
+    variants = {kind: peer_call(peer, folder, texts) for kind, peer in best.items()}
+    variants |= {f"{peer}, its default": peer_call(peer, folder, texts) for peer in DEFAULTS}
+    alone_in_a_batch = ClassifierScorer(scorers["fp32"].reward_model)
+    variants |= {"ours, one batch at a time": ours(alone_in_a_batch, texts), "ours": ours(scorers[fastest], texts)}
+    if fastest != "fp32":
+        variants["ours (fp32)"] = ours(scorers["fp32"], texts)
+    variants["ours (8bit)"] = ours(scorers["8bit"], texts)
+    profile = profiled(scorers["fp32"], texts[:100])
+    alone = one_at_a_time(Peer("one at a time"), folder, texts)()
+    difference = float(np.abs(np.array(alone) - np.array(ours(scorers["fp32"], texts)())).max())
+    rounds: list[dict[str, float]] = []
+    for number in range(n_rounds):
+        order = list(variants)
+        order = order[number % len(order) :] + order[: number % len(order)]
+        rounds.append({name: seconds_of(variants[name]) for name in order} | {"matmul": matmul_rate()})
+        print("  ".join(f"{name} {rounds[-1][name]:.1f} s" for name in variants), flush=True)
     in_fp32 = "ours" if fastest == "fp32" else "ours (fp32)"
     return {
         "texts": len(texts), "tokens": n_tokens, "threads": threads, "rounds": rounds, "difference": difference,
         "load": os.getloadavg()[0],
         "ours_in": fastest,
+        "time_8bit": statistics.median(one["ours (8bit)"] / one[in_fp32] for one in rounds),
+        "time_bf16": statistics.median(one["ours"] / one[in_fp32] for one in rounds) if fastest == "bf16" else None,
+        "bf16_units": bf16_units(),
         "best_peers": {kind: str(peer) for kind, peer in best.items()},
         "seconds_tried": tried,
         "speed_up": {name: statistics.median(one[name] / one["ours"] for one in rounds) for name in variants},
@@ -376,6 +364,9 @@ def main() -> int:
     checks += [
         Check("75% of the matmul rate", f"{found['share_of_matmul']:.0%} of {found['matmul_gflops']:.0f} GFLOP/s",
               found["share_of_matmul"] >= OF_MATMUL),
+        Check("8-bit takes at most 1.15 times the time of fp32", f"{found['time_8bit']:.2f}", found["time_8bit"] <= OF_FP32["8bit"]),
+        Check("bf16 at most 0.6 times, where the CPU multiplies in it", f"{found['time_bf16']}",
+              not found["bf16_units"] or (found["time_bf16"] or 1.0) <= OF_FP32["bf16"]),
         Check("1e-4 from one at a time", f"{found['difference']:.1e}", found["difference"] <= DIFFERENCE),
         Check("memory flat from 1,000 to 50,000", ", ".join(f"{one / 2**20:.0f} MB" for one in added) + " added",
               added[-1] - added[0] <= room),

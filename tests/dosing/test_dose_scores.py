@@ -17,7 +17,6 @@ from cda.finetuning.train import _base_scores, with_base_preferences
 from cda.models.load import ModelSpec, load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
-from cda.resources import model_scorers as classifier_scorers
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.sources import model_spec
@@ -147,13 +146,3 @@ def test_base_preferences_come_from_the_base_model_once(
     with ScoreCache(path) as cache:
         assert len(cache) == 10
     assert with_base_preferences([rows[-1]], score) == [rows[-1].example]
-
-
-def test_workers_load_the_model_at_its_dose(llama: Path, trained_fp32: Trained, texts: list[Text]) -> None:
-    spec = ModelSpec(str(llama), "fp32", 64)
-    made = classifier_scorers.load_dosed(spec, trained_fp32.result.adapter, 0.5)
-    there = load_reward_model(spec, trained_fp32.result.adapter)
-    DosedModel(there).set(0.5)
-    prompts, responses = [prompt for prompt, _ in texts], [text for _, text in texts]
-    here, expected = (ClassifierScorer(one).score(prompts, responses).tolist() for one in (made, there))
-    assert here == expected

@@ -1,4 +1,4 @@
-"""Work shared out: every batch answered once by some worker, failures told, nobody left behind; even shares of a launch."""
+"""Work shared out: every batch computed once by some thread, failures told, no thread left behind; even shares of a launch."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from summed import summed_model
 
+from cda.arrays import FloatArray
 from cda.errors import ModelError, RunError
-from cda.models.load import ModelSpec, load_reward_model
 from cda.models.template import Encoded
 from cda.scorers.batching import Batch, forward, token_ids
-from cda.scorers.workers import Exchange, WorkerPool, dealt
+from cda.scorers.workers import Exchange, dealt, in_threads
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
@@ -30,7 +30,7 @@ GIVEN: list[Batch] = [
 ]
 
 
-def test_every_batch_gets_the_rewards_of_this_process_until_one_fails() -> None:
+def test_every_batch_gets_the_rewards_of_this_thread_until_one_fails() -> None:
     asked: list[int] = []
 
     def following() -> Iterator[Batch]:
@@ -38,55 +38,46 @@ def test_every_batch_gets_the_rewards_of_this_process_until_one_fails() -> None:
             asked.append(min(batch))
             yield batch
 
-    with WorkerPool(summed_model, 2) as pool:
-        processes, answered = list(pool._workers.values()), 0
-        for batch, rewards in pool.compute(following()):
+    def compute(batch: Batch) -> FloatArray:
+        assert torch.get_num_threads() == 2  # half of the four
+        return forward(summed_model(), token_ids(batch))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        answered = 0
+        for batch, rewards in in_threads(compute, following(), 2):
             answered += 1
-            # A worker has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
-            assert len(asked) <= answered + 1
+            # A thread has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
+            assert len(asked) <= answered + 2
             np.testing.assert_allclose(rewards, forward(summed_model(), token_ids(batch)), atol=1e-5, rtol=0)
         assert sorted(asked) == list(range(9)) and answered == 9
-        assert list(pool.compute([])) == []
-        pool.check_same(summed_model())
-        with pytest.raises(ModelError, match=r"worker's model gives .*the same adapter at the same dose"):
-            pool.check_same(summed_model(1.1))
+        assert list(in_threads(compute, [], 2)) == []
         unknown: Batch = {0: Encoded([10**6], False)}
-        with pytest.raises(ModelError, match="a scoring worker failed: IndexError: index out of range"):
-            list(pool.compute([*GIVEN[:3], unknown, *GIVEN]))
-    assert [process.is_alive() for process in processes] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("load", "message"),
-    [
-        (
-            partial(load_reward_model, ModelSpec("/nowhere/missing", "fp32")),
-            r"failed: /nowhere/missing: no such folder",
-        ),
-        (partial(signal.raise_signal, signal.SIGKILL), r"exit code -9 \(killed, .*memory runs out"),
-    ],
-)
-def test_a_worker_that_cannot_load_or_dies_is_told(load: Callable[[], object], message: str) -> None:
-    with pytest.raises(ModelError, match=message), WorkerPool(load, 1):  # type: ignore[arg-type]
-        pass
+        with pytest.raises(IndexError, match="index out of range"):
+            list(in_threads(compute, [*GIVEN[:3], unknown, *GIVEN], 2))
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("cda-score")]
 
 
 ENDLESS = """
-import itertools, json
+import itertools
 from summed import summed_model
 from cda.models.template import Encoded
-from cda.scorers.workers import WorkerPool
+from cda.scorers.batching import forward, token_ids
+from cda.scorers.workers import in_threads
 
-if __name__ == "__main__":
-    with WorkerPool(summed_model, 2) as pool:
-        for at, _ in enumerate(pool.compute({0: Encoded([1, 5, 6], False)} for _ in itertools.count())):
-            if at == 3:
-                print(json.dumps([process.pid for process in pool._workers.values()]), flush=True)
+model = summed_model()
+batches = ({0: Encoded([1, 5, 6], False)} for _ in itertools.count())
+for at, _ in enumerate(in_threads(lambda batch: forward(model, token_ids(batch)), batches, 2)):
+    if at == 3:
+        print("under way", flush=True)
 """
 
 
-@pytest.mark.parametrize(("sent", "to_all"), [(signal.SIGINT, True), (signal.SIGKILL, False)], ids=["ctrl-c", "killed"])
-def test_no_worker_outlives_the_process_that_asked(tmp_path: Path, sent: int, to_all: bool) -> None:
+def test_ctrl_c_ends_scoring(tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS, encoding="utf-8")
     process = subprocess.Popen(
@@ -96,35 +87,15 @@ def test_no_worker_outlives_the_process_that_asked(tmp_path: Path, sent: int, to
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        start_new_session=True,
         # A suite that a shell runs in its background is deaf to Ctrl-C, and so would be what it starts.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, process.communicate()[1]
-    workers = json.loads(line)
-    assert len(workers) == 2 and all(map(is_running, workers))
-    # A terminal sends Ctrl-C to every process of the group.
-    if to_all:
-        os.killpg(process.pid, sent)
-    else:
-        os.kill(process.pid, sent)
+    assert process.stdout.readline() == "under way\n", process.communicate()[1]
+    process.send_signal(signal.SIGINT)
     _, problems = process.communicate(timeout=60)
     assert process.returncode != 0
-    deadline = time.monotonic() + 30
-    while any(map(is_running, workers)):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert problems.count("Traceback") == (1 if to_all else 0), problems
-    assert problems.count("KeyboardInterrupt") == (1 if to_all else 0)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    assert problems.count("Traceback") == problems.count("KeyboardInterrupt") == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
