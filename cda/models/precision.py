@@ -16,7 +16,7 @@ def automatic(n_weights: Callable[[], int]) -> tuple[Precision, str]:
     """The precision for this machine, and the reason as a sentence.
 
     On a GPU bf16 if its weights fit, else 8-bit; by its whole memory, so that every run on the machine chooses the same. On a
-    CPU bf16 if it multiplies in bf16 (MiniLM then scores in 0.6 times the time of fp32, and its rewards are off by 1% of their
+    CPU bf16 if it multiplies in bf16 (MiniLM then scores in 0.6 times the time of fp32, and its rewards are off by 1.5% of their
     spread), else fp32: without such units bf16 is three times slower. `n_weights` counts the model's weights.
     """
     import torch

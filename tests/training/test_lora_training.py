@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from devices import on_a_cpu
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
@@ -216,6 +217,18 @@ def test_a_training_loss_that_is_no_number_stops_the_training_before_it_is_saved
 
 def test_a_bf16_base_trains_on_cpu(train: Train) -> None:
     assert np.isfinite(losses(train(precision="bf16", max_steps=2))).all()
+
+
+@on_a_cpu
+@pytest.mark.parametrize(("precision", "expected"), [("bf16", "eager"), ("fp32", "sdpa")])
+def test_attention_is_plain_where_its_fused_gradients_are_slow(
+    llama: Path, preference_pairs: list[Pair], lora: Lora, train_arguments: Mapping[str, Any], tmp_path: Path,
+    precision: Any, expected: str,
+) -> None:  # fmt: skip
+    loaded = load_reward_model(ModelSpec(str(llama), precision, 64))
+    examples = [TrainingExample(pair) for pair in preference_pairs[:4]]
+    train_adapter(loaded, examples, [], lora, {**train_arguments, "max_steps": 1}, tmp_path, 0)
+    assert loaded.model.config._attn_implementation == expected
 
 
 def test_a_tokenizer_without_padding_and_eos_trains_and_keeps_its_notes(
