@@ -73,7 +73,7 @@ class Classifier(NamedScorer):
             max_length_tokens=template.max_length_tokens,
             notes=(
                 *notes,
-                *([spec.precision_reason] if spec.precision_reason else []),
+                *([spec.precision_reason] if spec.precision_reason and subject.adapter is None else []),
                 *marks_note(texts, template.has_marks),
             ),
         )

@@ -45,7 +45,7 @@ def test_on_a_cpu_its_units_decide(
         bf16_units.cache_clear()
 
 
-@pytest.mark.parametrize(("weights", "precision"), [(8e9, "bf16"), (24e9, "bf16"), (24.1e9, "8bit"), (27e9, "8bit")])
+@pytest.mark.parametrize(("weights", "precision"), [(8e9, "bf16"), (27e9, "bf16"), (28.1e9, "8bit"), (70e9, "8bit")])
 def test_on_a_gpu_the_memory_decides(monkeypatch: pytest.MonkeyPatch, weights: float, precision: str) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80e9))

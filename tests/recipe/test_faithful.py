@@ -8,7 +8,7 @@ from typing import Any
 from cda.recipe.load import LoadedRecipe, load_recipe
 from cda.training.arguments import reward_config
 
-DEFAULTS = ["model=llama-8b", "data=paper", "llm.model=x"]
+DEFAULTS = ["model=llama-8b", "data=paper", "llm.model=x", "model.precision=8bit"]
 # Names of folders and of the run, which say nothing about the training.
 NOT_TRAINING = {"output_dir", "logging_dir", "run_name"}
 
