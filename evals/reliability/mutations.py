@@ -39,9 +39,9 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "money": ("cda/llm/money.py", ("tests/llm/test_llm_money.py",)),
 }
-FIRST_RUN = {"stats": (70, 80), "verdict": (37, 40), "money": (28, 32)}
-"""Seen of those drawn before tests were written for what was not seen: the fairer share. Part of stats, and verdict,
-were drawn twice, since their code had changed."""
+FIRST_RUN = {"stats": (86, 100), "verdict": (54, 60), "money": (46, 52)}
+"""Seen of those drawn before tests were written for what was not seen: the fairer share. It is the sum over all draws;
+each area is drawn anew when its code has changed."""
 _KINDS = {0: "survived", 1: "killed", 3: "killed", 5: "not_covered", 33: "not_covered"}
 """mutmut's exit status of the tests; any other is a run that was ended because it took too long, or crashed."""
 

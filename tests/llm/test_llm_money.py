@@ -48,6 +48,7 @@ def test_four_characters_are_about_a_token_and_a_schema_is_paid_for_too() -> Non
     schema = MappingProxyType({"type": "object", "properties": MappingProxyType({"answer": {"type": "string"}})})
     sent = json.dumps({"type": "object", "properties": {"answer": {"type": "string"}}})
     bare, held = Request("s" * 40, "u" * 40), Request("s" * 40, "u" * 40, schema, "p" * 40)
+    assert request_tokens(bare) == 21 + 16  # 80 letters and 2 line breaks, and the frame
     assert request_tokens(held) - request_tokens(bare) == pytest.approx((len(sent) + 40) / 4, abs=1)
 
 
@@ -149,11 +150,13 @@ def test_a_call_that_breaks_off_gives_back_what_was_set_aside() -> None:
 
 def test_answers_are_counted_by_stage_and_closed_early() -> None:
     closed = []
+    asked_for: list[object] = []
 
     class Fixed:
         name = "gpt-x"
 
-        def answers(self, *_: object) -> Iterator[tuple[int, Completion]]:
+        def answers(self, *given: object) -> Iterator[tuple[int, Completion]]:
+            asked_for.append(given)
             usage = {"input_tokens": 100, "output_tokens": 10}
             kinds = (Completion("yes", **usage), Completion("yes", cached=True, **usage))
             try:
@@ -167,10 +170,10 @@ def test_answers_are_counted_by_stage_and_closed_early() -> None:
     assert tally.since(Tally()) == counts | {"dollars": pytest.approx((150 * 10 + 10 * 100) / 1e6)}
     earlier = replace(tally)
     assert tally.since(earlier) == {}
-    found = CountedLLM(Fixed(), tally, DEAR).answers([QUESTION], "asking")
+    found = CountedLLM(Fixed(), tally, DEAR).answers([QUESTION], "asking", 7)
     next(found)
     found.close()
-    assert len(closed) == 2
+    assert len(closed) == 2 and asked_for[-1] == ([QUESTION], "asking", 7)
     assert tally.since(earlier)["dollars"] == pytest.approx(0.002) and tally.since(earlier)["asked"] == 1
     tally = Tally()
     complete(CountedLLM(Fixed(), tally), [QUESTION], "asking")

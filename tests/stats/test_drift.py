@@ -150,6 +150,11 @@ def test_effect_among_the_pairs_within_limits() -> None:
     assert pairs_effect(margins, ids(120), rng()).mean_margin.value == pytest.approx(11 / 4)
 
 
+def test_a_margin_of_0_is_no_preference() -> None:
+    found = pairs_effect(np.tile([1.0, 0.0, -1.0, 0.0], 10), ids(40), rng())
+    assert (found.skew.value, found.skew.n, found.mean_margin.value) == (0.25, 40, 0.0)
+
+
 @pytest.mark.parametrize(
     ("n_inside", "n_total", "enough"),
     [(30, 100, True), (29, 100, False), (40, 200, True), (39, 200, False), (30, 150, True), (30, 151, False)],

@@ -12,7 +12,16 @@ from rows import ids, rng
 from cda.errors import DataError
 from cda.results.base import Missing
 from cda.stats.proportions import wilson
-from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority, majority_targets, noise_ceiling
+from cda.stats.votes import (
+    WORDS,
+    agreement,
+    assumed_ties,
+    count_votes,
+    leading_words,
+    majority,
+    majority_targets,
+    noise_ceiling,
+)
 
 VOTES = [
     ["perturbed", "perturbed", "base"],
@@ -47,6 +56,13 @@ def test_majorities_by_hand() -> None:
     released = majority(counts, "as-released", ["base", "tie", None, "perturbed", "base", "tie", "base"])
     assert released.target[released.used].tolist() == [0, 1, 0, 0]
     assert released.exclusions.reasons == {"no label": 1, "tie": 2}
+
+
+def test_assumed_ties_are_what_votes_for_ties_would_give() -> None:
+    assumed, voted = assumed_ties(3), majority(count_votes([["tie"]] * 3 + [["base"]]), "half")
+    assert assumed.target.tolist() == voted.target[:3].tolist() == [0.5] * 3
+    assert assumed.used.tolist() == voted.used[:3].tolist() == [True] * 3
+    assert assumed.rule == voted.rule and (assumed.exclusions.seen, assumed.exclusions.reasons) == (3, {})
 
 
 @settings(deadline=None, derandomize=True)

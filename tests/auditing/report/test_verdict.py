@@ -15,6 +15,7 @@ from cda.auditing.groups import Group
 from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown, summary_table
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
+    drift_sentence,
     others_sentence,
     quality_kind,
     quality_sentence,
@@ -191,6 +192,14 @@ def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> Non
     assert found.word == "substituted" and "not excluded" not in found.sentence
 
 
+def test_a_bias_that_rose_is_said_apart_from_those_that_fell(make_audit: Any) -> None:
+    rose = make_audit({"structure": (0.50, 0.90)}, others=()).skew["structure"]
+    found = verdict_of(changed(make_audit(), "skew.structure", rose.model_copy(update={"target": False})))
+    assert found.word == "substituted"
+    assert "Yet skew rose: structure from 50% to 90% (Holm-adjusted p < 0.001)." in found.sentence
+    assert "With it, length fell from 90% to 60%" in found.sentence and "structure rose" not in found.sentence
+
+
 def test_other_biases_stand_on_a_line_with_stars_as_words_are_given(make_audit: Any, audit: Any) -> None:
     assert others_sentence(audit) == (
         "Skew of the other biases: length 90→60%*, structure 90→89% (* interval excludes 0 and Holm-adjusted p < 0.05)."
@@ -257,6 +266,26 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert "may explain" not in found.sentence + render_markdown(audit).split("## Effects")[0]
     found = verdict_of(measured(make_audit, NOISE + 3 * LONGER, votes=True))
     assert found.word == "over-rewarded" and "may explain" not in found.sentence
+
+
+@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
+def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p_holm: float, word: str) -> None:
+    audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
+    assert verdict_of(audit).word == word
+    assert bool(drift_sentence("jargon", audit)) == (word == "not identified")
+
+
+@pytest.mark.parametrize(
+    ("ties", "said"),
+    [
+        (0, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
+        (399, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
+        (400, "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."),
+    ],
+)
+def test_quality_of_one_model(make_audit: Any, ties: int, said: str) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())
+    assert quality_sentence(changed(audit, "quality.ties.before", ties)) == said
 
 
 @pytest.mark.parametrize(("value", "word", "said"), [(1.0, "rewarded", "+1.00"), (-1.0, "penalised", "−1.00")])
