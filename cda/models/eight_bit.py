@@ -36,6 +36,7 @@ def multiply_by_rounded_weights(model: Any, once: bool) -> None:
         state = layer.state
         kept = state.CB.float().mul_(state.SCB.unsqueeze(1).mul(1 / _LEVELS)) if once else None
         layer.register_buffer("dequantized", kept, persistent=False)
+        layer.dequantized_of = state.CB
         layer.__class__ = type(layer.__class__.__name__, (_Rounded, bitsandbytes.nn.Linear8bitLt), {})
 
 
@@ -47,7 +48,9 @@ class _Rounded:
         from torch.nn.functional import linear
 
         bias = None if self.bias is None else self.bias.to(inputs.dtype)
-        if self.dequantized is not None:
+        if self.weight.CB is not None:  # other weights than before: an adapter was merged into them
+            self.init_8bit_state()
+        if self.dequantized is not None and self.dequantized_of is self.state.CB:
             return linear(inputs, self.dequantized.to(inputs.dtype), bias)
         self.state.is_training = True  # the product of rounded weights with inputs that are not
         return bitsandbytes.matmul(inputs, self.weight, bias=bias, state=self.state)
