@@ -255,7 +255,7 @@ def profiled(scorer: ClassifierScorer, texts: Sequence[Text]) -> dict[str, float
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU]) as seen:
-        ours(scorer, None, texts)()
+        ours(scorer, texts)()
     spent = {one.key: one.self_cpu_time_total for one in seen.key_averages()}
     total = sum(spent.values())
     ordered = sorted(spent.items(), key=lambda one: -one[1])

@@ -106,7 +106,7 @@ def measured(
         "one at a time": one_at_a_time(scorer, texts),
         "pipeline": pipeline(scorer, texts, *best["pipeline"]),
         "CrossEncoder": cross_encoder(scorer, texts, device, best["CrossEncoder"][0]),
-        "ours": ours(scorer, None, texts),
+        "ours": ours(scorer, texts),
     }
     scores = {name: np.asarray(score(), dtype=np.float64) for name, score in variants.items()}  # warms up, too
     order, rounds = list(variants), []
