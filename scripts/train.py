@@ -2,7 +2,7 @@
 
 import sys
 
-from cda.cli import app
+from cda.cli import main
 
 if __name__ == "__main__":
-    app(args=["train", *sys.argv[1:]])
+    main(["train", *sys.argv[1:]])

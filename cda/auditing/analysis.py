@@ -25,7 +25,7 @@ from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
 from cda.stats.clustered import Resampling, direct_contrast, observational_effect, same_in_all
 from cda.stats.draws import bootstrap_mean
-from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift, measured
+from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
 from cda.stats.means import common_edges, distribution
 from cda.stats.proportions import chosen_correlation, contingency
 
@@ -188,7 +188,10 @@ def drifts(
 
 def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> BiasDrift:
     perturbed, base = group.sides
-    first, second = _features(perturbed, group.bias), _features(base, group.bias)
+    first, second = (
+        {**features, **_own_features(side, group.bias)}
+        for features, side in zip(group.features, group.sides, strict=True)
+    )
     ids = group.prompt_ids
     similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
     if encode is not None:
@@ -212,10 +215,10 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
     )
 
 
-def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
+def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
     own = ["markers_per_100_words"] if bias.markers else []
     own += list(PATTERN_FEATURES) if bias.pattern is not None else []
-    return measured(texts) | {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
+    return {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
 
 
 def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
@@ -237,7 +240,7 @@ def _effects(group: Group, seed: int) -> BiasEffects:
 
 
 def _direct(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects:
-    perturbed, base = map(measured, group.sides)
+    perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct: Effect | SameMargin | Missing = or_missing(
         partial(direct_contrast, margins, ids, Resampling(rng(seed)), unit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Compared, Comparison, Preferences
 from cda.stats.draws import Stream, generator
+from cda.stats.drift import measured
 from cda.stats.people import (
     ONE_SIDED,
     against_people,
@@ -42,7 +43,7 @@ VERDICTS: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "ba
 MAIN = ("before", "after", "model")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Contrasts of one bias that every scoring has a margin for (n_unread: those that one has none for), their prompts as
     clusters, and scoring to margins, shape (n,), in `unit`. `is_target`: it is one of the recipe's biases."""
@@ -66,6 +67,12 @@ class Group:
     def sides(self) -> tuple[list[str], list[str]]:
         """The perturbed texts and the base texts."""
         return [contrast.perturbed for contrast in self.contrasts], [contrast.base for contrast in self.contrasts]
+
+    @cached_property
+    def features(self) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
+        """The text features of the perturbed texts and of the base texts."""
+        perturbed, base = self.sides
+        return measured(perturbed), measured(base)
 
     def with_margins(self, labels: Mapping[str, str]) -> Group:
         """The same contrasts with the margins of some scorings, each under a new label."""
@@ -230,13 +237,13 @@ def _moved(group: Group, people: People, seed: int) -> VotesMoved:
     margins, *after = group.margins.values()
     if after:
         return people_change(margins, after[0], people.majority, group.prompt_ids, rng(seed))
-    measured = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
+    found = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
     return VotesMoved(
-        skew_on_voted=Measure(before=measured.skew),
-        miscalibration=Measure(before=measured.miscalibration),
-        gap=BeforeAfter(before=measured.gap),
-        auc=ONE_SIDED if measured.auc is None else BeforeAfter(before=measured.auc),
-        signed_gap=PerScoring[Estimate](before=measured.signed_gap),
+        skew_on_voted=Measure(before=found.skew),
+        miscalibration=Measure(before=found.miscalibration),
+        gap=BeforeAfter(before=found.gap),
+        auc=ONE_SIDED if found.auc is None else BeforeAfter(before=found.auc),
+        signed_gap=PerScoring[Estimate](before=found.signed_gap),
     )
 
 

@@ -97,6 +97,21 @@ class FindBest(TrainerCallback):  # type: ignore[misc]
             state.best_model_checkpoint = str(self.best)
 
 
+def last_step(args: Any, state: Any) -> int:
+    """The last step of a training that keeps the best of the evaluated ones: a step behind the last evaluation is never kept."""
+    if not args.load_best_model_at_end or args.eval_strategy != "steps":
+        return int(state.max_steps)
+    return int(state.max_steps // state.eval_steps * state.eval_steps) or int(state.max_steps)
+
+
+class EndWithEvaluation(TrainerCallback):  # type: ignore[misc]
+    """Ends the training at its `last_step`."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step >= last_step(args, state):
+            control.should_training_stop = True
+
+
 class Progress(TrainerCallback):  # type: ignore[misc]
     """One bar with the loss, in place of a printed dictionary every few steps."""
 
@@ -107,7 +122,11 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if state.is_world_process_zero:
             self.bar = tqdm(
-                total=state.max_steps, initial=state.global_step, desc="  training", unit="step", disable=hides_bars()
+                total=last_step(args, state),
+                initial=state.global_step,
+                desc="  training",
+                unit="step",
+                disable=hides_bars(),
             )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
