@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, dose, quality, win_rate
-    from cda.api.results import Audit, BestOf, Discovery, Dose, Quality, Run, WinRate, load
+    from cda.api.results import Audit, BestOf, Discovery, Dose, Panel, Quality, Run, WinRate, load
     from cda.api.runs import audit, discover, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
     "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
-    "cda.api.results": ("Audit", "BestOf", "Discovery", "Dose", "Quality", "Run", "WinRate", "load"),
+    "cda.api.results": ("Audit", "BestOf", "Discovery", "Dose", "Panel", "Quality", "Run", "WinRate", "load"),
     "cda.api.runs": ("audit", "discover", "train"),
     "cda.api.texts": ("label", "rewrite"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
@@ -42,6 +42,7 @@ __all__ = [
     "LLMError",
     "Missing",
     "ModelError",
+    "Panel",
     "Quality",
     "RecipeError",
     "Run",

@@ -14,11 +14,13 @@ from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
+from cda.results.panel import PanelResult
 from cda.results.study import StudyResult
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS: dict[str, tuple[type[Saved], str]] = {
     "audit": (AuditResult, "`audit/audit.json` of a run: `cda audit`, `cda train`, `cda.audit`, `run.audit`"),
+    "panel": (PanelResult, "`panel.json`: `cda audit` of several models, `cda.audit` of a list"),
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
     "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),

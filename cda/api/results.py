@@ -21,13 +21,18 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
-from cda.pipeline.stages import OTHER_RESULTS, audit_of, train_result
+from cda.launch import is_main, say
+from cda.panels.panel_report import panel_markdown, panel_page, panel_text
+from cda.pipeline import plan as planning
+from cda.pipeline.stages import OTHER_RESULTS, audit_of, run_stages, train_result
+from cda.recipe.load import LoadedRecipe
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
+from cda.results.panel import PanelResult
 from cda.run import RunFolder
 
 if TYPE_CHECKING:
@@ -148,6 +153,15 @@ class Audit(AuditResult, Shown):
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"
 
 
+class Panel(PanelResult, Shown):
+    """Several models next to each other and on average; its fields are those of `PanelResult`."""
+
+    _page, _markdown, __str__ = panel_page, panel_markdown, panel_text
+
+    def __repr__(self) -> str:
+        return f"<Panel of {', '.join([*self.models, *self.trainings])}>"
+
+
 class Quality(QualityResult, Shown):
     """Accuracy on preference files; its fields are those of `QualityResult`."""
 
@@ -244,7 +258,19 @@ class Discovery:
         return f"<Discovery in {self.folder}: {len(self.biases)} biases>"
 
 
-def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | Discovery:
+def carry_out(
+    loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
+) -> Run:
+    """The run of settings, up to a stage; a dry run checks everything, says the plan and does nothing."""
+    if not dry_run:
+        return Run(run_stages(loaded, until, only, figures).path)
+    if is_main():
+        planning.check(loaded)
+        say(f"{planning.describe(loaded.recipe)}\n\n{planning.plan(loaded)}")
+    return Run(loaded.recipe.run_path)
+
+
+def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Discovery:
     """A run's folder, or a result that was saved.
 
     Args:
@@ -275,7 +301,8 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
     return load_result(Audit, place, "cda audit")
 
 
-_KINDS: dict[str, tuple[type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
+_KINDS: dict[str, tuple[type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
+    "panels": (Panel, "cda audit"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import overload
 
 from cda.api.arguments import (
     Biases,
@@ -19,13 +20,11 @@ from cda.api.arguments import (
     put,
     refuse_recipe,
 )
-from cda.api.results import Audit, Discovery, Run
+from cda.api.panels import audit_panel
+from cda.api.results import Audit, Discovery, Panel, Run, carry_out
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
-from cda.launch import is_main, say
-from cda.pipeline import plan as planning
-from cda.pipeline.stages import run_stages
-from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
+from cda.recipe.load import is_recipe, load_recipe
 from cda.resources.artifacts import check_form
 
 _BY_NAME = (
@@ -34,6 +33,28 @@ _BY_NAME = (
 STAGES = ("label", "synthesize", "train", "dose", "audit", "report")
 
 
+@overload
+def audit(
+    target: list[Model],
+    /,
+    *,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    verdicts: Data | None = None,
+    quality: Data | None = None,
+    triples: Data | None = None,
+    figures: str | None = None,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: Confirm = False,
+    progress: bool = True,
+    overrides: Sequence[str] | None = None,
+    **settings: object,
+) -> Panel: ...
+
+
+@overload
 def audit(
     target: Model,
     /,
@@ -51,13 +72,34 @@ def audit(
     progress: bool = True,
     overrides: Sequence[str] | None = None,
     **settings: object,
-) -> Audit:
-    """Measure one reward model or judge as it is, as `cda audit` does.
+) -> Audit: ...
+
+
+def audit(
+    target: Model | list[Model],
+    /,
+    *,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    verdicts: Data | None = None,
+    quality: Data | None = None,
+    triples: Data | None = None,
+    figures: str | None = None,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: Confirm = False,
+    progress: bool = True,
+    overrides: Sequence[str] | None = None,
+    **settings: object,
+) -> Audit | Panel:
+    """Measure one reward model or judge as it is, or several next to each other, as `cda audit` does.
 
     Args:
         target: Hub id, folder, `embedded`, `judge:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `steered:MODEL` or
             `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
-            preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages.
+            preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages. A list of
+            these, and of folders of finished runs, is a panel.
         biases: Names or bias files; None for all five.
         contrasts: Rows of prompt, base and perturbed; None for the embedded ones.
         votes: People's votes on them: rows of id and vote.
@@ -65,7 +107,8 @@ def audit(
         quality: Preference pairs for accuracy; `"none"` for no such check.
         triples: Your own RATE triples; `"none"` for no RATE.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory.
+        out: Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a
+            panel: the folder that holds a run for each model, and `panel`.
         budget_usd: Dollars that may be spent on LLMs; nothing is spent if the estimate exceeds it.
         confirm: Agree to the cost of asking an LLM; `"ask"`: ask on the terminal.
         progress: Show progress bars.
@@ -73,12 +116,14 @@ def audit(
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
     Returns:
-        The audit; its `folder` has the report, the scores behind it, and everything else.
+        The audit; its `folder` has the report, the scores behind it, and everything else. Of a list the panel, with models that
+        could not be audited in `failed`.
 
     Raises:
         RecipeError: A wrong setting, or several; all at once.
         DataError: Data that cannot be used.
         ModelError: A model or function that cannot be used, or that returned anything but a number for each text.
+        RunError: None of several models could be audited.
         SpendingError: The cost was not agreed to.
         CdaError: Base of all of these and of every other error that a user can act on.
 
@@ -91,6 +136,11 @@ def audit(
         1.0
     """
     terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress)
+    if isinstance(target, list):
+        data = {
+            "contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples,
+        }  # fmt: skip
+        return audit_panel(target, terms, biases, data, figures)
     return audit_run(target, terms, biases, contrasts, votes, verdicts, quality, triples, figures).audit
 
 
@@ -116,7 +166,7 @@ def audit_run(
     data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
     nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()}, biases)
     with loaded_for_model(target, nested, terms) as loaded:
-        return _carry_out(loaded, figures=figures, dry_run=dry_run)
+        return carry_out(loaded, figures=figures, dry_run=dry_run)
 
 
 def train(
@@ -192,18 +242,7 @@ def train(
         put(nested, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), overrides or (), nested))
-        return _carry_out(loaded, until, only, figures, dry_run)
-
-
-def _carry_out(
-    loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
-) -> Run:
-    if not dry_run:
-        return Run(run_stages(loaded, until, only, figures).path)
-    if is_main():
-        planning.check(loaded)
-        say(f"{planning.describe(loaded.recipe)}\n\n{planning.plan(loaded)}")
-    return Run(loaded.recipe.run_path)
+        return carry_out(loaded, until, only, figures, dry_run)
 
 
 def discover(

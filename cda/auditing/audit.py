@@ -42,7 +42,7 @@ from cda.prompts import Prompts
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
-from cda.records import Contrast, Pair, Prompt, Triple
+from cda.records import Contrast, Pair, Prompt, Triple, prompt_id
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
@@ -297,10 +297,12 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
-    """One row for each comparison with its margins; with the rewards of both sides if there are rewards."""
+    """One row for each comparison with its margins; with the rewards of both sides if there are rewards. The `prompt_id` of a
+    contrast is its cluster, so that audits can be compared from their folders alone."""
     rows: list[dict[str, object]] = []
     for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
         row: dict[str, object] = {"kind": "contrast", "bias": contrast.bias, "id": contrast.id}
+        row["prompt_id"] = prompt_id(prompt)
         row["preferred"] = contrast.preferred
         if contrast.votes:
             row["votes"] = list(contrast.votes)

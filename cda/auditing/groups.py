@@ -142,22 +142,31 @@ def main_group(group: Group) -> Group:
 
 
 def people_of(group: Group, rule: TieRule) -> People | None:
-    """People's majorities; a preference without single votes is one vote. None if no contrast has a majority for one side."""
-    given = [contrast.votes or ((contrast.preferred,) if contrast.preferred else ()) for contrast in group.contrasts]
+    """People's majorities on a group's contrasts; None if no contrast has a majority for one side."""
+    return people_in(
+        [contrast.votes for contrast in group.contrasts], [each.preferred for each in group.contrasts], rule
+    )
+
+
+def people_in(
+    votes: Sequence[Sequence[Preference]], preferred: Sequence[Preference | None], rule: TieRule
+) -> People | None:
+    """People's majorities, from the single votes on each contrast and the preference that its file states (length n each); a
+    preference without single votes is one vote. None if no contrast has a majority for one side."""
+    given = [own or ((stated,) if stated else ()) for own, stated in zip(votes, preferred, strict=True)]
     if not any(given):
         return None
     counts = count_votes(given)
     words = leading_words(counts)
     released = [
-        contrast.preferred or (word if word in ("perturbed", "base", "tie") else None)
-        for contrast, word in zip(group.contrasts, words, strict=True)
+        stated or (word if word in ("perturbed", "base", "tie") else None)
+        for stated, word in zip(preferred, words, strict=True)
     ]
     try:
         by_rule = majority(counts, rule, released)
     except DataError:
         return None
-    has_votes = any(contrast.votes for contrast in group.contrasts)
-    return People(by_rule, tuple(words), counts if has_votes else None)
+    return People(by_rule, tuple(words), counts if any(votes) else None)
 
 
 def sides_of(group: Group, people: People) -> list[Preference | None]:

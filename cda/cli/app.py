@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
 from cda.errors import RecipeError
+from cda.files.paths import is_there
+
+_SETTING = re.compile(r"[\w.-]+\s*=")
 
 app = typer.Typer(
     add_completion=False,
@@ -52,6 +56,12 @@ TARGET = (
 def confirmed(yes: bool) -> bool | Literal["ask"]:
     """`--yes` agrees beforehand; without it the user is asked."""
     return True if yes else "ask"
+
+
+def settings_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Settings `section.key=value` among the words of a command, and the others, which name models or files."""
+    settings = [word for word in words if _SETTING.match(word) and not is_there(word)]
+    return settings, [word for word in words if word not in settings]
 
 
 def columns_of(words: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from cda.cli.app import (
     app,
     columns_of,
     confirmed,
+    settings_apart,
 )
 from cda.launch import say
 from cda.user_errors import user_errors
@@ -169,21 +170,30 @@ def report(
 
 @app.command()
 def audit(
-    target: Annotated[str, Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training.")],
-    overrides: Overrides = None,
+    targets: Annotated[
+        list[str],
+        Argument(
+            help=f"{TARGET} Several, or folders of finished runs, make a panel. Or a recipe: that is audited before and after its "
+            "training. And section.key=value, as many as you like."
+        ),
+    ],
     bias: BiasOption = None,
     pairs: Annotated[str | None, Option(help="Contrasts of your own: prompt, base, perturbed.")] = None,
     votes: Annotated[str | None, Option(help="People's votes on them: id and vote, any number an item.")] = None,
     verdicts: Annotated[str | None, Option(help="LLM judges' verdicts on them, to stretch few votes (PPI++).")] = None,
     quality: Annotated[str | None, Option(help="Preference pairs for accuracy; `none` for no such check.")] = None,
     triples: Annotated[str | None, Option(help="RATE triples of your own; `none` for no RATE.")] = None,
-    out: Annotated[str | None, Option(help="Folder of the run. Default: runs/audit-<model>.")] = None,
+    out: Annotated[
+        str | None, Option(help="Folder of the run, or of all runs of a panel. Default: runs/audit-<model>.")
+    ] = None,
     figures: Figures = None,
     dry_run: DryRun = False,
     only: Only = False,
     yes: Yes = False,
 ) -> None:
-    """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
+    """Measure reward models and judges as they are, several next to each other; with a recipe, before and after its training."""
+    overrides, models = settings_apart(targets)
+    target = models[0] if models else ""
     options = {
         "bias": (bias, "biases"), "pairs": (pairs, "audit.contrasts"), "votes": (votes, "audit.votes"),
         "verdicts": (verdicts, "audit.verdicts"), "quality": (quality, "audit.quality"), "triples": (triples, "audit.triples"),
@@ -191,12 +201,27 @@ def audit(
     }  # fmt: skip
     with user_errors():
         from cda.api.arguments import Terms
+        from cda.api.panels import audit_panel, plan_panel
         from cda.api.runs import audit_run
-        from cda.errors import RecipeError
+        from cda.errors import RecipeError, RunError
         from cda.recipe.load import is_recipe
 
+        terms = Terms("cda.audit", {}, overrides, out, confirm=confirmed(yes))
+        if len(models) != 1:
+            data = {
+                "contrasts": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples,
+            }  # fmt: skip
+            if dry_run:
+                plan_panel(models, terms, bias, data)
+                return
+            panel = audit_panel(models, terms, bias, data, figures)
+            say(f"\n{panel.summary}")
+            if panel.failed:
+                raise RunError(
+                    f"{len(panel.failed)} of {len(models)} models could not be audited: {', '.join(panel.failed)}"
+                )
+            return
         if not is_recipe(target):
-            terms = Terms("cda.audit", {}, overrides or [], out, confirm=confirmed(yes))
             audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)
             return
         problems = [
@@ -238,8 +263,8 @@ def quality(
     with user_errors():
         from cda.api.benchmarks import quality as measured
 
-        words = [word for word in files if "=" in word and not Path(word).exists()]
-        names = list(dict.fromkeys(word for word in files if word not in words))
+        words, names = settings_apart(files)
+        names = list(dict.fromkeys(names))
         result = measured(
             model, names, adapter=adapter, against=against, dose=dose, figures=figures,
             out=out, confirm=confirmed(yes), overrides=words,

@@ -1,0 +1,191 @@
+"""Audits of several models, one after the other, and the panel over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+from cda.api.arguments import RUNS, Biases, Data, Model, Terms, as_reference, check_types, loaded_for_model
+from cda.api.results import Panel, carry_out
+from cda.errors import RecipeError, RunError
+from cda.files.paths import is_there, user_path
+from cda.launch import say
+from cda.panels.members import is_finished_audit
+from cda.panels.panel import run_panel
+from cda.recipe.load import is_recipe
+from cda.recipe.sections import kind_of
+from cda.resources.artifacts import check_form
+from cda.run import fingerprint
+from cda.user_errors import explain
+
+_LONGEST = 40
+"""Characters of the models' names in the name of a panel's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """One model of a panel: its folder, and what is audited (None: a finished run, read as it is)."""
+
+    name: str
+    run: Path
+    target: Model | None
+
+
+def audit_panel(
+    targets: Sequence[Model],
+    terms: Terms,
+    biases: Biases | None = None,
+    data: Mapping[str, Data | None] | None = None,
+    figures: str | None = None,
+) -> Panel:
+    """Audit every model in a folder of its own, reusing what is there, and write the panel over all that could be audited.
+
+    A target that is the folder of a finished run is read as it is. Mistakes in the settings are raised before anything is
+    spent; a model that fails afterwards is named in the result, and does not stop the others.
+
+    Raises:
+        RecipeError: A wrong setting or target; all at once.
+        RunError: No model at all could be audited, or the panel's folder cannot be used.
+    """
+    check_form(figures)
+    planned, settings, repeated, seed = _checked(targets, terms, biases, data)
+    failed = _failures(planned, settings, terms)
+    done = [each.run for each in planned if each.name not in failed]
+    if not done:
+        raise _none_left(failed)
+    out = _folder(terms, planned)
+    result, summary = run_panel(done, out, seed, failed, repeated, figures)
+    panel = Panel(**dict(result))
+    panel._folder, panel._summary = out, summary
+    return panel
+
+
+def plan_panel(
+    targets: Sequence[Model],
+    terms: Terms,
+    biases: Biases | None = None,
+    data: Mapping[str, Data | None] | None = None,
+) -> None:
+    """Check everything, and say the plan of every audit; do nothing. Raises as `audit_panel`, RunError if any model fails."""
+    planned, settings, _, _ = _checked(targets, terms, biases, data)
+    if failed := _failures(planned, settings, terms, dry_run=True):
+        raise _none_left(failed)
+    say(f"\npanel       {_folder(terms, planned)}")
+
+
+def _none_left(failed: Mapping[str, str]) -> RunError:
+    return RunError("\n".join(f"{name}: {problem}" for name, problem in failed.items()))
+
+
+def _checked(
+    targets: Sequence[Model], terms: Terms, biases: Biases | None, data: Mapping[str, Data | None] | None
+) -> tuple[list[_Planned], dict[str, object], list[str], int]:
+    """Models with their folders, the settings of all, targets that were repeated, and the seed."""
+    check_types(terms.function, biases=biases)
+    once, repeated = _distinct(targets)
+    files = {
+        f"audit.{name}": (name, rows if rows is None else as_reference(rows, name, terms.inputs))
+        for name, rows in (data or {}).items()
+    }
+    settings = terms.nested(files, biases)
+    planned, seed = _planned(once, settings, terms)
+    return planned, settings, repeated, seed
+
+
+def _failures(
+    planned: Sequence[_Planned], settings: Mapping[str, object], terms: Terms, dry_run: bool = False
+) -> dict[str, str]:
+    """Audit the models one after the other; problems by name of those that failed."""
+    failed: dict[str, str] = {}
+    for number, each in enumerate(planned, 1):
+        if each.target is None:
+            say(f"\n[{number}/{len(planned)}] {each.name}: a finished run, read as it is")
+            continue
+        say(f"\n[{number}/{len(planned)}] {each.name}")
+        if (problem := _audited(each, each.target, settings, terms, dry_run)) is not None:
+            failed[each.name] = problem
+            say(f"  failed: {problem}")
+    return failed
+
+
+def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
+    """Each target once, whatever way a path is written; and the names of those that were repeated."""
+    if not targets:
+        raise RecipeError(["give at least one model"])
+    found: dict[object, Model] = {}
+    repeated: list[str] = []
+    for target in targets:
+        key: object = id(target)
+        if isinstance(target, str | PathLike):
+            file, mark, function = (
+                str(target).rpartition(":") if kind_of(str(target)) == "function" else (str(target), "", "")
+            )
+            path = user_path(file)
+            key = (path.resolve() if is_there(path) else file, mark, function)
+        if key in found and str(target) not in repeated:
+            repeated.append(str(target))
+        found.setdefault(key, target)
+    return list(found.values()), repeated
+
+
+def _planned(targets: Sequence[Model], settings: Mapping[str, object], terms: Terms) -> tuple[list[_Planned], int]:
+    """Name and folder of every model, and the seed; RecipeError carries every mistake in settings and targets."""
+    problems: list[str] = []
+    planned: list[_Planned] = []
+    seed = 42
+    for target in targets:
+        if isinstance(target, str | PathLike) and is_finished_audit(str(target)):
+            planned.append(_Planned(str(target), user_path(Path(target)), None))
+            continue
+        try:
+            if isinstance(target, str) and is_recipe(target):
+                raise RecipeError(
+                    [f"{terms.where}: {target} is a recipe: train it, and give the folder of its run here"]
+                )
+            with loaded_for_model(target, settings, terms) as loaded:
+                recipe = loaded.recipe
+            seed = recipe.seed
+            if recipe.run.folder not in (None, str(terms.out)):
+                problems.append(
+                    f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out"
+                )
+            own = user_path(terms.out) / recipe.name if terms.out is not None else recipe.run_path
+            name = recipe.model.name_or_path
+            if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
+                problems.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
+            if any(each.run == own for each in planned):  # org/model and org-model
+                own = own.with_name(f"{own.name}-{fingerprint(name)[:6]}")
+            planned.append(_Planned(name, own, target))
+        except RecipeError as error:
+            problems += error.problems
+    if problems:
+        raise RecipeError(dict.fromkeys(problems))
+    return planned, seed
+
+
+def _audited(
+    planned: _Planned, target: Model, settings: Mapping[str, object], terms: Terms, dry_run: bool
+) -> str | None:
+    """Audit one model; its problem in words if it failed."""
+    own = replace(terms, out=planned.run)
+    placed = {**settings, "run": {"folder": str(planned.run)}}
+    try:
+        with loaded_for_model(target, placed, own) as loaded:
+            carry_out(loaded, dry_run=dry_run)
+    except Exception as error:
+        problem = explain(error)
+        if problem is None:
+            raise
+        return "; ".join(problem.splitlines())
+    return None
+
+
+def _folder(terms: Terms, planned: Sequence[_Planned]) -> Path:
+    """`panel` in the folder that was given; else a name of the models' and a fingerprint of their folders."""
+    if terms.out is not None:
+        return user_path(terms.out) / "panel"
+    names = "-".join(each.run.name.removeprefix("audit-") for each in planned)
+    mark = fingerprint(sorted(str(each.run) for each in planned))[:6]
+    return RUNS / f"panel-{names[:_LONGEST].strip('-.')}-{mark}"

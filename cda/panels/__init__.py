@@ -1,0 +1,1 @@
+"""Several audits together: panels of models, and leaderboards."""

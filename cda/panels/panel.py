@@ -1,0 +1,312 @@
+"""The panel over several audits: each model next to people, means over those that are alike, ranks, and trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+
+from cda.arrays import BoolArray, FloatArray
+from cda.auditing.report_cells import targets
+from cda.files.jsonl import write_text
+from cda.launch import is_main
+from cda.panels import panel_report as report
+from cda.panels.differences import differences
+from cda.panels.members import Member, read_members
+from cda.provenance import versions
+from cda.report.scoring import scored_line
+from cda.resources.artifacts import check_form, out_folder, shown_path, write_figures
+from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, save
+from cda.results.facts import RewardModelFacts, Scorer
+from cda.results.panel import (
+    ModelBias,
+    ModelRanks,
+    NextToPeople,
+    Over,
+    Panel,
+    PanelBias,
+    PanelMean,
+    PanelModel,
+    PanelResult,
+    PanelTraining,
+    TrainedBias,
+    TrainingMean,
+)
+from cda.results.skew import VotedBias
+from cda.stats.draws import Stream, generator
+from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
+from cda.stats.people import human_skew
+from cda.stats.votes import Majority
+
+RESULT, PAGE, TABLES, CSV = "panel.json", "report.html", "panel.md", "panel.csv"
+
+
+def run_panel(
+    runs: Sequence[Path],
+    out: str | Path,
+    seed: int,
+    failed: Mapping[str, str] | None = None,
+    repeated: Sequence[str] = (),
+    figures: str | None = None,
+) -> tuple[PanelResult, str]:
+    """The panel over the finished audits in these run folders, written into `out`; and the text for a terminal.
+
+    Raises:
+        RunError: An audit is damaged, or the folder cannot be used.
+        DataError: An audit is of another version of cda.
+        RecipeError: Another format of figures.
+    """
+    check_form(figures)
+    result = panel_of(read_members(runs), seed, failed or {}, repeated)
+    folder = out_folder(out, RESULT, "cda audit")
+    written = f"Written: {folder / PAGE}, {TABLES}, {CSV}, {RESULT}"
+    if is_main():
+        save(result, folder / RESULT)
+        write_text(folder / PAGE, report.panel_page(result))
+        write_text(folder / TABLES, report.panel_markdown(result))
+        write_text(folder / CSV, report.panel_csv(result))
+        if figures is not None:
+            written += f"\n{write_figures(report.panel_plots(result), folder, figures)}"
+    return result, f"{report.panel_text(result)}\n{written}"
+
+
+def panel_of(
+    members: Sequence[Member], seed: int, failed: Mapping[str, str] | None = None, repeated: Sequence[str] = ()
+) -> PanelResult:
+    """Each model and training, the means over those that are alike, and sentences on what differs."""
+    models = [member for member in members if not member.is_training]
+    trainings = [member for member in members if member.is_training]
+    kinds = dict.fromkeys(member.kind for member in sorted(models, key=lambda member: member.kind, reverse=True))
+    return PanelResult(
+        models={member.name: _model(member) for member in models},
+        panels=tuple(_panel([member for member in models if member.kind == kind], seed) for kind in kinds),
+        trainings={member.name: _training(member) for member in trainings},
+        training_means=_training_means(trainings, seed),
+        differences=tuple(differences(members)),
+        failed=dict(failed or {}),
+        repeated=tuple(repeated),
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _model(member: Member) -> PanelModel:
+    audit = member.audit
+    facts = audit.model
+    return PanelModel(
+        model=facts.name,
+        run=shown_path(member.run),
+        kind=member.kind,
+        how=scored_line(facts),
+        precision=facts.precision if isinstance(facts, RewardModelFacts) else None,
+        template=_template(facts),
+        biases={name: _model_bias(member, name) for name in audit.skew if name in member.contrasts},
+        quality=None if audit.quality is None else audit.quality.before,
+        quality_pairs=audit.sources.quality,
+    )
+
+
+def _template(facts: Scorer) -> str | None:
+    if isinstance(facts, RewardModelFacts):
+        return facts.form
+    return None if facts.prompt is None else f"prompt {facts.prompt}, orders: {facts.orders}"
+
+
+def _model_bias(member: Member, bias: str) -> ModelBias:
+    audit = member.audit
+    voted = audit.votes.get(bias)
+    analysis = audit.analysis.get(bias)
+    return ModelBias(
+        text_set=member.contrasts[bias].text_set,
+        skew=audit.skew[bias].before,
+        unread=audit.skew[bias].unread,
+        people=None if voted is None else _people(voted),
+        correlation=analysis.correlation if analysis else None,
+    )
+
+
+def _people(voted: VotedBias) -> NextToPeople:
+    return NextToPeople(
+        human_skew=voted.human_skew,
+        skew=voted.skew_on_voted.before,
+        distance=voted.signed_gap.before,
+        miscalibration=voted.miscalibration.before,
+    )
+
+
+def _panel(members: Sequence[Member], seed: int) -> Panel:
+    biases = dict.fromkeys(name for member in members for name in member.audit.skew if name in member.contrasts)
+    return Panel(
+        kind=members[0].kind,
+        models=tuple(member.name for member in members),
+        biases={name: _panel_bias(name, members, seed) for name in biases},
+    )
+
+
+def _sets(bias: str, members: Sequence[Member]) -> list[list[Member]]:
+    """Members that were asked about the same contrasts of a bias together, the largest set first."""
+    sets: dict[str, list[Member]] = {}
+    for member in members:
+        if bias in member.contrasts:
+            sets.setdefault(member.contrasts[bias].text_set, []).append(member)
+    return sorted(sets.values(), key=len, reverse=True)
+
+
+def _panel_bias(bias: str, members: Sequence[Member], seed: int) -> PanelBias:
+    means: list[PanelMean] = []
+    placed: dict[str, ModelRanks | Missing] = {}
+    for alike in _sets(bias, members):
+        hits = np.stack([member.hits(bias, "model") for member in alike])
+        common = _without_gaps(hits)
+        if common.any():
+            means.append(_mean(bias, alike, hits, common, seed))
+        placed |= _ranks(bias, alike, hits, common, seed)
+    return PanelBias(
+        means=tuple(means), ranks={member.name: placed[member.name] for member in members if member.name in placed}
+    )
+
+
+def _mean(bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, seed: int) -> PanelMean:
+    contrasts = alike[0].contrasts[bias]
+    ids = list(compress(contrasts.prompt_ids, common))
+    sd = float(hits[:, common].mean(axis=1).std(ddof=1)) if len(alike) > 1 else None
+    people = _majority(alike[0], bias, common)
+    return PanelMean(
+        models=tuple(member.name for member in alike),
+        text_set=contrasts.text_set,
+        interval_over=_over(len(alike)),
+        left_out=int((~common).sum()),
+        skew=mean_share(hits[:, common], ids, _rng(seed)),
+        sd=sd,
+        people=None if people is None else _next_to_people(hits, people, contrasts.prompt_ids, seed),
+    )
+
+
+def _without_gaps(hits: FloatArray) -> BoolArray:
+    """Contrasts that every row has a margin of; hits of shape (k, n)."""
+    return np.asarray(~np.isnan(hits).any(axis=0))
+
+
+def _over(n_models: int) -> Over:
+    return "prompts" if n_models < FEW_MODELS else "models and prompts"
+
+
+def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
+    """People's majorities on the common contrasts; None if there are none."""
+    people = member.contrasts[bias].people
+    if people is None or not (people.majority.used & common).any():
+        return None
+    return replace(people.majority, used=people.majority.used & common)
+
+
+def _next_to_people(hits: FloatArray, people: Majority, prompt_ids: Sequence[str], seed: int) -> NextToPeople:
+    rows, target, ids = hits[:, people.used], people.target[people.used], list(compress(prompt_ids, people.used))
+    return NextToPeople(
+        human_skew=human_skew(people, prompt_ids),
+        skew=mean_share(rows, ids, _rng(seed)),
+        distance=mean_change(target, rows, ids, _rng(seed)),
+        miscalibration=mean_share(np.abs(rows - target), ids, _rng(seed)),
+    )
+
+
+def _ranks(
+    bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, seed: int
+) -> dict[str, ModelRanks | Missing]:
+    contrasts, names = alike[0].contrasts[bias], [member.name for member in alike]
+    ids = list(compress(contrasts.prompt_ids, common))
+    if len(alike) < 2 or len(set(ids)) < 2:
+        why = "no other model was asked about the same contrasts" if len(alike) < 2 else "fewer than two common prompts"
+        return dict.fromkeys(names, Missing(reason=why))
+    by_skew = ranks(hits[:, common], ids, _rng(seed))
+    people = _majority(alike[0], bias, common)
+    nearest = None
+    if people is not None and len(set(voted := list(compress(contrasts.prompt_ids, people.used)))) > 1:
+        nearest = ranks(hits[:, people.used], voted, _rng(seed), people.target[people.used])
+    return {
+        name: ModelRanks(skew=rank, distance=None if nearest is None else nearest[at])
+        for at, (name, rank) in enumerate(zip(names, by_skew, strict=True))
+    }
+
+
+def _training(member: Member) -> PanelTraining:
+    audit = member.audit
+    return PanelTraining(
+        recipe=audit.recipe,
+        model=audit.model.name,
+        run=shown_path(member.run),
+        biases={name: _trained_bias(member, name) for name in audit.skew if name in member.contrasts},
+        quality=None if audit.quality is None else _as_measure(audit.quality),
+        quality_set=audit.quality_sections.name if audit.quality_sections else audit.sources.quality,
+        sections=audit.quality_sections.shown if audit.quality_sections else (),
+    )
+
+
+def _trained_bias(member: Member, bias: str) -> TrainedBias:
+    audit = member.audit
+    voted = audit.votes.get(bias)
+    return TrainedBias(
+        target=audit.skew[bias].target,
+        text_set=member.contrasts[bias].text_set,
+        skew=_as_measure(audit.skew[bias]),
+        human_skew=voted.human_skew if voted else None,
+        distance=voted.signed_gap if voted else None,
+        miscalibration=voted.miscalibration if voted else None,
+    )
+
+
+def _as_measure(measure: Measure) -> Measure:
+    """The share alone, without the parts that a kind of measure adds."""
+    return Measure(**{name: getattr(measure, name) for name in Measure.model_fields})
+
+
+def _training_means(trainings: Sequence[Member], seed: int) -> dict[str, tuple[TrainingMean, ...]]:
+    """By bias, over the trainings against it; of a single one there is no mean."""
+    biases = dict.fromkeys(name for member in trainings for name in targets(member.audit))
+    found = {
+        bias: tuple(
+            mean
+            for alike in _sets(bias, [member for member in trainings if bias in targets(member.audit)])
+            if len(alike) > 1
+            for mean in _training_mean(bias, alike, seed)
+        )
+        for bias in biases
+    }
+    return {bias: means for bias, means in found.items() if means}
+
+
+def _training_mean(bias: str, alike: Sequence[Member], seed: int) -> Iterator[TrainingMean]:
+    """One mean; none if no contrast has a margin under every scoring."""
+    hits = np.stack([[member.hits(bias, scoring) for member in alike] for scoring in ("before", "after")])
+    common = _without_gaps(np.concatenate(hits))
+    if not common.any():
+        return
+    contrasts = alike[0].contrasts[bias]
+    people = _majority(alike[0], bias, common)
+    voted = None
+    if people is not None:
+        voted = [_next_to_people(own, people, contrasts.prompt_ids, seed) for own in hits]
+        missed, voters = np.abs(hits[:, :, people.used] - people.target[people.used]), people.used
+    yield TrainingMean(
+        trainings=tuple(member.name for member in alike),
+        text_set=contrasts.text_set,
+        interval_over=_over(len(alike)),
+        left_out=int((~common).sum()),
+        skew=_before_after(hits[:, :, common], list(compress(contrasts.prompt_ids, common)), seed),
+        human_skew=voted[0].human_skew if voted else None,
+        distance=PerScoring(before=voted[0].distance, after=voted[1].distance) if voted else None,
+        miscalibration=_before_after(missed, list(compress(contrasts.prompt_ids, voters)), seed) if voted else None,
+    )
+
+
+def _before_after(rows: FloatArray, ids: Sequence[str], seed: int) -> BeforeAfter:
+    """Mean share before, after and change; rows of shape (2, trainings, n)."""
+    before, after = (mean_share(own, ids, _rng(seed)) for own in rows)
+    return BeforeAfter(before=before, after=after, change=mean_change(rows[0], rows[1], ids, _rng(seed)))
+
+
+def _rng(seed: int) -> np.random.Generator:
+    """Each number is drawn from a fresh generator, so that none depends on which others were made."""
+    return generator(seed, Stream.AUDIT_INTERVALS)
