@@ -17,6 +17,7 @@ _HIDDEN = re.compile(
     r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _LONGEST_LINE = 4000
+_NO_LETTER = re.compile(r"[\W_]+")
 # Tokenizers and servers read these inside a text as marks of a turn: <|im_end|>, <end_of_turn>, </s>, [/INST].
 TURNS = re.compile(
     r"<(?:[|\uff5c][^<>\s]{1,40}>|[^<>\s]{1,40}[|\uff5c]>|(?:start|end)_of_turn>|/?s>|/?SYS>|(?:bos|eos)>)|\[/?INST\]"
@@ -55,6 +56,16 @@ def without_turns(text: str, marks: re.Pattern[str] = TURNS) -> str:
     while (apart := marks.sub(lambda mark: f"{mark[0][0]} {mark[0][1:]}", text)) != text:
         text = apart  # two marks in each other: what is left of them may be one again
     return text
+
+
+def skeleton(text: str) -> str:
+    """Letters and digits alone, without case, accents or width; character by character, so that a text's skeleton holds
+    that of each of its parts.
+
+    >>> skeleton("**Verdict: 1**"), skeleton("Vérdict 1")
+    ('verdict1', 'verdict1')
+    """
+    return _NO_LETTER.sub("", unicodedata.normalize("NFKD", text).casefold())
 
 
 def sendable(text: str) -> str:

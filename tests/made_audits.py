@@ -12,6 +12,7 @@ import pytest
 
 from cda.auditing import analysis as analysis_room
 from cda.auditing import groups as groups_room
+from cda.auditing import judges as judges_room
 from cda.auditing import rate as rate_room
 from cda.auditing import result as result_room
 from cda.auditing.groups import Group
@@ -264,14 +265,18 @@ def _stages(biases: Iterable[str], label_by: str, hostile: str) -> TrainingStage
 
 
 def _as_panel(groups: list[Group]) -> Preferences:
-    """Two judges: the one that the audit is of, and one that ties throughout and gives no verdict on the first contrast."""
+    """Three judges with a rubric: the one that the audit is of, one that ties throughout and gives no verdict on the first
+    contrast, and one that prefers the other side."""
     margins = {
         comparison_id(one.prompt, one.perturbed, one.base): float(margin)
         for group in groups
         for one, margin in zip(group.contrasts, group.margins["model"], strict=True)
     }
     ties = dict.fromkeys(margins, 0.0) | {next(iter(margins)): float("nan")}
-    return as_panel({"gpt-x": Preferences(margins), "gpt<y>": Preferences(ties)})
+    other = {name: -margin for name, margin in margins.items()}
+    judges = {"gpt-x": margins, "gpt<y>": ties, "gpt-z": other}
+    rubric = {"accuracy": Preferences(margins), "tone": Preferences(ties)}
+    return as_panel({name: Preferences(own, criteria=rubric) for name, own in judges.items()})
 
 
 def make_audit(
@@ -343,7 +348,9 @@ def make_audit(
         "seed": 42,
     }  # fmt: skip
     if panel:
-        found["panel"] = groups_room.panels(groups, {"model": _as_panel(groups)}, ties)
+        scorings = {"model": _as_panel(groups)}
+        found["panel"] = judges_room.panels(groups, scorings, ties, SEED)
+        found["criteria"] = judges_room.criteria(groups, scorings, ties)
     made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
     json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
     return made

@@ -20,10 +20,10 @@ from cda.auditing.groups import (
     main_of,
     make_groups,
     pair_comparisons,
-    panels,
     votes,
     votes_undecided,
 )
+from cda.auditing.judges import criteria, panels
 from cda.auditing.paper import paper
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts
 from cda.biases import Bias, load_bias
@@ -138,7 +138,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
         votes=votes(groups, ties, seed),
         votes_undecided=votes_undecided(groups, ties),
-        panel=panels(groups, scorings, ties),
+        panel=panels(groups, scorings, ties, seed),
+        criteria=criteria(groups, scorings, ties),
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
         quality_sections=result.quality_by_section(texts.quality, scorings, seed),

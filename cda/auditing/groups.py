@@ -16,20 +16,19 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
-from cda.results.skew import BiasPanel, JudgedBias, PoweredVotes, VotedBias, VotesMoved
-from cda.scorers.compared import Compared, Comparison, Preferences
+from cda.results.skew import PoweredVotes, VotedBias, VotesMoved
+from cda.scorers.compared import Compared, Comparison
 from cda.stats.draws import Stream, generator
 from cda.stats.drift import measured
 from cda.stats.people import (
     ONE_SIDED,
     against_people,
     human_skew,
-    mean_against_people,
     people_change,
     powered_human_skew,
     powered_miscalibration,
 )
-from cda.stats.proportions import ModelTies, exact_change_test, positive_share, preference_table, wilson_share
+from cda.stats.proportions import ModelTies, exact_change_test, preference_table
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 
 T = TypeVar("T")
@@ -278,50 +277,4 @@ def _powered(group: Group) -> PoweredVotes | Missing:
     }
     return PoweredVotes(
         human_skew=or_missing(partial(powered_human_skew, majority, judge, ids)), miscalibration=per_scoring(missed)
-    )
-
-
-def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:
-    """Skew, and miscalibration if people voted, of every judge of a panel, by bias; empty if no panel was asked. `groups` hold
-    contrasts with a verdict of one judge at least; `rule` is for people's ties."""
-    scoring = next(iter(scorings.values()))
-    if not isinstance(scoring, Preferences) or not scoring.judges:
-        return {}
-    return {group.bias.name: _panel(group, scoring.judges, rule) for group in groups}
-
-
-def _panel(group: Group, judges: Mapping[str, Preferences], rule: TieRule) -> BiasPanel:
-    compared = contrast_comparisons(group.contrasts)
-    margins = {name: judge.margins(compared) for name, judge in judges.items()}
-    people = people_of(group, rule)
-    majority = None if people is None else people.majority
-    (together,) = group.margins.values()
-    return BiasPanel(
-        judges={name: _judged(values, group, majority) for name, values in margins.items()},
-        panel=_judged(together, group, majority),
-        mean=_judged(np.stack(list(margins.values())), group, majority),
-    )
-
-
-def _judged(margins: FloatArray, group: Group, people: Majority | None) -> JudgedBias:
-    """One judge, or the panel as one (shape (n,)), or the mean over judges (judges, n), on the contrasts with all verdicts."""
-    is_mean = margins.ndim == 2
-    there: NDArray[np.bool_] = np.asarray(np.isfinite(np.atleast_2d(margins)).all(axis=0))
-    ids = list(compress(group.prompt_ids, there))
-
-    def skew() -> Estimate:
-        if is_mean:
-            return wilson_share(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
-        return positive_share(margins[there], ids, group.ties)
-
-    def miscalibration(majority: Majority) -> Estimate:
-        filled, voted = np.where(there, margins, 0.0), replace(majority, used=majority.used & there)
-        against = mean_against_people if is_mean else against_people
-        return against(filled, voted, group.prompt_ids, "half").miscalibration
-
-    return JudgedBias(
-        skew=or_missing(skew),
-        ties=None if is_mean else int((margins == 0).sum()),
-        unread=int((~there).sum()),
-        miscalibration=None if people is None else or_missing(lambda: miscalibration(people)),
     )

@@ -21,10 +21,11 @@ from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
 from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
+from cda.auditing.report_judges import criteria_sentence, panel_sentence
 from cda.auditing.report_plots import skew_chart, skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
-from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line, skew_table, votes_table
+from cda.auditing.report_tables import main_table, model_table, sections_line, skew_table, votes_table
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import Verdict, verdicts
 from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
@@ -179,6 +180,7 @@ def _model_summary(audit: AuditResult, report_path: str | None) -> str:
         _verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "),
         few_prompts(_prompts_of(audit)),
         panel_sentence(audit),
+        criteria_sentence(audit),
         f"What else differs between the sides may explain the margin of {', '.join(drift)}." if drift else "",
         verdict.ties_sentence(audit),
         verdict.quality_sentence(audit),

@@ -12,7 +12,7 @@ from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
-from cda.results.facts import Example, RewardModelFacts
+from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
 
 _SOURCES = {"embedded": "embedded", SOURCE: "released"}
 """Known sources of contrasts, and their caveat."""
@@ -122,6 +122,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
         ]
     else:
         facts.append(("asked", scored_line(model)))
+        facts.append(("judge's prompt", None if isinstance(model, RewardModelFacts) else prompt_identity(model)))
     facts.append(("seed", str(audit.seed)))
     if train := audit.stages.train:
         facts.append(("training", f"{train.steps} steps, step {train.best_step} kept, {train.processes} process(es)"))
@@ -129,6 +130,14 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
         facts += [("note", note) for note in train.notes]
     facts.append(("versions", ", ".join(f"{name} {number}" for name, number in audit.versions.items())))
     return [(name, value) for name, value in facts if value is not None]
+
+
+def prompt_identity(judge: JudgeFacts | PanelFacts) -> str | None:
+    """Name of a judge's prompt with the mark of all that it says, its orders, reasons and criteria included; None for a
+    function. Two audits with the same mark asked in the same words."""
+    if judge.prompt is None:
+        return None
+    return judge.prompt if judge.prompt_content is None else f"{judge.prompt}, content {judge.prompt_content[:8]}"
 
 
 def example_order(example: Example) -> float:

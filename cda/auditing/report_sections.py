@@ -9,6 +9,7 @@ from cda.auditing import paper
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
 from cda.auditing.report_cells import compares, effects_in, report_texts, said
+from cda.auditing.report_judges import judge_tables, judge_words
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
@@ -54,8 +55,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     over_trainings = (seed_table(audit), effects_over_seeds(audit))
     found += section("seeds", (said("seeds"), *seed_sentences(audit)), over_trainings)
     skews = (tables.skew_table, tables.margin_table, tables.direction_table, tables.triple_skew_table)
-    judges = None if compares(audit) else tables.panel_table(audit)
-    found += section("biases", _bias_words(audit), (*(table(audit) for table in skews), judges))
+    found += section("biases", _bias_words(audit), (table(audit) for table in skews))
+    found += section("judges", judge_words(audit), judge_tables(audit))
     found += section("effects", _effect_words(audit), (data.effects_table(audit),))
     found += section("rate", _rate_words(audit), data.rate_tables(audit), always=bool(audit.rate))
     if audit.quality:
@@ -84,7 +85,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
 def _bias_words(audit: AuditResult) -> list[str]:
     if compares(audit):
         return [others_sentence(audit), said("biases", "trained", n_tests=audit.n_tests)]
-    return [said("biases", "panel")] if audit.panel else []
+    return []
 
 
 def _effect_words(audit: AuditResult) -> list[str]:
@@ -139,7 +140,9 @@ def _share(part: str) -> tuple[str, str, str]:
 MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("skew", *_share("skew.*")),
     ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
-    ("skew and miscalibration by judge", "panel"),
+    ("skew and miscalibration by judge", "panel.*.judges panel.*.panel|majority|mean"),
+    ("agreement of the judges", "panel.*.agreement panel.*.without.*.alpha|alpha_change|skew|skew_change"),
+    ("skew by criterion", "criteria.*.*.skew|miscalibration|against_overall"),
     ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")[:2]),
     ("skew (triples)", *_share("triple_skew.*.skew")[:2]),
     ("quality accuracy", *_share("quality")),
@@ -260,6 +263,9 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "judged skew" if judged else "skew": True,
         "the panel": audit.panel,
         "mean of the judges": audit.panel,
+        "majority of the judges": audit.panel,
+        "agreement of the judges": audit.panel,
+        "criterion": audit.criteria,
         "authored skew": any(skew.source == "embedded" for skew in audit.skew.values()),
         "triple skew": audit.triple_skew,
         **ruled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
-from cda.report.numbers import cell, count, decimals, inert, p_value, percent, points, reward, share, signed
+from cda.report.numbers import cell, count, decimals, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, tenths
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
@@ -240,36 +240,6 @@ def _preference_table(name: str, audit: AuditResult) -> Table:
 
 def _part(number: int, total: int) -> str:
     return f"{number} ({percent(number / total)})" if total else str(number)
-
-
-def panel_table(audit: AuditResult) -> Table | None:
-    """Skew and miscalibration of every judge, of the panel and in the mean of the judges; None without a panel."""
-    voted = any(panel.panel.miscalibration is not None for panel in audit.panel.values())
-    rows: list[Row] = []
-    for bias, panel in audit.panel.items():
-        for name, judged in {**panel.judges, "the panel": panel.panel, "mean of the judges": panel.mean}.items():
-            shares = (judged.skew, judged.miscalibration) if voted else (judged.skew,)
-            skew, *people = ((cell(found, share), cell(found, count, "")) for found in shares)
-            ties = "" if judged.ties is None else str(judged.ties)
-            rows.append((f"{bias}, {name}", *skew, ties, str(judged.unread), *(part for own in people for part in own)))
-    header = (
-        "bias, judge",
-        "skew",
-        "n",
-        "ties",
-        "without a verdict",
-        *(("miscalibration", "n voted") if voted else ()),
-    )
-    return table("Each judge by itself and the panel, with 95% intervals", header, rows)
-
-
-def panel_sentence(audit: AuditResult) -> str:
-    """The skew of every judge next to the panel's, for the terminal; empty without a panel."""
-    parts = []
-    for bias, panel in audit.panel.items():
-        said = ", ".join(f"{inert(name)} {cell(judged.skew, share)}" for name, judged in panel.judges.items())
-        parts.append(f"{inert(bias)}: {said}; the panel {cell(panel.panel.skew, share)}")
-    return f"Skew by judge: {'. '.join(parts)}." if parts else ""
 
 
 def section_sentences(audit: AuditResult) -> list[str]:

@@ -73,7 +73,7 @@ from cda.stats.draws import Stream, generator
 
 T = TypeVar("T")
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
-_REWRITE_TOKENS, _VERDICT_TOKENS, _LOOK_TOKENS = 450, 80, 80
+_REWRITE_TOKENS, _VERDICT_TOKENS, _CRITERION_TOKENS, _LOOK_TOKENS = 450, 80, 30, 80
 _RESPONSE_TOKENS = 350
 """Tokens of a response whose length is not known yet."""
 
@@ -195,7 +195,8 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
             steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
     if is_judge:
         calls = 2 * (searched + n_rewriters * held_out)
-        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS)
+        verdict_tokens = _VERDICT_TOKENS + _CRITERION_TOKENS * len(judge.loaded.prompts.judge.criteria)
+        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
         # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.

@@ -140,6 +140,11 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
     scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
+    if subject.section.is_judge and settings.score.judge.by_token and settings.llm.prompts.judge.criteria:
+        raise RunError(
+            "score.judge.criteria: with score.judge.by_token each criterion takes calls of its own, and only `cda audit` reports "
+            "them; set score.judge.criteria=[] here"
+        )
     if not subject.section.is_trainable and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:

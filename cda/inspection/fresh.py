@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cda.biases import Bias
 from cda.counterfactuals.label import LABEL_TOKENS
@@ -192,7 +193,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     if recipe.llm.model is None:
         parts.append("llm.model is not set: no LLM is asked, and none of this is sent.")
     requests = (
-        [_judging(pair, recipe.score.judge, prompts.judge)]
+        list(_judging(pair, recipe.score.judge, prompts.judge))
         if recipe.model.is_judge
         else [request for bias in loaded.biases for request in _for_bias(bias, pair, recipe, prompts)]
     )
@@ -215,10 +216,13 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
         yield f"{bias.name}: rewrite, {direction} (rewrite.prompt={rewrite_name})", request
 
 
-def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> tuple[str, Request]:
-    request = judge_request(pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
+def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> Iterator[tuple[str, Request]]:
+    ask = partial(judge_request, pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
     orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
-    return f"a comparison, {orders} (score.judge.prompt={prompt_name(judge.prompt, told)})", request
+    prompt = f"(score.judge.prompt={prompt_name(judge.prompt, told)})"
+    yield f"a comparison, {orders} {prompt}", ask()
+    for criterion in told.criteria if judge.by_token else ():
+        yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
 
 
 def _section(purpose: str, request: Request) -> str:

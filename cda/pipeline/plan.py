@@ -28,6 +28,7 @@ from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.sections import AuditSection, judges_of
+from cda.report.numbers import listed
 from cda.resources.llm_access import llm_client, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -187,7 +188,10 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
     judges = judges_of(model.name_or_path) if model.is_judge else ()
     how = _ORDERS[prompts.judge.orders] if judges else _ASKED.get(model.kind, f"in {_precision(model)}")
     panel = f"a panel of {len(judges)} judges, each " if len(judges) > 1 else ""
-    return f"model       {model.name_or_path}, {panel}{how}"
+    names = (
+        listed([criterion.name for criterion in prompts.judge.criteria]) if judges and prompts.judge.criteria else ""
+    )
+    return f"model       {model.name_or_path}, {panel}{how}{f', overall and by {names}' if names else ''}"
 
 
 def _precision(model: ModelSection) -> str:

@@ -7,12 +7,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from cda.errors import did_you_mean
 from cda.files.yaml_file import find_yaml, read_model, shipped_names
+from cda.inert import skeleton
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
@@ -112,6 +120,61 @@ class RewritePrompt(_PromptPart):
     user: Annotated[str, _with(("response", "instruction"), "user_message", "keep", "length", *_OF_A_BIAS)]
 
 
+OVERALL = "overall"
+"""Name of a judge's verdict on all of an answer, next to its criteria."""
+_MOST_CRITERIA = 12
+_NAME = re.compile(r"[^\W_][\w -]{0,39}")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or not skeleton(name):
+        raise ValueError("a name is made of letters, digits, spaces and hyphens, 40 at most")
+    return name
+
+
+def _checked_question(question: str) -> str:
+    if not question.strip() or "\n" in question.strip():
+        raise ValueError("a question is one line of text; leave it out for our own")
+    return question.strip()
+
+
+class Criterion(_PromptPart):
+    """A criterion of a rubric: the judge gives a verdict on it by itself, next to its verdict overall."""
+
+    name: Annotated[str, AfterValidator(_checked_name)]
+    question: Annotated[str, AfterValidator(_checked_question)] | None = None
+    """One line, such as `Which answer makes fewer false statements?`. null: which answer is better in `name`."""
+
+    @property
+    def asked(self) -> str:
+        """The question that the judge gets."""
+        return self.question or f"Which answer is better in {self.name}?"
+
+
+def _as_criteria(value: object) -> object:
+    listed = value if isinstance(value, list | tuple) else [value]
+    if wrong := [item for item in listed if not isinstance(item, str | Mapping | Criterion)]:
+        raise ValueError(f"a criterion is a name, or a mapping of name and question; {wrong[0]!r} is neither")
+    return [{"name": item} if isinstance(item, str) else item for item in listed]
+
+
+def _distinct(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    names = [skeleton(criterion.name) for criterion in criteria]
+    if len(criteria) > _MOST_CRITERIA:
+        raise ValueError(f"{len(criteria)} criteria; {_MOST_CRITERIA} at most, since a judge answers all in one reply")
+    if twice := next(
+        (criterion.name for criterion, name in zip(criteria, names, strict=True) if names.count(name) > 1), None
+    ):
+        raise ValueError(f"two criteria are called '{twice}'; give each a name of its own")
+    if OVERALL in names:
+        raise ValueError(f"'{OVERALL}' is the verdict that is asked for in any case; leave it out")
+    return criteria
+
+
+Criteria = Annotated[tuple[Criterion, ...], BeforeValidator(_as_criteria), AfterValidator(_distinct)]
+"""A list of names, or of names with questions."""
+
+
 class JudgePrompt(_PromptPart):
     """The prompt of a judge, and how it is asked if the recipe does not say."""
 
@@ -121,6 +184,13 @@ class JudgePrompt(_PromptPart):
     """Place of the judge's reasons: before the verdict, after it, or none at all."""
     orders: Literal["both", "one"] = "both"
     """`both`: each comparison is asked with either answer first; `one`: once, with the first answer drawn."""
+    criteria: Criteria = ()
+    """Criteria of a rubric, each with a verdict of its own; none: the verdict overall alone."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A prompt without criteria is the same content as before there were any: finished stages and marks of files stand.
+        return {name: value for name, value in handler(self).items() if name != "criteria" or value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def _resolved(
     biases = _load_biases(merged.get("biases"), path, problems)
     problems += checks.unknown_train_keys(merged.get("train"), path)
     problems += checks.seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
-    prompts = _load_prompts(merged, path, problems)
+    prompts = _load_prompts(merged, recipe, path, problems)
     if recipe is not None:
         name = recipe.model.name_or_path
         problems += [f"{path}: {problem}" for problem in checks.cross_checks(recipe, biases)]
@@ -217,8 +217,9 @@ def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:
     return biases
 
 
-def _load_prompts(merged: presets.Layer, path: Path, problems: list[str]) -> Prompts:
-    """The prompt files that a recipe names, the judge's with the recipe's own reasons and orders; ours for those with mistakes."""
+def _load_prompts(merged: presets.Layer, recipe: Recipe | None, path: Path, problems: list[str]) -> Prompts:
+    """The prompt files that a recipe names, the judge's with the recipe's own reasons, orders and criteria; ours for those with
+    mistakes."""
 
     def loaded(kind: type[_Prompt], otherwise: _Prompt, *keys: str) -> _Prompt:
         reference = presets.value_at(merged, *keys)
@@ -232,7 +233,9 @@ def _load_prompts(merged: presets.Layer, path: Path, problems: list[str]) -> Pro
 
     own = ours()
     asked = {name: presets.value_at(merged, "score", "judge", name) for name in ("reasons", "orders")}
-    said = {name: value for name, value in asked.items() if value is not None}
+    said: dict[str, object] = {name: value for name, value in asked.items() if value is not None}
+    if recipe is not None and recipe.score.judge.criteria is not None:
+        said["criteria"] = recipe.score.judge.criteria
     return Prompts(
         loaded(LabelPrompt, own.label, "label", "prompt"),
         loaded(RewritePrompt, own.rewrite, "rewrite", "prompt"),

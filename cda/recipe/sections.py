@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from cda.data import contrasts, sampled, triples
 from cda.data.triples import AttributeRule
+from cda.prompts import Criteria
 from cda.records import TieRule
 from cda.results.evidence import Correction
 from cda.scorers.own_code import is_own
@@ -91,6 +92,9 @@ class JudgeSection(Section):
     """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
     answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
     `paper`: one)."""
+    criteria: Criteria | None = None
+    """Rubric: a list of names, or of name and question. The judge gives a verdict on each criterion by itself and then overall, in
+    one call (with by_token in a call each), and the audit shows the bias of each. null: as the prompt says; []: none."""
     max_unread: Share = 0.5
     """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
 

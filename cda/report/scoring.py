@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cda.report.numbers import MINUS, cell, count, duration, inert, p_value
+from cda.report.numbers import MINUS, cell, count, duration, inert, listed, p_value
 from cda.report.tables import Table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
@@ -92,7 +92,9 @@ def _prompt(facts: JudgeFacts) -> str:
     if facts.prompt is None or facts.verdict_reasons is None:
         return ""
     counts = ", ".join(f"{inert(name)} ({n})" for name, n in facts.answered_by.items())
-    return f"; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{f'; answered by {counts}' if counts else ''}"
+    rubric = f", overall and by {listed(facts.criteria)}" if facts.criteria else ""
+    asked = f"; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{rubric}"
+    return f"{asked}{f'; answered by {counts}' if counts else ''}"
 
 
 def _panel(facts: PanelFacts) -> str:

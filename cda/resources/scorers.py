@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.recipe.sections import Kind, bare_name, judges_of
+from cda.report.numbers import listed
 from cda.resources.llm_access import LlmAccess, Planned, confirm_all, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
@@ -47,6 +49,8 @@ from cda.scorers.served_client import ServedClient
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written verdict, by the place of its reasons."""
+_CRITERION_TOKENS = {"before": 30, "after": 30, "none": 8}
+"""Estimated further output for each criterion."""
 
 
 class Served(NamedScorer):
@@ -166,8 +170,8 @@ class Judge(NamedScorer):
         return self.name
 
     def deciding_settings(self) -> dict[str, object]:
-        # The prompt's content holds the place of reasons and the orders, whichever file or setting they come from.
-        options = self.settings.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
+        # The prompt's content holds the place of reasons, orders and criteria, whichever file or setting they come from.
+        options = self.settings.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders", "criteria"})
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
@@ -199,7 +203,8 @@ class Judge(NamedScorer):
         verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
         n_given = (~np.isnan(verdicts)).sum(axis=0)
         facts = {name: facts for name, (_, facts) in by_judge.items()}
-        alike = facts[names[0]].model_dump(include={"orders", "verdicts", "prompt", "verdict_reasons"})
+        told = {"orders", "verdicts", "prompt", "verdict_reasons", "prompt_content", "criteria"}
+        alike = facts[names[0]].model_dump(include=told)
         return panel, PanelFacts(
             name=self.name,
             kind="judge",
@@ -216,9 +221,15 @@ class Judge(NamedScorer):
     ) -> tuple[Preferences, JudgeFacts]:
         options, instructions = self.settings.score.judge, judge.instructions
         preferences = compare_distinct(judge, comparisons)
-        unread, n = judge.orders.n_unread, len(preferences.by_comparison)
+        names = list(preferences.by_comparison)
+        criteria = {
+            criterion: Preferences(dict(zip(names, map(float, margins), strict=True)))
+            for criterion, margins in judge.by_criterion.items()
+        }
+        unread, n = judge.orders.n_unread, len(names)
         # Before a failure too: another model behind the address may be why.
         notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+        notes += _criteria_notes(name, judge, n)
         for note in notes:
             say(f"  {note}")
         if unread == n or unread > options.max_unread * n:
@@ -230,25 +241,35 @@ class Judge(NamedScorer):
                 "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
                 "away"
             )
-        return preferences, verdict_facts(judge, name, preferences).model_copy(
+        return replace(preferences, criteria=criteria), verdict_facts(judge, name, preferences).model_copy(
             update={
                 "answered_by": judge.answered_by.models,
                 "notes": tuple(notes),
                 "verdicts": "by token" if options.by_token else "written",
                 "prompt": prompt_name(options.prompt, instructions),
                 "verdict_reasons": "none" if options.by_token else instructions.reasons,
+                "prompt_content": fingerprint(instructions.model_dump(mode="json")),
+                "criteria": tuple(criteria),
             }
         )
 
 
+def _criteria_notes(name: str, judge: LLMJudge, n: int) -> list[str]:
+    """Criteria without a readable verdict on some of n comparisons."""
+    unread = {criterion: int(np.isnan(margins).sum()) for criterion, margins in judge.by_criterion.items()}
+    said = [f"on {criterion} for {missing}" for criterion, missing in unread.items() if missing]
+    return [f"{name}: no readable verdict {listed(said)} of {n} comparisons."] if said else []
+
+
 def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     """The calls that the comparisons need."""
-    distinct = list(dict.fromkeys(comparisons))
-    mean = sum(request_tokens(judge.request(*comparison)) for comparison in distinct) / len(distinct)
-    output_tokens = 1 if judge.by_token else _VERDICT_TOKENS[judge.instructions.reasons]
-    one_order = judge.instructions.orders == "one"
-    n, orders = (len(distinct), "one order") if one_order else (2 * len(distinct), "both orders")
-    return Planned(f"judging, each in {orders}", n, mean, output_tokens)
+    distinct, told = list(dict.fromkeys(comparisons)), judge.instructions
+    requests = [request for comparison in distinct for request in judge.requests(*comparison)]
+    mean, n_criteria = sum(map(request_tokens, requests)) / len(requests), len(told.criteria)
+    written = _VERDICT_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
+    n, orders = (len(requests), "one order") if told.orders == "one" else (2 * len(requests), "both orders")
+    by = f", overall and by {n_criteria} {'criterion' if n_criteria == 1 else 'criteria'}" if n_criteria else ""
+    return Planned(f"judging, each in {orders}{by}", n, mean, 1 if judge.by_token else written)
 
 
 KINDS: dict[Kind, type[NamedScorer]] = {

@@ -13,7 +13,17 @@ from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, LabelRates
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
-from cda.results.skew import BiasPanel, BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases, VotedBias
+from cda.results.skew import (
+    BiasPanel,
+    BiasSkew,
+    JudgedCriterion,
+    Plain,
+    Quality,
+    Seeds,
+    TripleSkew,
+    UnseenPhrases,
+    VotedBias,
+)
 
 
 class ContrastRewards(Result):
@@ -166,6 +176,8 @@ class AuditResult(Saved):
     """By bias that people voted on without any majority for one side: contrasts with votes."""
     panel: dict[str, BiasPanel]
     """By bias; empty if no panel was asked."""
+    criteria: dict[str, dict[str, JudgedCriterion]] = Field(default_factory=dict)
+    """Bias to criterion of the judge's rubric; empty without criteria."""
     quality: Quality | None
     """None without quality pairs."""
     beyond_noise: dict[str, Estimate | Missing]

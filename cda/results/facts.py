@@ -94,6 +94,10 @@ class JudgeFacts(ScorerFacts):
     """Name of the judge's prompt; None for a function."""
     verdict_reasons: JudgeReasons | None = None
     """Place of its reasons; None for a function."""
+    prompt_content: str | None = None
+    """Fingerprint of all that the prompt says, with its orders, reasons and criteria; None for a function."""
+    criteria: tuple[str, ...] = ()
+    """Names of the rubric's criteria."""
 
 
 class PanelFacts(ScorerFacts):
@@ -101,10 +105,12 @@ class PanelFacts(ScorerFacts):
 
     kind: Literal["judge"]
     orders: Literal["both", "one"]
-    """As for each of the judges; likewise the next three."""
+    """As for each of the judges; likewise the next five."""
     verdicts: Literal["by token", "written"] | None
     prompt: str | None
     verdict_reasons: JudgeReasons | None
+    prompt_content: str | None = None
+    criteria: tuple[str, ...] = ()
     comparisons: int
     """Distinct comparisons."""
     unread: int

@@ -124,7 +124,7 @@ Leading = Literal["perturbed", "base", "tie", "split", "no votes"]
 
 
 class Agreement(Result):
-    """Agreement of people with each other, from items with two votes or more."""
+    """Agreement of people, or of a panel's judges, with each other, from items with two votes or more."""
 
     majority_share: Estimate
     """Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word)."""
@@ -238,6 +238,26 @@ class JudgedBias(Result):
     """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None without votes."""
 
 
+class JudgedCriterion(JudgedBias):
+    """One criterion of a judge's rubric (of a panel: the mean preference by it), on the contrasts of a bias."""
+
+    against_overall: Estimate | Missing
+    """Skew by this criterion − skew overall, paired, on the contrasts with both verdicts."""
+
+
+class LeftOutJudge(Result):
+    """A panel without one of its judges, on one bias."""
+
+    alpha: Estimate | Missing
+    """Krippendorff's alpha of the others."""
+    alpha_change: Estimate | Missing
+    """Alpha of the others − alpha of all, paired; above 0 this judge disagrees more than the others do."""
+    skew: Estimate | Missing
+    """Skew of the others' mean preference."""
+    skew_change: Estimate | Missing
+    """Skew of the others − skew of the panel, paired."""
+
+
 class BiasPanel(Result):
     """A panel of judges on one bias."""
 
@@ -247,6 +267,12 @@ class BiasPanel(Result):
     """All as one: the mean of the preferences that were given."""
     mean: JudgedBias
     """Mean over judges of each share, on the contrasts that all of them have a verdict on."""
+    majority: JudgedBias | None = None
+    """The side that more judges prefer than the other; a tie if as many do. None in results of earlier versions."""
+    agreement: Agreement | Missing = Missing(reason="measured by an earlier version of cda")
+    """Agreement of the judges' verdicts (`perturbed`, `base`, `tie`) with each other."""
+    without: dict[str, LeftOutJudge] = Field(default_factory=dict)
+    """The panel without each of its judges; empty for two judges, of whom one alone would be left."""
 
 
 class AgainstPeople(Result):

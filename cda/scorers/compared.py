@@ -181,11 +181,13 @@ class PairwiseScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Preferences of a pairwise scorer by `comparison_id`; `judges` holds those of each judge of a panel."""
+    """Preferences of a pairwise scorer by `comparison_id`; `judges` holds those of each judge of a panel, `criteria` those
+    by each criterion of a judge's rubric."""
 
     by_comparison: Mapping[str, float]
     unit: str = "preference"
     judges: Mapping[str, Preferences] = field(default_factory=dict)
+    criteria: Mapping[str, Preferences] = field(default_factory=dict)
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """Preference for the first, −1 to 1."""
@@ -195,10 +197,17 @@ class Preferences:
 
 
 def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
-    """Several judges' preferences on the same comparisons, as one: the mean of those given; DataError if none is."""
-    names = list(next(iter(judges.values())).by_comparison)
+    """Several judges' preferences on the same comparisons, as one: the mean of those given, overall and by criterion;
+    DataError if none is given overall."""
+    first = next(iter(judges.values()))
+    names = list(first.by_comparison)
     means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
-    return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges))
+    criteria: dict[str, Preferences] = {}
+    for criterion, of_first in first.criteria.items():
+        of_each = {name: judge.criteria[criterion] for name, judge in judges.items()}
+        given = [value for own in of_each.values() for value in own.by_comparison.values() if not math.isnan(value)]
+        criteria[criterion] = as_panel(of_each) if given else of_first
+    return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges), criteria=criteria)
 
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:

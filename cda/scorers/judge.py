@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.errors import LLMError
+from cda.inert import skeleton
 from cda.llm.money import AnsweredBy
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
-from cda.prompts import JudgePrompt, filled, ours, with_sentences
+from cda.prompts import OVERALL, Criterion, JudgePrompt, filled, ours, with_sentences
 from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_text
 from cda.results.base import Estimate
 from cda.stats.proportions import wilson_share
@@ -100,12 +100,21 @@ _QUOTED = (
     " One of the texts speaks of a verdict itself, so write {code} into that line, as shown: without it, your line could be "
     "taken for a quotation."
 )
+_RUBRIC = (
+    "Compare the answers by each of these criteria, one after the other and by that criterion alone: {criteria}. Then say which "
+    "answer is better overall. "
+)
+_RUBRIC_FORMS: dict[Reasons, str] = {
+    "before": "Explain your choices in a few sentences, then finish with {n} lines that are exactly these, in this order",
+    "after": "Begin with {n} lines that are exactly these, in this order, then explain your choices in a few sentences. The lines",
+    "none": "Reply with {n} lines that are exactly these, in this order, and with nothing else",
+}
+_QUOTED_LINES = _QUOTED.replace("that line", "each line").replace("your line", "your lines")
 _ONE_TOKEN = "Reply with a single character and nothing else: {choices}."
 _CHOICES = {"1": "1 if the first answer is better", "2": "2 if the second is", "0": "0 if neither is"}
 """A tie is 0 there, because a digit is one token to every tokenizer."""
 _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 """Verdict to preference for the text that was shown first."""
-_NO_LETTER = re.compile(r"[\W_]+")
 _CODE_DIGITS = 8
 
 
@@ -115,7 +124,8 @@ class LLMJudge:
 
     Without `ties` a verdict that neither is better is unread. `by_token` reads the probabilities of a verdict of one
     token (`token_preference`) instead. With `both_orders` a comparison read in one order only has no margin; else that
-    order counts alone. `orders`, `reasons` (why answers hold no verdict) and `answered_by` are of the last call.
+    order counts alone. `orders`, `reasons` (why answers hold no verdict), `by_criterion` (margins by each criterion of its
+    instructions, shape (n,), NaN without a verdict on it) and `answered_by` are of the last call.
     """
 
     llm: LLM
@@ -125,6 +135,7 @@ class LLMJudge:
     instructions: JudgePrompt = field(default_factory=lambda: ours().judge)
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
+    by_criterion: dict[str, FloatArray] = field(default_factory=dict, init=False)
     answered_by: AnsweredBy = field(default_factory=AnsweredBy, init=False)
 
     @property
@@ -132,7 +143,14 @@ class LLMJudge:
         return self.llm.name
 
     def request(self, prompt: Prompt, first: str, second: str) -> Request:
+        """The request for the verdict overall, and for those on all criteria unless each verdict is one token."""
         return judge_request(prompt, first, second, self.ties, self.instructions, self.by_token)
+
+    def requests(self, prompt: Prompt, first: str, second: str) -> list[Request]:
+        """All requests of one comparison in one order: one, or with `by_token` one for each criterion too."""
+        apart = self.instructions.criteria if self.by_token else ()
+        by_criterion = partial(judge_request, prompt, first, second, self.ties, self.instructions, True)
+        return [self.request(prompt, first, second), *map(by_criterion, apart)]
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,), NaN without a readable verdict: the mean of both orders,
@@ -143,42 +161,55 @@ class LLMJudge:
             swapped = np.array([is_swapped(*comparison) for comparison in comparisons], dtype=bool)
             shown = [(p, b, a) if swap else (p, a, b) for (p, a, b), swap in zip(comparisons, swapped, strict=True)]
             ids = [prompt_id(prompt) for prompt in prompts]
-            margins, self.orders = of_one_order(self._values(shown), swapped, ids)
+            read = [of_one_order(values, swapped, ids) for values in self._values(shown).T]
         else:
             shown = [order for prompt, a, b in comparisons for order in ((prompt, a, b), (prompt, b, a))]
-            margins, self.orders = of_both_orders(self._values(shown).reshape(-1, 2), self.both_orders)
+            read = [of_both_orders(values.reshape(-1, 2), self.both_orders) for values in self._values(shown).T]
+        (margins, self.orders), *apart = read
+        names = [criterion.name for criterion in self.instructions.criteria]
+        self.by_criterion = {name: own for name, (own, _) in zip(names, apart, strict=True)}
         return margins
 
     def _values(self, shown: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
-        """Preference for the text shown first, NaN if there is none."""
-        values, unread = np.full(len(shown), np.nan), list[str]()
+        """Preference for the text shown first, overall and by each criterion, shape (n, 1 + criteria); NaN if there is none."""
+        n_verdicts = 1 + len(self.instructions.criteria)
+        n_calls = n_verdicts if self.by_token else 1
+        values, unread = np.full((len(shown), n_verdicts), np.nan), list[str]()
         self.answered_by = AnsweredBy()
-        requests = (self.request(*comparison) for comparison in shown)
-        for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", len(shown)):
+        requests = (request for comparison in shown for request in self.requests(*comparison))
+        for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", n_calls * len(shown)):
             self.answered_by.add(answer)
-            read = self._read(answer, shown[position])
-            if isinstance(read, str):
-                unread.append(read)
-            else:
-                values[position] = read
+            row, first = divmod(position, n_calls)
+            for verdict, read in enumerate(self._read(answer, shown[row]), first):
+                if not isinstance(read, str):
+                    values[row, verdict] = read
+                elif verdict == 0:
+                    unread.append(read)
         self.reasons = count_reasons(unread)
         return values
 
-    def _read(self, answer: Completion, shown: tuple[Prompt, str, str]) -> float | str:
-        """Preference for the text shown first, or the reason why there is none."""
+    def _read(self, answer: Completion, shown: tuple[Prompt, str, str]) -> list[float | str]:
+        """Preferences for the text shown first, or reasons why there is none: of a written answer overall and by each
+        criterion, else the one of this answer."""
         if answer.text is None:
-            return answer.reason or "no answer"
+            return [answer.reason or "no answer"]
         if not self.by_token:
-            code = verdict_code(*shown)
-            verdict = parse_verdict(answer.text, code, self.instructions.reasons)
-            if verdict is None:
-                why = NO_VERDICT if code is None else NO_CODED_VERDICT
-                return why.replace("last", "first") if self.instructions.reasons == "after" else why
-            return "a tie, where none is allowed" if verdict == "tie" and not self.ties else _VALUES[verdict]
+            return self._written(answer.text, verdict_code(*shown))
         if answer.logprobs is None:
             raise LLMError(f"{self.name}: gives no token probabilities; ask for written verdicts instead")
         preference = token_preference(answer.logprobs, self.ties)
-        return f"less than {LEAST_MASS:.0%} of the probability is on a verdict" if preference is None else preference
+        return [f"less than {LEAST_MASS:.0%} of the probability is on a verdict" if preference is None else preference]
+
+    def _written(self, text: str, code: str | None) -> list[float | str]:
+        names = [criterion.name for criterion in self.instructions.criteria]
+        verdicts = parse_verdicts(text, names, code, self.instructions.reasons)
+        missing = NO_VERDICT if code is None else NO_CODED_VERDICT
+        missing = missing.replace("last", "first") if self.instructions.reasons == "after" else missing
+        refused: dict[str | None, str] = {None: missing} | (
+            {} if self.ties else {"tie": "a tie, where none is allowed"}
+        )
+        found = [verdicts.get(name) for name in (OVERALL, *names)]
+        return [refused[verdict] if verdict is None or verdict in refused else _VALUES[verdict] for verdict in found]
 
 
 def judge_request(
@@ -188,18 +219,34 @@ def judge_request(
     ties: bool = True,
     instructions: JudgePrompt | None = None,
     by_token: bool = False,
+    criterion: Criterion | None = None,
 ) -> Request:
-    """One comparison in one order, for a written verdict or for one of one token."""
+    """One comparison in one order, for written verdicts (overall, and on every criterion of the instructions) or for one of
+    one token: overall, or on one `criterion`."""
     instructions = instructions or ours().judge
     if by_token:
         form = _ONE_TOKEN.format(choices=_listed([_CHOICES[token] for token in _tokens(ties)]))
         request = _filled(instructions, prompt, first, second, form)
-        return replace(request, user=f"{request.user}\n\nWhich answer is better? {form}", top_logprobs=TOP_LOGPROBS)
+        asked = "Which answer is better?" if criterion is None else f"{criterion.asked} Compare them by that alone."
+        return replace(request, user=f"{request.user}\n\n{asked} {form}", top_logprobs=TOP_LOGPROBS)
     code = verdict_code(prompt, first, second)
     verdict = "Verdict" if code is None else f"Verdict {code}"
-    lines = [f"'{verdict}: {choice}'" for choice in (("1", "2", "tie") if ties else ("1", "2"))]
+    choices = ("1", "2", "tie") if ties else ("1", "2")
+    if instructions.criteria:
+        return _filled(instructions, prompt, first, second, _rubric_form(instructions, verdict, choices, code))
+    lines = [f"'{verdict}: {choice}'" for choice in choices]
     form = _FORMS[instructions.reasons].format(lines=_listed(lines))
     return _filled(instructions, prompt, first, second, form if code is None else form + _QUOTED.format(code=code))
+
+
+def _rubric_form(instructions: JudgePrompt, verdict: str, choices: Sequence[str], code: str | None) -> str:
+    """The form of an answer with a verdict on every criterion, each in its own line, and last the one overall."""
+    criteria = instructions.criteria
+    asked = "; ".join(f"{criterion.name} ({criterion.asked})" for criterion in criteria)
+    lines = [*(f"'{verdict} on {criterion.name}: X'" for criterion in criteria), f"'{verdict}: X'"]
+    form = _RUBRIC.format(criteria=asked) + _RUBRIC_FORMS[instructions.reasons].format(n=len(lines))
+    form += f", with {_listed(choices)} in place of X: {', '.join(lines)}."
+    return form if code is None else form + _QUOTED_LINES.format(code=code)
 
 
 def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
@@ -215,7 +262,7 @@ def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
     """A code, drawn from the texts until none holds it, that the judge's verdict line must hold if a text mentions a
     verdict (else None): a line that a judge quotes is never read as its own, and answers can be cached.
     """
-    texts = [_skeleton(text) for text in (prompt_text(prompt), first, second)]
+    texts = [skeleton(text) for text in (prompt_text(prompt), first, second)]
     if not any("verdict" in text for text in texts):
         return None
     drawn = (content_id("verdict", prompt, first, second, number)[:_CODE_DIGITS] for number in itertools.count())
@@ -234,10 +281,28 @@ def parse_verdict(answer: str | None, code: str | None = None, reasons: Reasons 
     >>> parse_verdict("It ends so:\\nVerdict: 1", "0c4f91ab"), parse_verdict("**Verdict 0c4f91ab: 2**", "0c4f91ab")
     (None, '2')
     """
+    return parse_verdicts(answer, (), code, reasons).get(OVERALL)
+
+
+def parse_verdicts(
+    answer: str | None, criteria: Sequence[str] = (), code: str | None = None, reasons: Reasons = "before"
+) -> dict[str, str]:
+    """Verdict overall and by each criterion, from as many lines at the end (with `reasons` after them, at the start) as there
+    are verdicts, in any order; without those that are not there, or there twice and different. Lines as in `parse_verdict`.
+
+    >>> parse_verdicts("Both work.\\nVerdict on tone: 2\\nVerdict: tie", ["tone"])
+    {'tone': '2', 'overall': 'tie'}
+    """
     own = without_thoughts(answer or "") or ""
-    lines = [line for line in map(_skeleton, own.splitlines()) if line]
-    verdicts = {f"verdict{code or ''}{verdict}": verdict for verdict in _VALUES}
-    return verdicts.get(lines[0 if reasons == "after" else -1]) if lines else None
+    lines, n_verdicts = [line for line in map(skeleton, own.splitlines()) if line], 1 + len(criteria)
+    starts = {OVERALL: "verdict" + (code or "")}
+    starts |= {name: f"{starts[OVERALL]}on{skeleton(name)}" for name in criteria}
+    known = {start + verdict: (name, verdict) for name, start in starts.items() for verdict in _VALUES}
+    found = dict.fromkeys(
+        known[line] for line in (lines[:n_verdicts] if reasons == "after" else lines[-n_verdicts:]) if line in known
+    )
+    names = [name for name, _ in found]
+    return {name: verdict for name, verdict in found if names.count(name) == 1}
 
 
 def token_preference(logprobs: Iterable[tuple[str, float]], ties: bool = True) -> float | None:
@@ -272,10 +337,3 @@ def _tokens(ties: bool) -> tuple[str, ...]:
 
 def _listed(choices: Sequence[str]) -> str:
     return f"{', '.join(choices[:-1])} or {choices[-1]}"
-
-
-def _skeleton(text: str) -> str:
-    """Letters and digits alone, without case, accents or width; character by character, so that a text's skeleton holds
-    that of each of its parts: the same rule tells a quotation and a verdict.
-    """
-    return _NO_LETTER.sub("", unicodedata.normalize("NFKD", text).casefold())

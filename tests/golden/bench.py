@@ -99,7 +99,7 @@ class Bench:
     def _answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if "model" not in body:
             return 200, served(self._reward, body)
-        return verdict(body) if body["model"] in ("judge", "other") else self._clerk(body)
+        return verdict(body) if body["model"] in ("judge", "other", "third") else self._clerk(body)
 
 
 def named(name: str) -> Case:
@@ -116,9 +116,13 @@ def served(reward: Callable[..., list[float]], body: dict[str, Any]) -> dict[str
 
 
 def verdict(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """A judge's answer: two judges with tastes of their own, both of which now and then take the first or say nothing."""
+    """A judge's answer: judges with tastes of their own, who now and then take the first or say nothing; and on each
+    criterion that they are asked about."""
     shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][-1]["content"], re.DOTALL)
     first, second = (number(body["model"], text) % 97 + 30 * ("ly " in text) for text in shown[:2])
     drawn = number(body["model"], *shown) % 11
-    text = f"Reasons.\nVerdict: {1 if first > second or drawn < 2 else 2}" if drawn < 10 else "I cannot choose."
+    by = re.findall(r"'(Verdict on [^:]*): X'", body["messages"][0]["content"])
+    apart = [f"{line}: {(1, 2, 'tie')[number(body['model'], line, *shown) % 3]}\n" for line in by]
+    own = f"Reasons.\n{''.join(apart)}Verdict: {1 if first > second or drawn < 2 else 2}"
+    text = own if drawn < 10 else "I cannot choose."
     return reply(text, body["model"], (100, 20))

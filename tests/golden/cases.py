@@ -80,6 +80,8 @@ CASES = (
     Case("audit-served", (f"audit served:{{served}} {_OWN} --quality quality.jsonl --triples triples.jsonl --out {{out}}",)),
     Case("audit-judge", (f"audit judge:judge {_JUDGE} {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
     Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
+    Case("audit-rubric", (f"audit judge:judge,other,third {_JUDGE} {_OWN} --votes votes.csv --quality none --triples none "
+                          "'score.judge.criteria=[correctness, {name: tone, question: \"Which answer is kinder?\"}]' --out {out}",)),
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
     Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
                              "model.max_length_tokens=48 --out {out}",), ("train",)),

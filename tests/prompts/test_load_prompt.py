@@ -35,7 +35,8 @@ def told(*overrides: str) -> list[str]:
 
 
 def test_each_kind_ships_ours_and_the_paper_s() -> None:
-    assert [shipped_prompts(kind) for kind in KINDS] == [["ours", "paper"]] * 3
+    assert [shipped_prompts(kind) for kind in KINDS] == [["ours", "paper"]] * 2 + [["ours", "paper", "style-blind"]]
+    assert "do not let style decide" in load_prompt("style-blind", JudgePrompt).system
     judge = load_prompt("paper", JudgePrompt)
     assert (judge.reasons, judge.orders) == ("after", "one")
     assert (ours().judge.reasons, ours().judge.orders) == ("before", "both")
@@ -58,6 +59,43 @@ def test_the_recipe_s_word_on_reasons_and_orders_goes_before_the_prompt_s() -> N
     judge = load_model_audit("judge:x", {}, overrides).prompts.judge
     assert (judge.reasons, judge.orders) == ("none", "both")
     assert judge.system == load_prompt("paper", JudgePrompt).system
+
+
+def test_criteria_of_a_prompt_file_stand_unless_the_recipe_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / "rubric.yaml").write_text(
+        JUDGE + "criteria:\n  - accuracy\n  - {name: tone, question: 'Which is friendlier?'}\n", encoding="utf-8"
+    )
+    prompt = f"score.judge.prompt={tmp_path / 'rubric.yaml'}"
+
+    def asked(*overrides: str) -> list[tuple[str, str]]:
+        judge = load_model_audit("judge:x", {}, [prompt, *overrides]).prompts.judge
+        return [(criterion.name, criterion.asked) for criterion in judge.criteria]
+
+    assert asked() == [("accuracy", "Which answer is better in accuracy?"), ("tone", "Which is friendlier?")]
+    assert asked("score.judge.criteria=depth") == [("depth", "Which answer is better in depth?")]
+    assert asked("score.judge.criteria=[]") == []
+
+
+@pytest.mark.parametrize(
+    ("criteria", "words"),
+    [
+        ("[{nam: x}]", "score.judge.criteria.0.nam: unknown key. Did you mean 'name'? Known: name, question"),
+        ("[{question: Why}]", "score.judge.criteria.0.name: missing"),
+        (
+            "['what? why']",
+            "score.judge.criteria.0.name: a name is made of letters, digits, spaces and hyphens, 40 at most",
+        ),
+        ("[{name: a, question: ''}]", "score.judge.criteria.0.question: a question is one line of text"),
+        ("[Overall]", "'overall' is the verdict that is asked for in any case"),
+        ("[a b, A-B]", "two criteria are called 'a b'"),
+        ("[a, 3]", "a criterion is a name, or a mapping of name and question; 3 is neither"),
+        (f"[{', '.join(f'c{row}' for row in range(13))}]", "13 criteria; 12 at most"),
+    ],
+)
+def test_criteria_that_are_refused(criteria: str, words: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_model_audit("judge:x", {}, [f"score.judge.criteria={criteria}"])
+    assert words in str(caught.value)
 
 
 def test_every_mistake_in_every_prompt_is_told_at_once_beside_the_recipe_s_own(tmp_path: Path) -> None:
