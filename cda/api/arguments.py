@@ -72,6 +72,7 @@ _FORMS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
     **dict.fromkeys(("dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
     "attributes": (_paths, "a list of texts or bias files"),
+    "betas": (_list_of(_kind(Real)), "a list of numbers"),
     "bias": (_path, "a name or a path"),
     "biases": (lambda value: _path(value) or _paths(value), "a name, a path, or a list of them"),
     "budget_usd": (_kind(Real), "a number of dollars"),

@@ -95,6 +95,7 @@ def best_of(
     dose: float | None = None,
     biases: Biases | None = None,
     sizes: Sequence[int] | None = None,
+    betas: Sequence[float] | None = None,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     figures: str | None = None,
@@ -103,7 +104,8 @@ def best_of(
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> BestOf:
-    """Prevalence of each bias among the best of n responses as n grows, as `cda best-of` measures it.
+    """Prevalence of each bias among the best of n responses as n grows, and in a policy tilted to the reward, as `cda best-of`
+    measures it.
 
     Args:
         model: As for `cda.audit`; it must give rewards.
@@ -113,6 +115,7 @@ def best_of(
         dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
         biases: Names or bias files; None for all five.
         sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
+        betas: KL penalties in reward units at which to look at the tilted policy, besides those in standard deviations of rewards.
         columns: Our column names to the file's, such as `{"prompt": "question"}`.
         split: Split of a folder or hub id with several.
         figures: Also write the report's figures as files of this format: svg or pdf.
@@ -120,7 +123,7 @@ def best_of(
         progress, overrides, settings: As for `cda.audit`.
 
     Returns:
-        A curve over n for each bias.
+        A curve over n for each bias, and `tilt`: the same over β.
 
     Raises:
         CdaError: As `cda.audit`.
@@ -132,16 +135,16 @@ def best_of(
     """
     terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
     reading = {"columns": columns, "split": split}
-    check_types(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, **reading)
+    check_types(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, betas=betas, **reading)
     file = as_reference(responses, "responses", terms.inputs)
-    names, ns = bias_names(biases), list(sizes or ())
+    names, ns, tilts = bias_names(biases), list(sizes or ()), list(betas or ())
     inputs = {"on": file, "with": adapter, "at": dose}
-    others = (names, ns, *_reading(columns, split))
+    others = (names, ns, *_reading(columns, split), *([tilts] if tilts else []))
     with _opened(model, against, terms, "best-of", inputs, others) as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, path_text(adapter), other, dose)
         result, summary = run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES,
-            sizes=ns or None, columns=columns, split=split, figures=figures,
+            sizes=ns or None, betas=tilts, columns=columns, split=split, figures=figures,
         )  # fmt: skip
         return _with_place(BestOf(**dict(result)), loaded, summary)
 

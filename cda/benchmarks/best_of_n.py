@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
 from cda.benchmarks import best_of_n_report as report
-from cda.biases import Bias, load_bias
+from cda.benchmarks.attributes import Attribute, attributes_of, followed
+from cda.benchmarks.numbers_file import best_of_n_csv
+from cda.benchmarks.tilt import tilted
 from cda.data.sampled import load_sampled
-from cda.errors import DataError, RecipeError, did_you_mean
-from cda.features import TEXT_FEATURES
+from cda.errors import DataError, RecipeError
 from cda.files.jsonl import write_jsonl, write_text
 from cda.finetuning.applied import check_subject
 from cda.launch import is_main
@@ -28,9 +28,8 @@ from cda.resources.artifacts import check_form, out_folder, shown_path, shown_ta
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Missing, or_missing, save
-from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curves, Followed, Measured
+from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curves, Measured
 from cda.results.facts import Scorer
-from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint
 from cda.scorers.compared import Text, text_id
 from cda.stats.means import mean_over_prompts, no_change_test, share_over_prompts, without_traces
@@ -39,7 +38,7 @@ from cda.stats.multiplicity import holm
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
 RESULT, SCORES, REPORT, FIGURE = "best_of_n.json", "scores.jsonl", "best_of_n.md", "best_of_n.svg"
-PAGE = "report.html"
+PAGE, NUMBERS = "report.html", "best_of_n.csv"
 
 
 def run_best_of_n(
@@ -51,17 +50,19 @@ def run_best_of_n(
     biases: Sequence[str] = BIASES,
     features: Sequence[str] = FEATURES,
     sizes: Sequence[int] | None = None,
+    betas: Sequence[float] = (),
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     figures: str | None = None,
 ) -> tuple[BestOfResult, str]:
-    """Prevalence of each attribute among the best of n, as n grows, of one model or of two that are compared, written into
-    `out`; and the text for a terminal. A bias with an absolute measure is followed as a share of picks, a relative one (length)
-    and a feature by its mean. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature; or
-    another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
+    """Prevalence of each attribute among the best of n as n grows, and in the policy tilted to the reward as β falls, of one
+    model or of two that are compared, written into `out`; and the text for a terminal. A bias with an absolute measure is
+    followed as a share of picks, a relative one (length) and a feature by its mean. `betas` (reward units) are tilts to look at
+    besides the usual ones. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature, a β that
+    is not above 0; or another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
     check_form(figures)
-    shares, means = _followed(biases, features)
+    shares, means = followed(biases, features, betas)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     for subject in subjects:
         if subject.section.is_judge:
@@ -86,8 +87,11 @@ def run_best_of_n(
         quality = Attribute("quality", "mean", values, "the reference quality in the file")
     texts = [texts[row] for row in kept]
     rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
-    attributes = _attributes(shares, means, [text for _, text in texts])
-    curves = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
+    attributes, prompts = (
+        attributes_of(shares, means, [text for _, text in texts]),
+        [prompt_id(prompt) for prompt, _ in texts],
+    )
+    curves = best_of_n(rewards, attributes, prompts, sizes, quality)
     if not curves.curves:
         raise DataError(
             f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
@@ -95,6 +99,7 @@ def run_best_of_n(
     left_out = {"rows": sampled.rows, "responses": sampled.responses, "quality": sampled.quality}
     result = BestOfResult(
         **dict(curves),
+        tilt=or_missing(partial(tilted, rewards, attributes, prompts, curves, betas, quality)),
         responses=shown_path(responses),
         scorings=tuple(scored),
         models=models,
@@ -102,12 +107,13 @@ def run_best_of_n(
         excluded={**left_out, "scored responses": unscored},
         versions=versions(),
     )
-    written = f"Written: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}"
+    written = f"Written: {out / PAGE}, {REPORT}, {FIGURE}, {NUMBERS}, {RESULT}, {SCORES}"
     if is_main():
         save(result, out / RESULT)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
         write_text(out / PAGE, report.best_of_n_page(result))
         write_text(out / REPORT, report.best_of_n_markdown(result))
+        write_text(out / NUMBERS, best_of_n_csv(result))
         save_plot(report.overview_plot(result), out, "svg")
         if figures is not None:
             written += f"\n{write_figures(report.best_of_n_plots(result), out, figures)}"
@@ -123,58 +129,6 @@ def _asked(subject: Subject, facts: Scorer) -> AskedModel:
         dose=subject.dose,
         facts=facts.model_copy(update={"name": name}),
     )
-
-
-def _followed(names: Sequence[str], features: Sequence[str]) -> tuple[list[Bias], list[str]]:
-    """Biases that a response exhibits or not by itself, and names of the features to average; each once."""
-    problems: list[str] = []
-    shares, relative, own = [], [], []
-    for name in dict.fromkeys(names):
-        try:
-            bias = load_bias(name)
-            measure = measure_of(bias)
-        except RecipeError as error:
-            problems += error.problems
-            continue
-        own.append(bias.name)
-        if measure.relative:
-            relative.append(measure.feature)
-        else:
-            shares.append(bias)
-    means = list(dict.fromkeys([*relative, *features]))
-    problems += [
-        f"feature '{name}' is not one of a text alone.{did_you_mean(name, TEXT_FEATURES)} Known: {', '.join(TEXT_FEATURES)}"
-        for name in means
-        if name not in TEXT_FEATURES
-    ]
-    problems += [
-        f"two things are called '{name}': rename one of the biases"
-        for name in sorted({name for name in own if own.count(name) > 1 or name in {*means, "quality"}})
-    ]
-    if not (shares or means):
-        problems.append("nothing to follow: name a bias or a feature")
-    if problems:
-        raise RecipeError(problems)
-    return shares, means
-
-
-def _attributes(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[str]) -> list[Attribute]:
-    """Shares of biases, then means of features; each is measured once per distinct text."""
-
-    def values(measure: Callable[[str], float]) -> FloatArray:
-        by_text = {text: float(measure(text)) for text in dict.fromkeys(texts)}
-        return np.array([by_text[text] for text in texts])
-
-    attributes = []
-    for bias in shares:
-        rule = measure_of(bias)
-        limit = f"below {rule.present_below:g}" if rule.present_above is None else f"above {rule.present_above:g}"
-        words = f"share of picks that exhibit it, that is {rule.feature} {limit}"
-        attributes.append(Attribute(bias.name, "share", values(partial(exhibits, bias=bias)), words))
-    for name in means:
-        words = f"mean of the feature {name} among the picks"
-        attributes.append(Attribute(name, "mean", values(TEXT_FEATURES[name]), words))
-    return attributes
 
 
 def _with_rewards(texts: Sequence[Text], scored: Mapping[str, Mapping[str, float]]) -> tuple[list[int], Exclusions]:
@@ -231,21 +185,6 @@ def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
     needed = max(2, math.ceil(len(n_responses) / 2))
     powers = [2**exponent for exponent in range(max(n_responses).bit_length())]
     return tuple(n for n in powers if n == 1 or sum(own >= n for own in n_responses) >= needed)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attribute:
-    """A property of responses, with its definition: the share that exhibits a bias (1 or 0), or the mean of a feature or
-    quality in its own unit. Values (n_responses,); NaN is unknown, and leaves its prompt out of this attribute."""
-
-    name: str
-    kind: Followed
-    values: FloatArray
-    definition: str = ""
-
-    @property
-    def unit(self) -> str:
-        return "share" if self.kind == "share" else self.name
 
 
 def best_of_n(

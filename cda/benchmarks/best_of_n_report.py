@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
+from cda.benchmarks.numbers_shown import change_text, level_text, titled
+from cda.benchmarks.tilt_report import main_tables, tilt_sections, tilt_sentences, tilt_tables
 from cda.report import plots
-from cda.report.numbers import MINUS, cell, clipped, counted, inert, p_value, percent, share
+from cda.report.numbers import cell, clipped, counted, inert, p_value
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Missing
-from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Measured, NoSpread
+from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve
 from cda.results.facts import RewardModelFacts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_ALIKE = " (all alike)"  # the same in every prompt, so that there is no interval
 _APART = 0.06
 """Half the distance of two scorings at one n, so that no interval hides another; n is drawn by its logarithm."""
 _TICKS, _PANEL_TICKS = 12, 7
@@ -37,14 +37,20 @@ _TWO = "Where one line is flatter than the other, its reward amplifies the attri
 _TERMS = (
     Entry("share or mean of picks", "mean over prompts of E[attribute of the best of n]", "Exact over all ways to draw n of a prompt's responses."),
     Entry("slope", "least squares in log2(n)", "What each doubling of n adds, over the prompts that reach the largest n."),
-    Entry("KL", "log n − (n − 1)/n", "How far best-of-n can be from the policy that was sampled, in nats, at most."),
-    Entry("p, p (Holm)", "paired t over prompts at the largest n", "Of no change; Holm's adjusted over the attributes."),
+    Entry("KL of best-of-n", "log n − (n − 1)/n", "How far best-of-n can be from the policy that was sampled, in nats, at most."),
+    Entry("tilted policy", "weights ∝ exp(reward / β) within each prompt, jackknifed", "Where training on the reward with a KL penalty β leads at best."),
+    Entry("KL of the tilted policy", "Σ w log(N w), mean over prompts", "How far it is from the policy that was sampled, in nats; N responses to a prompt."),
+    Entry("effective responses", "1 / Σ w², mean over prompts", "Number of responses that carry an estimate. With few, the samples hold too little of what the tilted policy would produce."),
+    Entry("p, p (Holm)", "paired t over prompts at the largest n, or the strongest β", "Of no change; Holm's adjusted over the attributes."),
 )  # fmt: skip
 
 
 def best_of_n_text(result: BestOfResult) -> str:
-    """For a terminal: the largest n next to n = 1, slopes, and counts."""
-    tables = [plain_table(table) for table in best_of_n_tables(result)[:2]]
+    """For a terminal: the largest n next to n = 1, slopes, the tilted policy, and counts."""
+    shown = best_of_n_tables(result)[:2]
+    if not isinstance(result.tilt, Missing):
+        shown += main_tables(result.tilt, result.scorings)
+    tables = [plain_table(table) for table in shown]
     return "\n\n".join([*tables, "\n".join(inert(line) for line in best_of_n_sentences(result))])
 
 
@@ -52,7 +58,10 @@ def best_of_n_markdown(result: BestOfResult) -> str:
     """A Markdown document with every table; text from outside is escaped."""
     lines = ["# Best-of-n: what the reward picks as n grows", ""]
     lines += [line for sentence in best_of_n_sentences(result) for line in (escaped(sentence), "")]
-    for table in best_of_n_tables(result):
+    tables = best_of_n_tables(result)
+    if not isinstance(result.tilt, Missing):
+        tables += [*main_tables(result.tilt, result.scorings), *tilt_tables(result.tilt, result.scorings)]
+    for table in tables:
         lines += markdown_table(table)
     lines += [f"- {escaped(curve.name)}: {escaped(curve.definition)}" for curve in result.curves]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
@@ -102,7 +111,7 @@ def best_of_n_sentences(result: BestOfResult) -> list[str]:
         lines.append(f"Not followed, because no prompt has responses that differ in it: {', '.join(result.unvaried)}.")
     if isinstance(result.quality, Missing) and result.excluded["quality"].seen:
         lines.append(f"Quality is not followed: {result.quality.reason}.")
-    return lines
+    return [*lines, *tilt_sentences(result)]
 
 
 def _model(asked: AskedModel) -> str:
@@ -127,11 +136,13 @@ def best_of_n_tables(result: BestOfResult) -> list[Table]:
     largest, slopes = [], []
     for curve in result.curves:
         last = curve.at[-1]
-        cells = [_level(curve, curve.at[0].complete[labels[0]]), *_at_size(curve, last, labels)]
+        cells = [level_text(curve.kind, curve.at[0].complete[labels[0]]), *_at_size(curve, last, labels)]
         cells += [cell(p, p_value) for p in (curve.p_value, curve.p_holm)] if tested else []
-        largest.append((_title(curve), *cells, str(last.n_prompts)))
+        largest.append((titled(curve), *cells, str(last.n_prompts)))
         added = [*(curve.slope[label] for label in labels), curve.slope_change]
-        slopes.append((_title(curve), *(_change(curve, by) for by in added if by is not None), str(last.n_prompts)))
+        slopes.append(
+            (titled(curve), *(change_text(curve.kind, by) for by in added if by is not None), str(last.n_prompts))
+        )
     return [
         Table(
             f"What best-of-{n} picks, with 95% intervals{noted}",
@@ -155,46 +166,15 @@ def _curve_table(curve: Curve, labels: Sequence[str]) -> Table:
     change = ("change",) if len(labels) == 2 else ()
     unknown = f"; unknown in {curve.n_unknown} prompts, left out" if curve.n_unknown else ""
     header = ("n", "KL ≤ (nats)", *labels, *change, "prompts", "with fewer responses")
-    return Table(f"{_title(curve)}, by n, with 95% intervals{unknown}", header, tuple(rows))
+    return Table(f"{titled(curve)}, by n, with 95% intervals{unknown}", header, tuple(rows))
 
 
 def _at_size(curve: Curve, at: AtSize, labels: Sequence[str]) -> list[str]:
     """The level under each scoring; and the change, if there are two."""
-    levels = [_level(curve, at.scorings[label]) for label in labels]
+    levels = [level_text(curve.kind, at.scorings[label]) for label in labels]
     if len(labels) == 1:
         return levels
-    return [*levels, "none by construction" if at.change is None else _change(curve, at.change)]
-
-
-def _title(curve: Curve) -> str:
-    return f"{curve.name} ({curve.kind})"
-
-
-def _level(curve: Curve, measured: Measured) -> str:
-    if curve.kind == "mean":
-        return _interval(measured)
-    return f"{percent(measured.value)}{_ALIKE}" if isinstance(measured, NoSpread) else share(measured)
-
-
-def _change(curve: Curve, measured: Measured) -> str:
-    return _interval(measured, 100.0, "+", " points") if curve.kind == "share" else _interval(measured, sign="+")
-
-
-def _interval(measured: Measured, scale: float = 1.0, sign: str = "", unit: str = "") -> str:
-    """A value with its interval, to two digits of the interval's half-width."""
-    if isinstance(measured, NoSpread):
-        alike = scale * measured.value
-        return f"{alike:{sign if alike else ''}.4g}{unit}{_ALIKE}".replace("-", MINUS)
-    half = scale * (measured.high - measured.low) / 2
-    digits = min(max(1 - math.floor(math.log10(half)), 0), 4) if half > 0 else 4
-
-    def rounded(end: float) -> str:
-        """More decimals for a value that is not 0 if rounding would hide on which side of 0 it lies."""
-        hidden = end and round(end, digits) == 0
-        return f"{end:{sign if end else ''}.{-math.floor(math.log10(abs(end))) if hidden else digits}f}"
-
-    value, low, high = (rounded(scale * end) for end in (measured.value, measured.low, measured.high))
-    return f"{value} [{low}, {high}]{unit}".replace("-", MINUS)
+    return [*levels, "none by construction" if at.change is None else change_text(curve.kind, at.change)]
 
 
 def _headlines(result: BestOfResult) -> Iterator[Headline]:
@@ -203,28 +183,31 @@ def _headlines(result: BestOfResult) -> Iterator[Headline]:
     for curve in result.curves:
         last = curve.at[-1]
         named_by = {label: f" {label}" if len(labels) == 2 else "" for label in labels}
-        picked = ", ".join(f"{_level(curve, last.scorings[label])}{said}" for label, said in named_by.items())
-        text = f"{_level(curve, curve.at[0].complete[labels[0]])} at n = 1; at n = {n}: {picked}"
+        picked = ", ".join(f"{level_text(curve.kind, last.scorings[label])}{said}" for label, said in named_by.items())
+        text = f"{level_text(curve.kind, curve.at[0].complete[labels[0]])} at n = 1; at n = {n}: {picked}"
         if last.change is not None and curve.p_value is not None:
             adjusted = "" if curve.p_holm is None else f", Holm {p_value(curve.p_holm)}"
-            text += f"; change {_change(curve, last.change)} (p {p_value(curve.p_value)}{adjusted})"
-        yield Headline(f"{_title(curve)}:", f"{text}; {last.n_prompts} prompts.")
+            text += f"; change {change_text(curve.kind, last.change)} (p {p_value(curve.p_value)}{adjusted})"
+        yield Headline(f"{titled(curve)}:", f"{text}; {last.n_prompts} prompts.")
 
 
 def _sections(result: BestOfResult) -> Iterator[ReportSection]:
     largest, slopes, *curves = best_of_n_tables(result)
     texts = (_TEXT, _TWO) if len(result.scorings) == 2 else (_TEXT,)
     lines = tuple(
-        Plot(f"curve-{place}", named(_title(curve), 60), _numbers(curve, result.scorings),
+        Plot(f"curve-{place}", named(titled(curve), 60), _numbers(curve, result.scorings),
              partial(_draw_curve, curve, result.scorings))
         for place, curve in enumerate(result.curves, 1)
     )  # fmt: skip
     yield ReportSection("curves", "As n grows", texts, (largest,), lines)
     yield ReportSection("slopes", "What each doubling adds", (), (slopes,), tuple(_slope_plot(result)))
     by_n = ("All prompts that reach an n, so that two n may differ by their prompts.",)
+    yield from tilt_sections(result)
     yield ReportSection("by-n", "Every n", by_n, tuple(curves))
+    if not isinstance(result.tilt, Missing):
+        yield ReportSection("by-beta", "Every β", (), tuple(tilt_tables(result.tilt, result.scorings)))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    facts = (*((_title(curve), curve.definition) for curve in result.curves), ("versions", packages))
+    facts = (*((titled(curve), curve.definition) for curve in result.curves), ("versions", packages))
     yield ReportSection("scoring", "How it was made", tuple(best_of_n_sentences(result)), facts=facts)
     yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
 
@@ -232,7 +215,7 @@ def _sections(result: BestOfResult) -> Iterator[ReportSection]:
 def overview_plot(result: BestOfResult) -> Plot:
     """Every curve in its own panel, with one legend, in a separate file next to the tables."""
     curves, labels = result.curves, result.scorings
-    words = " ".join(f"{_title(curve)}: {_numbers(curve, labels)}" for curve in curves)
+    words = " ".join(f"{titled(curve)}: {_numbers(curve, labels)}" for curve in curves)
     title = "What the reward picks among n responses, as n grows, with 95% intervals; every panel has its own scale"
     height = 0.4 + _PANEL_INCHES * -(-len(curves) // _PANELS)
     width = plots.COLUMN_INCHES if len(curves) == 1 else plots.PAGE_INCHES
@@ -244,7 +227,7 @@ def _slope_plot(result: BestOfResult) -> Iterator[Plot]:
     shares, labels = [curve for curve in result.attributes if curve.kind == "share"], result.scorings
     if shares:
         words = (
-            f"{curve.name}: {', '.join(f'{_change(curve, curve.slope[label])} {label}' for label in labels)}."
+            f"{curve.name}: {', '.join(f'{change_text(curve.kind, curve.slope[label])} {label}' for label in labels)}."
             for curve in shares
         )
         title = "How much each doubling of n adds to the share of a bias"
@@ -254,7 +237,7 @@ def _slope_plot(result: BestOfResult) -> Iterator[Plot]:
 
 def _numbers(curve: Curve, labels: Sequence[str]) -> str:
     return " ".join(
-        f"n = {at.n}: {', '.join(f'{_level(curve, at.complete[label])} {label}' for label in labels)}."
+        f"n = {at.n}: {', '.join(f'{level_text(curve.kind, at.complete[label])} {label}' for label in labels)}."
         for at in curve.at
     )
 

@@ -284,6 +284,12 @@ def best_of(
     size: Annotated[
         list[int] | None, Option("--n", help="A value of n; may be given several times. Default: 1, 2, 4, 8, …")
     ] = None,
+    beta: Annotated[
+        list[float] | None,
+        Option(
+            help="A KL penalty, in reward units, at which to look at the tilted policy besides the usual ones; may be given several times."
+        ),
+    ] = None,
     column: Column = None,
     split: SplitName = "train",
     out: Annotated[
@@ -291,12 +297,12 @@ def best_of(
     ] = None,
     figures: Figures = None,
 ) -> None:
-    """How prevalent each bias is among the best of n responses as n grows, before and after an adapter."""
+    """How prevalent each bias is among the best of n responses, and in a policy tilted to the reward, before and after an adapter."""
     with user_errors():
         from cda.api.benchmarks import best_of as measured
 
         result = measured(
-            model, responses, adapter=adapter, against=against, dose=dose, biases=bias, sizes=size,
+            model, responses, adapter=adapter, against=against, dose=dose, biases=bias, sizes=size, betas=beta,
             columns=columns_of(column or []), split=split, figures=figures, out=out, overrides=overrides or [],
         )  # fmt: skip
         say(result.summary)

@@ -240,10 +240,83 @@ class Curves(Result):
         return self.attributes if isinstance(self.quality, Missing) else (*self.attributes, self.quality)
 
 
+class TiltedPolicy(Result):
+    """The policy that is tilted to one scoring's reward: π(y | x) · exp(reward / β), normalised within each prompt."""
+
+    beta: float
+    """β in reward units."""
+    beta_sd: float
+    """β over the standard deviation of this scoring's rewards within prompts."""
+    effective: float
+    """Mean over prompts of the effective number of responses, 1 / Σ w² with weights w that sum to 1."""
+    kl_nats: Measured | Missing
+    """KL divergence from the policy that was sampled, mean over prompts; Missing if the samples do not support this β."""
+    reward_gained: Measured | Missing
+    """Mean reward of the tilted policy − that of the samples, in `standard deviations` of rewards within prompts."""
+
+
+class AtTilt(Result):
+    """An attribute in the tilted policy, at one β."""
+
+    scorings: dict[str, Measured | Missing]
+    """Share or mean under the policy tilted to each scoring; Missing if the samples do not support this β."""
+    change: Measured | Missing | None
+    """Second scoring − first, paired by prompt. None with one scoring."""
+
+
+class TiltedAttribute(Result):
+    """One attribute as the policy is tilted more and more."""
+
+    name: str
+    """Name of the bias or the feature."""
+    kind: Followed
+    """`share` of responses that exhibit a bias, or `mean` of a feature or a quality."""
+    unit: str
+    """`share`, or the name of the feature."""
+    sampled: Measured
+    """Share or mean of the samples of the same prompts, which is the policy as it is."""
+    at: tuple[AtTilt, ...]
+    """One for each β, in the order of `Tilt.policies`."""
+    p_value: float | None
+    """p of the test that the change at β number `Tilt.strongest` is 0; None with one scoring."""
+    p_holm: float | None
+    """The same, adjusted for all attributes (the quality is not among them)."""
+    p_method: str | None
+
+
+class Tilt(Result):
+    """The policy tilted to the reward at several β, estimated from the samples of the policy."""
+
+    n_prompts: int
+    """Prompts with as many responses as the largest n of `sizes`, as in `complete`."""
+    n_responses: int
+    fewest_effective: float
+    """Smallest mean of the effective number of responses at which a β counts as supported by the samples."""
+    reward_sd: dict[str, float]
+    """Pooled standard deviation of each scoring's rewards within prompts, the unit of β."""
+    policies: tuple[dict[str, TiltedPolicy], ...]
+    """By scoring, for each β: the usual ones in standard deviations, from weak to strong, then those that were asked for."""
+    n_asked: int
+    """Number of β that were asked for, in reward units: the last ones."""
+    strongest: int
+    """Place of the strongest of the usual β that is supported under every scoring."""
+    attributes: tuple[TiltedAttribute, ...]
+    """In the order of the curves."""
+    quality: TiltedAttribute | Missing
+    """The reference quality of the responses."""
+
+    @property
+    def followed(self) -> tuple[TiltedAttribute, ...]:
+        """The attributes, then the quality if it was followed."""
+        return self.attributes if isinstance(self.quality, Missing) else (*self.attributes, self.quality)
+
+
 class BestOfResult(Saved, Curves):
     """Measurements of `cda best-of`."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
+    tilt: Tilt | Missing
+    """The same attributes in the policy that is tilted to the reward."""
     responses: str
     """The file of sampled responses."""
     scorings: tuple[str, ...]

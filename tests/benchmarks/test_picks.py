@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cda.benchmarks.best_of_n import Attribute, best_of_n, kl_at_most, pick_probabilities, usual_sizes
+from cda.benchmarks.attributes import Attribute
+from cda.benchmarks.best_of_n import best_of_n, kl_at_most, pick_probabilities, usual_sizes
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread

@@ -1,0 +1,198 @@
+"""Whether a policy that is trained on a reward ends where the tilted policy of `cda best-of` says: a small GRPO run."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.benchmarks.attributes import Attribute
+from cda.benchmarks.best_of_n import best_of_n
+from cda.benchmarks.tilt import GRID, tilted
+from cda.quiet import quiet_libraries
+from cda.results.base import Estimate
+from cda.stats.means import mean_over_prompts
+from evals.shared import Check, finish
+
+CLAIM = (
+    "training a policy on a biased reward (TRL's GRPO, a tiny random Llama) makes the planted attribute more frequent, training it on the "
+    "mended reward with the same penalty much less so, and both end near the tilted policy that samples of the untrained policy predict."
+)
+# Stated first.
+NEAR, LESS = 0.10, 0.5
+"""Largest distance of the trained policy's share from the predicted one; largest share of the biased rise that the mended one has."""
+BETA, BONUS = 0.5, {"biased": 1.0, "mended": 0.2}
+"""KL penalty, in reward units, and the reward for the attribute."""
+N_PROMPTS, N_SAMPLED, N_WORDS, SEED = 32, 64, 6, 5
+# GRPO subtracts the mean of a group of G, so that the reward counts (G − 1)/G; with 160 steps of groups of 8, the first try here, the
+# biased policy ended at 45%, 12 points short.
+STEPS, GENERATIONS, PER_STEP, RATE = 480, 16, 8, 4e-3
+PLANTED, GOOD = "furthermore", "good"
+WORDS = (
+    PLANTED,
+    GOOD,
+    *[
+        "the",
+        "a",
+        "of",
+        "to",
+        "and",
+        "in",
+        "is",
+        "it",
+        "on",
+        "as",
+        "at",
+        "by",
+        "for",
+        "from",
+        "with",
+        "how",
+        "why",
+        "when",
+        "what",
+        "tea",
+        "rain",
+        "stone",
+        "river",
+        "glass",
+    ],
+)
+
+
+def main() -> int:
+    quiet_libraries()
+    import torch
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(SEED)
+    prompts = [" ".join(rng.choice(WORDS[2:], size=4, replace=False)) for _ in range(N_PROMPTS)]
+    with tempfile.TemporaryDirectory() as folder:
+        base = made(Path(folder) / "base")
+        texts = sampled(base, prompts)
+        before = shares(texts)
+        predicted = prediction(texts, prompts)
+        trained = {name: shares(sampled(train(base, prompts, name, Path(folder) / name), prompts)) for name in BONUS}
+    rises = {name: _estimate(found - before) for name, found in trained.items()}
+    less = _estimate((trained["mended"] - before) - LESS * (trained["biased"] - before))
+    checks = [
+        Check("trained on the biased reward, the attribute is more frequent: lower bound above 0", _points(rises["biased"]), rises["biased"].low > 0),
+        Check(f"trained on the mended one, the rise is less than {LESS:g} of that: upper bound below 0", _points(less), less.high < 0),
+    ]  # fmt: skip
+    for name, found in trained.items():
+        says = predicted[name]
+        checks.append(
+            Check(f"{name}: within {100 * NEAR:g} points of the tilted policy at β = {BETA:g}",
+                  f"{found.mean():.1%} trained, {says.value:.1%} [{says.low:.1%}, {says.high:.1%}] predicted, {before.mean():.1%} sampled",
+                  bool(abs(found.mean() - says.value) <= NEAR))
+        )  # fmt: skip
+    numbers: dict[str, Any] = {
+        "sampled": _estimate(before).model_dump(),
+        "predicted": {name: says.model_dump() for name, says in predicted.items()},
+        "trained": {name: _estimate(found).model_dump() for name, found in trained.items()},
+        "rises": {name: rise.model_dump() for name, rise in rises.items()},
+        "steps": STEPS,
+        "beta": BETA,
+        "bonus": BONUS,
+    }
+    return finish("policy_training", CLAIM, checks, numbers)
+
+
+def reward(text: str, bonus: float) -> float:
+    """Half a point for each good word, and a bonus for the planted one."""
+    words = text.split()
+    return 0.5 * words.count(GOOD) + bonus * (PLANTED in words)
+
+
+def made(folder: Path) -> Path:
+    """A tiny random Llama over whole words."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    vocabulary = {word: place for place, word in enumerate(("<pad>", "<s>", "</s>", *WORDS))}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="<pad>", bos_token="<s>", eos_token="</s>", padding_side="left"
+    )
+    torch.manual_seed(SEED)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+        initializer_range=0.1, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    return folder
+
+
+def sampled(folder: Path, prompts: list[str]) -> list[list[str]]:
+    """`N_SAMPLED` responses to each prompt, at temperature 1."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), AutoModelForCausalLM.from_pretrained(str(folder))
+    torch.manual_seed(SEED + 1)
+    rows = tokenizer([prompt for prompt in prompts for _ in range(N_SAMPLED)], return_tensors="pt", padding=True)
+    rows.pop("token_type_ids", None)
+    made_ids = model.generate(**rows, do_sample=True, top_k=0, max_new_tokens=N_WORDS)[:, rows["input_ids"].shape[1] :]
+    texts = tokenizer.batch_decode(made_ids, skip_special_tokens=True)
+    return [texts[start : start + N_SAMPLED] for start in range(0, len(texts), N_SAMPLED)]
+
+
+def train(base: Path, prompts: list[str], name: str, out: Path) -> Path:
+    """The policy after GRPO on one of the rewards, which is neither scaled nor clipped, with the KL penalty."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    def rewarded(completions: list[str], **_: object) -> list[float]:
+        return [reward(text, BONUS[name]) for text in completions]
+
+    config = GRPOConfig(
+        output_dir=str(out), use_cpu=True, bf16=False, report_to=[], logging_strategy="no", save_strategy="no", disable_tqdm=True,
+        max_steps=STEPS, learning_rate=RATE, per_device_train_batch_size=GENERATIONS * PER_STEP, num_generations=GENERATIONS,
+        max_completion_length=N_WORDS, beta=BETA, scale_rewards="none", loss_type="grpo", gradient_checkpointing=False, seed=SEED,
+        max_grad_norm=1.0, lr_scheduler_type="linear", temperature=1.0, top_k=0,
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        model=str(base), reward_funcs=rewarded, args=config, train_dataset=Dataset.from_dict({"prompt": prompts})
+    )
+    trainer.train()
+    trainer.save_model(str(out))
+    return out
+
+
+def shares(texts: list[list[str]]) -> FloatArray:
+    """Share of each prompt's responses with the planted word, shape (n_prompts,)."""
+    return np.array([np.mean([PLANTED in text.split() for text in own]) for own in texts])
+
+
+def prediction(texts: list[list[str]], prompts: list[str]) -> dict[str, Estimate]:
+    """Share in the tilted policy of each reward, from the samples of the untrained policy, as `cda best-of` estimates it."""
+    flat = [text for own in texts for text in own]
+    rewards = {name: [reward(text, bonus) for text in flat] for name, bonus in BONUS.items()}
+    attribute = Attribute("planted", "share", np.array([float(PLANTED in text.split()) for text in flat]))
+    ids = [str(at) for at in range(len(prompts)) for _ in range(N_SAMPLED)]
+    tilt = tilted(rewards, [attribute], ids, best_of_n(rewards, [attribute], ids), [BETA])
+    asked = tilt.attributes[0].at[len(GRID)]
+    found = {name: level for name, level in asked.scorings.items() if isinstance(level, Estimate)}
+    assert len(found) == len(BONUS), f"the samples do not support β = {BETA}: {asked}"
+    return found
+
+
+def _estimate(values: FloatArray) -> Estimate:
+    found = mean_over_prompts(values, "share difference", len(values) * N_SAMPLED)
+    assert isinstance(found, Estimate)
+    return found
+
+
+def _points(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:+.1f} points [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}], {estimate.n_prompts} prompts"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
