@@ -76,6 +76,11 @@ def explain(error: BaseException) -> str | None:
             "out of memory. Lower train.per_device_train_batch_size, score.batch_tokens or model.max_length_tokens, "
             "or set train.gradient_checkpointing=true"
         )
+    if type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error):
+        return (
+            f"the GPU failed ({short_lines(str(error).splitlines()[0], 200)}). Finished stages, checkpoints and scores are kept: the same "
+            "command goes on from there, and CUDA_VISIBLE_DEVICES= before it runs on the CPU"
+        )
     return None
 
 

@@ -46,6 +46,16 @@ def test_a_full_disk_is_known_by_its_number_and_by_the_words_of_libraries(error:
     assert not disk_is_full(OSError(errno.ENOENT, "No such file")) and explain(ValueError("a fault of ours")) is None
 
 
+@pytest.mark.parametrize("kind", ["AcceleratorError", "RuntimeError"])
+def test_a_gpu_that_fails_is_one_sentence(kind: str) -> None:
+    error = type(kind, (RuntimeError,), {})(
+        "CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later"
+    )
+    said = str(explain(error))
+    assert said.startswith("the GPU failed (CUDA error: unspecified launch failure). Finished stages")
+    assert "CUDA_VISIBLE_DEVICES=" in said and "\n" not in said
+
+
 def test_torch_on_a_full_disk_is_known() -> None:
     torch = pytest.importorskip("torch")
     if not Path("/dev/full").exists():

@@ -20,7 +20,7 @@ from cda.records import TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import ScorerSettings, scorer_settings
-from cda.resources.sources import model_source, model_spec
+from cda.resources.sources import model_kernels, model_source, model_spec
 from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Text, text_id
@@ -60,7 +60,10 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
     """The settings and inputs that determine a training's adapter."""
     recipe = loaded.recipe
     settings = {
-        "model": recipe.model.model_dump(mode="json", exclude={"preset", "dequantize_once"})
+        "model": recipe.model.model_dump(
+            mode="json", exclude={"preset", "dequantize_once", "attn_implementation", "compile"}
+        )
+        | model_kernels(recipe.model)
         | {"precision": model_spec(recipe.model).precision},
         "lora": recipe.lora.model_dump(mode="json"),
         "train": recipe.trainer,

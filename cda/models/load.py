@@ -7,6 +7,7 @@ apart, so that smaller margins would read as no preference.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -66,6 +67,8 @@ class ModelSpec:
     trust_remote_code: bool = False
     dequantize_once: bool = True
     """8-bit weights on a CPU: see `multiply_by_rounded_weights`. It decides the time that a score takes, and no score."""
+    attn_implementation: str | None = None
+    compile: bool = False
     precision_reason: str | None = field(default=None, compare=False)
     """Why this precision was taken, if the recipe left it to the machine."""
 
@@ -133,6 +136,17 @@ def for_scoring(model: Any) -> Any:
     if hasattr(text_config, "use_cache"):
         text_config.use_cache = False
     return model.eval()
+
+
+def without_adapter(model: Any) -> Any:
+    """The Transformers model in a PeftModel, with its adapter's layers in place; any other model as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def compile_base(reward_model: RewardModel) -> None:
+    """Have the base model compiled on its first batches, for batches of any shape."""
+    model = without_adapter(reward_model.model)
+    getattr(model, model.base_model_prefix).compile(dynamic=True)
 
 
 def free_memory() -> None:
@@ -247,6 +261,8 @@ def read_weights(
     from transformers import BitsAndBytesConfig
 
     options: dict[str, object] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
+    if spec.attn_implementation is not None:
+        options["attn_implementation"] = spec.attn_implementation
     if spec.precision == "8bit":
         left_out = None if skip is None else list(skip)
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
@@ -267,6 +283,11 @@ def read_weights(
                 **options,
             )
     except Exception as error:  # transformers raises many kinds here
+        if spec.attn_implementation is not None and re.search("attention|kernel", str(error), re.IGNORECASE):
+            raise ModelError(
+                f"model.attn_implementation={spec.attn_implementation}: cannot be used here ({first_line(error)}). Leave it out, or "
+                "take sdpa or eager, which need nothing else"
+            ) from None
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
     if spec.precision == "8bit":
         multiply_by_rounded_weights(model, spec.dequantize_once)

@@ -92,6 +92,11 @@ def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
         return own_code_needed(name_or_path)
     if "safetensors" in text and "not" in text:
         return f"{name_or_path}: offers no safetensors weights ({first_line(error)}). Convert them first"
+    if "out of memory" in text or "can't allocate memory" in text:
+        return (
+            f"{name_or_path}: does not fit into the memory ({first_line(error)}). model.precision=8bit takes a byte a weight, bf16 "
+            "two, fp32 four; or use a smaller model, a larger GPU, or CUDA_VISIBLE_DEVICES= for this machine's main memory"
+        )
     return f"{name_or_path}: cannot be loaded as {what} ({first_line(error)})"
 
 

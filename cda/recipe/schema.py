@@ -53,6 +53,11 @@ class ModelSection(Section):
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
+    attn_implementation: str | None = None
+    """Transformers' attention: sdpa, eager, flash_attention_2, or any other that is installed; null: the library's choice. With a
+    flash attention scoring packs the texts of a batch end to end, without padding."""
+    compile: bool = False
+    """Compile the model for scoring (torch.compile). The first batches of each shape take longer, by up to a minute."""
     dequantize_once: bool = True
     """8bit on a CPU: keep the rounded weights in float32 too, in place of dequantizing them in every pass: 4 more bytes a weight, if
     half of the free memory holds them. The rewards are the same either way."""

@@ -14,10 +14,18 @@ from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine
-from cda.models.load import ModelSpec, RewardModel, free_memory, load_config, load_reward_model, load_template
+from cda.models.load import (
+    ModelSpec,
+    RewardModel,
+    compile_base,
+    free_memory,
+    load_config,
+    load_reward_model,
+    load_template,
+)
 from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
-from cda.resources.sources import model_source, model_spec
+from cda.resources.sources import model_kernels, model_source, model_spec
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.classifier import ClassifierScorer, self_check
 from cda.scorers.compared import OverLength, Rewards, Text
@@ -30,7 +38,10 @@ class Classifier(NamedScorer):
     """A sequence classifier: hub id, folder, or `embedded`."""
 
     def source(self) -> str:
-        return fingerprint([model_source(self.section), model_spec(self.section).precision])
+        kernels = model_kernels(self.section)
+        return fingerprint(
+            [model_source(self.section), model_spec(self.section).precision, *([kernels] if kernels else [])]
+        )
 
     def deciding_settings(self) -> dict[str, Any]:
         return self.settings.score.model_dump(mode="json", include={"batch_tokens", "over_length"})
@@ -52,6 +63,8 @@ class Classifier(NamedScorer):
         if subject.adapter is not None and subject.dose != 1:
             DosedModel(reward_model).set(subject.dose)
         notes = self_check(reward_model) if self.settings.score.self_check else []
+        if spec.compile:
+            compile_base(reward_model)
         apart = set(self.together)
         sets = [self.together, [text for text in texts if text not in apart]]
         score = partial(

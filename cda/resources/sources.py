@@ -47,6 +47,8 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.revision,
         section.trust_remote_code,
         section.dequantize_once,
+        section.attn_implementation,
+        section.compile,
     )
     if section.precision != "auto":
         return replace(spec, precision=section.precision)
@@ -67,6 +69,11 @@ def model_source(section: ModelSection) -> str:
     """Fingerprint of a model's content, or its hub id and revision."""
     path = Path(_model_name(section))
     return file_fingerprint(path) if path.is_dir() else f"{section.name_or_path}@{section.revision}"
+
+
+def model_kernels(section: ModelSection) -> dict[str, object]:
+    """Settings of the model's kernels that differ from the library's own, by which scores are rounded otherwise."""
+    return section.model_dump(include={"attn_implementation", "compile"}, exclude_defaults=True)
 
 
 def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, llm: LlmAccess) -> Rewriter:

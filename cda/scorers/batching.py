@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import RewardModel
+from cda.models.load import RewardModel, without_adapter
 from cda.models.template import Encoded, Template
 from cda.quiet import hides_bars
 from cda.records import Prompt, content_id
@@ -100,17 +101,53 @@ def batch_budget(batch_tokens: int | None, device: str, elsewhere: int = ELSEWHE
 
 
 def forward(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
-    """Rewards of one batch of token ids, padded on the right to the longest. Shape (B,)."""
+    """Rewards of one batch of token ids: packed if the attention takes texts of any lengths, else padded. Shape (B,)."""
+    check_known(reward_model, max(map(max, ids)))
+    return (packed if packs(reward_model.model) else padded)(reward_model, ids)
+
+
+def packs(model: Any) -> bool:
+    """True of a causal classifier with a flash attention, which computes no product between two texts. Other kinds of attention
+    would compute all of them, and mask them."""
+    from transformers.modeling_layers import GenericForSequenceClassification
+
+    plain = without_adapter(model)
+    attention = str(getattr(plain.config, "_attn_implementation", None))
+    return isinstance(plain, GenericForSequenceClassification) and "flash" in attention
+
+
+def packed(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
+    """Rewards of one batch whose texts follow each other in a single row, told apart by their positions. Shape (B,)."""
+    import torch
+
+    model = without_adapter(reward_model.model)
+    positions = [position for row in ids for position in range(len(row))]
+    both = torch.tensor([[token for row in ids for token in row], positions])
+    input_ids, position_ids = _on_device(both, model.device).unsqueeze(1)
+    ends = torch.tensor([len(row) for row in ids]).cumsum(0) - 1
+    with torch.inference_mode():
+        base = getattr(model, model.base_model_prefix)
+        hidden = base(input_ids=input_ids, position_ids=position_ids, use_cache=False).last_hidden_state
+        rewards = model.score(hidden[0, ends.to(hidden.device)])
+        return rewards[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+
+
+def padded(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
+    """Rewards of one batch, padded on the right to the longest. Shape (B,)."""
     import torch
 
     model, pad = reward_model.model, reward_model.template.pad_token_id
-    check_known(reward_model, max(map(max, ids)))
     width = max(map(len, ids))
     input_ids = torch.tensor([row + [pad] * (width - len(row)) for row in ids])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
     with torch.inference_mode():
-        output = model(input_ids=input_ids.to(model.device), attention_mask=mask.to(model.device))
+        output = model(input_ids=_on_device(input_ids, model.device), attention_mask=_on_device(mask, model.device))
         return output.logits[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+
+
+def _on_device(values: Any, device: Any) -> Any:
+    # From pinned memory a GPU copies by itself, while Python goes on.
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 def check_known(reward_model: RewardModel, largest: int) -> None:

@@ -16,7 +16,7 @@ from cda.files.sqlite_file import SqliteFile, transaction
 from cda.inert import visible
 from cda.launch import rank, world_size
 from cda.models.causal import CausalModel
-from cda.models.load import ModelSpec, RewardModel
+from cda.models.load import ModelSpec, RewardModel, without_adapter
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.batching import characters
@@ -157,13 +157,14 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
     tokenizer, device = template.tokenizer, loaded.model.device.type
     # Earlier versions rounded the inputs too.
     products = ["rounded weights"] if spec.precision == "8bit" and device == "cpu" else []
+    kernels = [name for name in (spec.attn_implementation, "compiled" * spec.compile) if name]
     return fingerprint(
         {
             "scheme": _SCHEME,
             "model": _content(spec),
             "own code": spec.trust_remote_code and _own_code(loaded),  # the same files may be another class with it
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
-            "precision": [spec.precision, str(loaded.model.dtype), device, *products],
+            "precision": [spec.precision, str(loaded.model.dtype), device, *products, *kernels],
             "template": [
                 template.form,
                 template.segments,
@@ -200,7 +201,7 @@ def _content(spec: ModelSpec) -> str:
 
 def _own_code(loaded: RewardModel | CausalModel) -> str | bool:
     """Fingerprint of the code that the model brought along, which may be another repository's; True if none was run."""
-    model = loaded.model.get_base_model() if hasattr(loaded.model, "get_base_model") else loaded.model
+    model = without_adapter(loaded.model)
     modules = {type(part).__module__ for part in (model, model.config, loaded.template.tokenizer)}
     folders = {
         Path(str(sys.modules[name].__file__)).parent for name in modules if name.startswith("transformers_modules.")

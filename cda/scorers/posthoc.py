@@ -14,7 +14,7 @@ from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
-from cda.models.load import RewardModel
+from cda.models.load import RewardModel, without_adapter
 from cda.records import Prompt
 from cda.results.base import Estimate
 from cda.scorers.batching import TextBar, batch_budget, batches, forward, token_ids
@@ -77,7 +77,7 @@ def head_scores(reward_model: RewardModel, states: FloatArray) -> FloatArray:
 def score_head(reward_model: RewardModel) -> Any:
     """The module that makes the score, an adapter's own copy of it included; the last one if there are several (DeBERTa)."""
     model = reward_model.model
-    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    whole = without_adapter(model)
     return whole.get_submodule(reward_model.head_names[-1])
 
 

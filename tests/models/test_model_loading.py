@@ -12,6 +12,7 @@ from tiny import edit_json, load, message_of
 
 from cda.models.load import check_adapter
 from cda.models.precision import Precision
+from cda.models.refusals import why_not_loadable
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -92,6 +93,14 @@ def test_models_that_are_no_reward_model(
     if change is not None:
         change(folder)
     assert refusal(folder, "8bit" if name == "chat" else "fp32").startswith(f"{folder}: {expected}")
+
+
+def test_a_model_that_does_not_fit_is_told_what_each_precision_takes() -> None:
+    said = why_not_loadable(
+        "big", "a sequence classifier", RuntimeError("CUDA out of memory. Tried to allocate 54 GiB")
+    )
+    assert said.startswith("big: does not fit into the memory (CUDA out of memory.")
+    assert "model.precision=8bit takes a byte a weight" in said
 
 
 @pytest.fixture

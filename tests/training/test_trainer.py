@@ -19,7 +19,16 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
 from cda.training.lora import train_adapter
-from cda.training.trainer import FindBest, ObjectiveTrainer, newest_whole, ordered_as_taught, preference_loss, seal
+from cda.training.trainer import (
+    EndWithEvaluation,
+    FindBest,
+    ObjectiveTrainer,
+    last_step,
+    newest_whole,
+    ordered_as_taught,
+    preference_loss,
+    seal,
+)
 
 
 @pytest.fixture
@@ -223,3 +232,19 @@ def test_training_reaches_ties_and_soft_targets(
     tie, soft, turned = chosen - rejected
     assert (tie, soft) == (pytest.approx(0, abs=0.15), pytest.approx(math.log(3), abs=0.25))
     assert turned < -1.5
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "best", "strategy", "last"),
+    [(24, 20, True, "steps", 20), (40, 20, True, "steps", 40), (12, 20, True, "steps", 12), (24, 20, False, "steps", 24),
+     (24, 20, True, "epoch", 24)],
+)  # fmt: skip
+def test_a_training_ends_with_its_last_evaluation(steps: int, every: int, best: bool, strategy: str, last: int) -> None:
+    args = SimpleNamespace(load_best_model_at_end=best, eval_strategy=strategy)
+    ends = []
+    for step in range(1, steps + 1):
+        state = SimpleNamespace(max_steps=steps, eval_steps=every, global_step=step)
+        control = SimpleNamespace(should_training_stop=False)
+        EndWithEvaluation().on_evaluate(args, state, control)
+        ends += [step] * control.should_training_stop
+    assert (last_step(args, state), ends[0]) == (last, last)
