@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, dose, quality, win_rate
-    from cda.api.results import Audit, BestOf, Discovery, Dose, Panel, Quality, Run, WinRate, load
+    from cda.api.calibration import calibrate, calibrate_scores
+    from cda.api.results import Audit, BestOf, Calibration, Discovery, Dose, Panel, Quality, Run, WinRate, load
     from cda.api.runs import audit, discover, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -24,7 +25,19 @@ __version__ = "0.1.0"
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
     "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
-    "cda.api.results": ("Audit", "BestOf", "Discovery", "Dose", "Panel", "Quality", "Run", "WinRate", "load"),
+    "cda.api.calibration": ("calibrate", "calibrate_scores"),
+    "cda.api.results": (
+        "Audit",
+        "BestOf",
+        "Calibration",
+        "Discovery",
+        "Dose",
+        "Panel",
+        "Quality",
+        "Run",
+        "WinRate",
+        "load",
+    ),
     "cda.api.runs": ("audit", "discover", "train"),
     "cda.api.texts": ("label", "rewrite"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
@@ -34,6 +47,7 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Audit",
     "BestOf",
+    "Calibration",
     "CdaError",
     "DataError",
     "Discovery",
@@ -51,6 +65,8 @@ __all__ = [
     "WinRate",
     "audit",
     "best_of",
+    "calibrate",
+    "calibrate_scores",
     "discover",
     "dose",
     "label",

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, PrivateAttr
 
+from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_forms import notebook_html, render_html, render_markdown, summary_table
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.benchmarks.win_rate import win_rate_text
+from cda.calibration.report import calibration_markdown, calibration_page, calibration_text
+from cda.data.load import prompt_of
 from cda.discovery.tables import discover_text
 from cda.dosing.files import dose_files_text
-from cda.errors import DataError, RunError
+from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
@@ -30,10 +35,12 @@ from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.calibration import CalibrationResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.panel import PanelResult
 from cda.run import RunFolder
+from cda.scorers.calibrated import Corrector, value_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -199,6 +206,51 @@ class Dose(DoseFilesResult, Shown):
         return f"<Dose {self.held_out.dose:g}>"
 
 
+class Calibration(CalibrationResult, Shown):
+    """Corrections of a scorer's margins, with the fields of `CalibrationResult`; called, it corrects margins of texts."""
+
+    _page, _markdown, __str__ = calibration_page, calibration_markdown, calibration_text
+
+    def __call__(
+        self,
+        prompts: Sequence[str | Sequence[Mapping[str, str]]],
+        first: Sequence[str],
+        second: Sequence[str],
+        margins: ArrayLike,
+        *,
+        one_order: bool = False,
+    ) -> FloatArray:
+        """Corrected margins of first texts over second ones, shape (n,), in the scorer's unit: rewards, or preferences from −1
+        to 1. `one_order`: the judge was asked once per pair, in the order that cda draws from the texts. NaN stays NaN.
+
+        Raises:
+            DataError: Lengths differ, or the calibration comes from score files alone.
+        """
+        comparisons = [
+            (prompt_of(prompt), one, other) for prompt, one, other in zip(prompts, first, second, strict=True)
+        ]
+        return Corrector(self).margins(margins, comparisons, one_order)
+
+    def corrected(self, margins: ArrayLike, bias: str, differences: ArrayLike | float = 0.0) -> FloatArray:
+        """Corrected margins of pairs whose first side has this bias and whose second has not, shape (n,), without texts;
+        `differences` are in the measure of the calibration, first minus second.
+
+        Raises:
+            DataError: The calibration has no such bias.
+        """
+        if bias not in self.corrections:
+            known = ", ".join(self.corrections)
+            raise DataError(
+                f"'{bias}': not a bias of this calibration.{did_you_mean(bias, self.corrections)} It has: {known}"
+            )
+        own, values = self.corrections[bias], np.asarray(margins, dtype=np.float64)
+        full = value_of(own.offset) + value_of(own.slope) * np.asarray(differences, dtype=np.float64)
+        return Corrector(self).shifted(values, self.strength * np.broadcast_to(full, values.shape))
+
+    def __repr__(self) -> str:
+        return f"<Calibration of {self.scorer or self.sources.get('scores')} at strength {self.strength:g}>"
+
+
 @dataclass(frozen=True)
 class Run:
     """A run's folder, whose results are read when they are asked for."""
@@ -270,7 +322,7 @@ def carry_out(
     return Run(loaded.recipe.run_path)
 
 
-def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Discovery:
+def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Calibration | Discovery:
     """A run's folder, or a result that was saved.
 
     Args:
@@ -301,11 +353,14 @@ def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate |
     return load_result(Audit, place, "cda audit")
 
 
-_KINDS: dict[str, tuple[type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
+_KINDS: dict[
+    str, tuple[type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose] | type[Calibration], str]
+] = {
     "panels": (Panel, "cda audit"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),
     "held_out": (Dose, "cda dose"),
+    "corrections": (Calibration, "cda calibrate"),
 }
 """A field that no other result has, to the result and the command that makes it."""

@@ -82,6 +82,8 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
+    if recipe.score.calibration is not None:
+        settings["calibration"] = source_fingerprint(recipe.score.calibration)
     rewrites = _rewrites(recipe.audit.rate, loaded.biases)
     by_llm = rewrites and recipe.rewrites_by_llm
     if rewrites:

@@ -52,7 +52,7 @@ def dose_from_files(
     file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
     """
     first, second, notes = _paired(before, after, ("perturbed_score", "base_score"))
-    people, left_out = _people(first, second, votes, ties, before)
+    people, left_out = scored_people(first, second, votes, ties, before)
     notes += left_out
     quality_margins: FloatArray | None = None
     quality_prompts: list[str] = []
@@ -113,7 +113,7 @@ def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, 
     return {name: first[name] for name in names}, {name: second[name] for name in names}, left_out
 
 
-def _people(
+def scored_people(
     first: Scores, second: Scores, votes: Path | None, ties: TieRule, before: Path
 ) -> tuple[Majority, list[str]]:
     """Majorities of the paired rows, and sentences on votes that could not be used."""

@@ -33,7 +33,7 @@ from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
 from cda.stats.draws import ROUNDING
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
-from cda.stats.proportions import paired_change, wilson_share
+from cda.stats.proportions import ModelTies, hits_of, paired_change, wilson_share
 
 N_DRAWS = 1_000
 REPEATS_A_DRAW = 10  # fewer than the estimate has: their own noise widens the interval by a hair
@@ -90,7 +90,7 @@ def _measured(
     quality = None
     if held.quality_margins is not None:
         accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
-        quality = _covering(accuracy, drawn.dose.quality)
+        quality = covering(accuracy, drawn.dose.quality)
     chosen = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
     fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
     base, plain = (
@@ -102,8 +102,8 @@ def _measured(
         base=base,
         plain=plain,
         quality=quality,
-        against_base=_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value),
-        against_plain=_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
+        against_base=held_out_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value),
+        against_plain=held_out_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
         chosen=shares,
         dose=final.dose,
         barred=final.barred,
@@ -149,6 +149,7 @@ def held_out_people(
     held: OutOfFold,
     drawn: Measures,
     method: str = METHOD,
+    ties: ModelTies = "no-hit",
 ) -> HeldOutPeople:
     """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
     that of `drawn`, the same on resampled prompts; so are all others where doses were chosen. `margins`, and `hits`, of
@@ -156,11 +157,11 @@ def held_out_people(
     another.
     """
     people = curve.people
-    measured = mean_against_people(margins, people, curve.prompt_ids)
-    if method == METHOD:
+    measured = mean_against_people(margins, people, curve.prompt_ids, ties)
+    if method != FIXED_METHOD:
         names = ("skew", "miscalibration", "signed_gap")
-        covering = {name: _covering(getattr(measured, name), getattr(drawn, name)) for name in names}
-        measured = measured.model_copy(update=covering)
+        covered = {name: covering(getattr(measured, name), getattr(drawn, name), method) for name in names}
+        measured = measured.model_copy(update=covered)
     gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
     value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
     bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
@@ -168,34 +169,42 @@ def held_out_people(
         skew=measured.skew,
         human_skew=measured.human_skew,
         miscalibration=measured.miscalibration,
-        gap=_covering(size.model_copy(update=bounds), drawn.gap, method),
+        gap=covering(size.model_copy(update=bounds), drawn.gap, method),
         mean_signed_gap=measured.signed_gap,
         n_ties=measured.n_ties,
     )
 
 
-def _change(curve: DoseCurve, dose: float, held: OutOfFold, drawn: Resampled, gap: float) -> HeldOutChange:
+def held_out_change(
+    curve: DoseCurve,
+    dose: float,
+    held: OutOfFold,
+    drawn: Resampled,
+    gap: float,
+    method: str = METHOD,
+    ties: ModelTies = "no-hit",
+) -> HeldOutChange:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
     rows, at = curve.people.used, curve.doses.index(dose)
     target, ids = curve.people.target[rows], list(compress(curve.prompt_ids, rows))
-    fixed, chosen = (curve.margins[at, rows] > 0).astype(np.float64), (held.margins[:, rows] > 0).astype(np.float64)
+    fixed, chosen = hits_of(curve.margins[at, rows], ties), hits_of(held.margins[:, rows], ties)
     own, other = drawn.dose, drawn.at(dose)
     quality = None
     if curve.quality_margins is not None and held.quality_margins is not None:
         assert own.quality is not None and other.quality is not None  # draws have it where the curve does
-        right = curve.quality_margins[at] > 0, (held.quality_margins > 0).mean(axis=0)
-        quality = _covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
+        right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
+        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality, method)
     missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
     skew = paired_change(fixed, chosen.mean(axis=0), ids)
     return HeldOutChange(
-        skew=_covering(skew, own.skew - other.skew),
-        miscalibration=_covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
-        gap=_covering(bounded_by_skew(gap, skew), own.gap - other.gap),
+        skew=covering(skew, own.skew - other.skew, method),
+        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration, method),
+        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap, method),
         quality=quality,
     )
 
 
-def _covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
+def covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
     """An estimate with the interval of the draws; if no draw differs, its own interval keeps its width."""
     if draws is None:
         return estimate
@@ -273,7 +282,7 @@ def _chosen(
     totals, gaps = np.zeros((n_biases, n_draws, 4)), np.empty((n_biases, n_draws, 3, 2 * repeats))
     rows = np.arange(n_draws)
     for split in range(repeats):
-        first = _halves(strata, weights, rng)
+        first = halves(strata, weights, rng)
         for side, here in enumerate((first, ~first)):
             best, _ = best_doses(sums, weights * here, max_quality_loss)
             other = weights * ~here
@@ -289,7 +298,7 @@ def _chosen(
     return totals, gaps
 
 
-def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:
+def halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:
     """A random half of each stratum's prompts that a draw holds, for every draw. Shape (n_draws, prompts)."""
     first = np.zeros(weights.shape, dtype=bool)
     for stratum in np.unique(strata):

@@ -63,6 +63,15 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
             yield f"{section}.by is llm, but llm.model is not set"
 
 
+def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
+    """A calibration of a model that is to be trained: corrections hold for the very scorer that they were fitted for."""
+    if recipe.score.calibration is not None and not only_audit:
+        yield (
+            "score.calibration: corrects one model as it is, and a training changes it; leave it out (`cda audit MODEL "
+            "score.calibration=FILE` measures the model with it)"
+        )
+
+
 def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
     """Prompts that do not go with the recipe's other settings."""
     judge = recipe.score.judge

@@ -131,6 +131,8 @@ class ScoreSection(Section):
     """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
     the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used
     them: the same name may later serve another model."""
+    calibration: str | None = None
+    """File that `cda calibrate` wrote for this very scorer: its corrections are taken off every margin. Not in a training."""
     self_check: bool = True
     """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ."""
     judge: JudgeSection = JudgeSection()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from cda.errors import DataError, ModelError
 from cda.files.paths import user_path
@@ -16,8 +16,13 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.sections import ScoreSection
 from cda.records import Prompt
+from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.llm_access import LlmAccess, llm_access
-from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer
+from cda.results.base import load as load_result
+from cda.results.calibration import CalibrationResult
+from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
+from cda.run import fingerprint
+from cda.scorers.calibrated import Corrector
 from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, distinct_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
@@ -98,6 +103,40 @@ class NamedScorer(ABC):
         """The scorer of pairs, if it compares."""
         raise NotImplementedError
 
+    @property
+    def scored_as(self) -> str | None:
+        """Fingerprint of the scorer and of all settings that decide its scores; None if nothing tells it from another."""
+        return fingerprint([self.source(), self.deciding_settings()])
+
+    def calibration(self) -> CalibrationResult | None:
+        """The calibration to be applied (`score.calibration`), if there is one. DataError: no such file, or it was fitted for
+        another scorer."""
+        file = self.settings.score.calibration
+        if file is None:
+            return None
+        try:
+            found = self.settings.llm.opened.once(
+                ("calibration", file), lambda: load_result(CalibrationResult, user_path(file), "cda calibrate")
+            )
+        except DataError as error:
+            raise DataError(f"score.calibration: {error}") from None
+        if problem := self._not_of_this(found):
+            raise DataError(f"score.calibration: {file}: {problem}")
+        return found
+
+    def _not_of_this(self, found: CalibrationResult) -> str | None:
+        """Why a calibration cannot be applied to this scorer."""
+        again = f"run `cda calibrate {self.name}`"
+        if found.scorer is None:
+            return f"it comes from score files, which name no scorer; {again}, or apply it to scores in Python"
+        if self.subject.adapter is not None:
+            return f"it was fitted for {found.scorer}, not with the adapter {self.subject.adapter.name}"
+        if found.scorer != shown_target(self.name):
+            return f"it was fitted for {found.scorer}, and this is {self.name}; {again}"
+        if found.scored_as is not None and found.scored_as != self.scored_as:
+            return f"it was fitted for {found.scorer} as another version, or asked with another prompt or settings; {again}"
+        return None
+
     @abstractmethod
     def source(self) -> str:
         """Fingerprint of a model's content, a function's code, or a server's address and the models it names."""
@@ -123,6 +162,10 @@ class NamedScorer(ABC):
             for name, is_asked in asked.items()
             if is_asked
         ]
+        try:
+            self.calibration()
+        except DataError as error:
+            problems.append(str(error))
         return [*problems, *self.missing()]
 
     def score(self, texts: Sequence[Text]) -> Rewarded:
@@ -132,15 +175,44 @@ class NamedScorer(ABC):
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
             )
+        calibration = self.calibration()
         rewards, facts = self.rewards(texts)
         if not rewards.scored:
             raise DataError(f"{self.name}: none of {facts.texts} texts has a reward; all were too long for it")
         _tell(facts)
-        return rewards, facts
+        if calibration is None:
+            return rewards, facts
+        return Corrector(calibration).rewards(rewards, texts), _noted(
+            facts, self.settings.score.calibration, calibration
+        )
 
     def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
         """Margins of all comparisons, and how they came about; errors as in `score`."""
-        return self.score(texts_of(comparisons))
+        if not self.compares:
+            return self.score(texts_of(comparisons))
+        calibration = self.calibration()
+        preferences, facts = self.preferences(comparisons)
+        if calibration is None:
+            return preferences, facts
+        corrected = Corrector(calibration).preferences(preferences, comparisons, facts.orders == "one")
+        return corrected, _noted(facts, self.settings.score.calibration, calibration)
+
+    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
+        """Preferences of a scorer that compares, before any calibration."""
+        raise NotImplementedError
+
+
+_Facts = TypeVar("_Facts", RewardModelFacts, JudgeFacts, PanelFacts, JudgeFacts | PanelFacts)
+
+
+def _noted(facts: _Facts, file: str | None, calibration: CalibrationResult) -> _Facts:
+    """The facts of a scoring with a note on its calibration."""
+    note = (
+        f"Calibrated by {shown_path(str(file))} at strength {calibration.strength:g}. On the contrasts that people voted on for "
+        "it, numbers flatter it; its own report has those of votes that did not fit it."
+    )
+    say(f"  {note}")
+    return facts.model_copy(update={"notes": (*facts.notes, note)})
 
 
 def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:

@@ -29,10 +29,9 @@ from cda.resources.named_scorer import (
     verdict_facts,
 )
 from cda.resources.sources import prompt_name
-from cda.results.facts import JudgeFacts, PanelFacts, Scorer
+from cda.results.facts import JudgeFacts, PanelFacts
 from cda.run import fingerprint
 from cda.scorers.compared import (
-    Compared,
     Comparison,
     Preferences,
     Rewards,
@@ -118,9 +117,11 @@ class Function(NamedScorer):
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
 
-    def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
-        if not self.compares:
-            return super().compare(comparisons)
+    @property
+    def scored_as(self) -> str | None:
+        return None if "in memory" in self.own.settings else super().scored_as
+
+    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts]:
         function = self.pairwise()
         preferences = compare_distinct(function, comparisons)
         if function.orders.n_unread == len(preferences.by_comparison):
@@ -180,7 +181,7 @@ class Judge(NamedScorer):
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         raise NotImplementedError
 
-    def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
+    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
         names, llm = judges_of(self.name), self.settings.llm
         if len(names) > 1:
             return self._panel(names, comparisons)

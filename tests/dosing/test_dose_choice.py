@@ -21,10 +21,10 @@ from cda.dosing.choice import (
 )
 from cda.dosing.held_out import (
     HeldOutDose,
-    _halves,
     cross_validated_dose,
     cross_validated_doses,
     draw_prompts,
+    halves,
     resampled_choices,
 )
 from cda.errors import DataError
@@ -336,7 +336,7 @@ def test_a_held_out_gap_is_not_below_the_one_of_the_rows_that_chose_and_its_chan
 def test_draws_keep_the_size_of_every_stratum_and_split_the_prompts_that_they_hold() -> None:
     strata = np.array([2] * 30 + [1] * 7)
     weights = draw_prompts(strata, rng(), 500)
-    first = _halves(strata, weights, rng())
+    first = halves(strata, weights, rng())
     assert not (first & (weights == 0)).any()
     for members, n in ((slice(0, 30), 30), (slice(30, 37), 7)):
         own = weights[:, members]

@@ -1,0 +1,206 @@
+"""Effect of a calibration on votes that did not fit it: the prompts are split in two, each half corrects the other; and the
+correction that all votes fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.calibration.fit import (
+    STRENGTHS,
+    Held,
+    Problem,
+    Prompts,
+    chosen_strengths,
+    corrected_apart,
+    corrections_of,
+    folds_of,
+    prompts_of,
+)
+from cda.dosing.choice import DoseCurve, OutOfFold, Rows
+from cda.dosing.held_out import (
+    FIXED_METHOD,
+    Measures,
+    Resampled,
+    covering,
+    draw_prompts,
+    halves,
+    held_out_change,
+    held_out_people,
+)
+from cda.records import Exclusions
+from cda.results.base import BeforeAfter
+from cda.results.calibration import CalibratedBias
+from cda.stats.draws import Stream, generator
+from cda.stats.proportions import hits_of, paired_change, wilson_share
+from cda.stats.votes import Majority
+
+N_DRAWS = 500
+SPLITS = 2
+"""Splits of each draw; fewer than the estimate has, which widens intervals a little."""
+METHOD = "prompts drawn, corrections fitted and chosen anew, bootstrap 95%"
+_PLACE_METHOD = "{}, corrections taken as known"
+_MAX_NUMBERS = 1 << 20  # draws × rows at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Out-of-fold numbers, and the final correction: its strength, the full corrections (k,), and these on resampled prompts
+    (draws, k). `corrected`: margins out of fold, mean over repeats, shape (n,)."""
+
+    biases: dict[str, CalibratedBias]
+    quality: BeforeAfter | None
+    prefers_first: BeforeAfter | None
+    strengths: dict[str, float]
+    strength: float
+    corrections: FloatArray
+    drawn: FloatArray
+    corrected: FloatArray
+
+
+def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None) -> Effects:
+    """Measure out of fold (repeated 2-fold, split by prompt), then fit and choose on all rows.
+
+    Every number after calibration comes from corrections, and a strength, that the row's prompt had no part in; gaps are
+    computed on each half and averaged, as those of doses are. Intervals resample prompts and repeat the whole procedure.
+    `order_column`: the term that is 1 if the first side was shown first, −1 if it was not.
+    """
+    rng = generator(seed, Stream.INTERVALS)
+    prompts = prompts_of(problem)
+    ones = np.ones((repeats, len(prompts.strata)))
+    first = halves(prompts.strata, ones, rng)
+    held = corrected_apart(problem, prompts, ones, first, rng, max_loss)
+    weights = draw_prompts(prompts.strata, rng, N_DRAWS)
+    drawn = _drawn(problem, prompts, weights, np.random.default_rng(int(rng.integers(2**63))), max_loss)
+    biases = {bias: _bias(problem, prompts, bias, held, first, drawn[bias]) for bias in problem.names}
+    (final,) = chosen_strengths(problem, prompts, ones, folds_of(prompts.strata, ones, rng), max_loss, together=True)
+    return Effects(
+        biases=biases,
+        quality=_quality(problem, held, biases[problem.names[0]], drawn[problem.names[0]]),
+        prefers_first=None if order_column is None else _prefers_first(problem, held, order_column),
+        strengths={f"{strength:g}": float((held.chosen == strength).mean()) for strength in STRENGTHS},
+        strength=STRENGTHS[final],
+        corrections=corrections_of(problem, prompts, ones[:1])[0],
+        drawn=corrections_of(problem, prompts, weights),
+        corrected=held.margins.mean(axis=0),
+    )
+
+
+def _curve(problem: Problem, rows: Rows) -> DoseCurve:
+    """Margins as they are, of one bias's rows with a majority; both doses are these."""
+    people = problem.people
+    kept = Majority(people.target[rows], np.ones(int(rows.sum()), dtype=bool), people.rule, Exclusions(0, {}))
+    quality = problem.quality
+    return DoseCurve(
+        (0.0, 1.0),
+        np.repeat(problem.contrasts.margins[None, rows], 2, axis=0),
+        kept,
+        list(compress(problem.contrasts.prompt_ids, rows)),
+        np.repeat(quality.margins[None], 2, axis=0) if len(quality.margins) else None,
+        quality.prompt_ids,
+    )
+
+
+def _bias(problem: Problem, prompts: Prompts, bias: str, held: Held, first: Rows, drawn: Resampled) -> CalibratedBias:
+    rows = problem.rows_of(bias)
+    curve, ties = _curve(problem, rows), problem.ties
+    quality = held.quality if len(problem.quality.margins) else None
+    out = OutOfFold(held.margins[:, rows], quality, first[:, prompts.of_contrast[rows]], held.chosen)
+    after = held_out_people(curve, out.margins, hits_of(out.margins, ties), out, drawn.dose, METHOD, ties)
+    as_it_is = curve.margins[:1]
+    base = held_out_people(curve, as_it_is, hits_of(as_it_is, ties), out, drawn.base, FIXED_METHOD, ties)
+    change = held_out_change(curve, 0.0, out, drawn, after.gap.value - base.gap.value, METHOD, ties)
+    return CalibratedBias(base=base, calibrated=after, change=change)
+
+
+def _quality(problem: Problem, held: Held, any_bias: CalibratedBias, drawn: Resampled) -> BeforeAfter | None:
+    change = any_bias.change.quality
+    if change is None:
+        return None
+    ids = problem.quality.prompt_ids
+    after = wilson_share(hits_of(held.quality, problem.ties).mean(axis=0), ids)
+    return BeforeAfter(
+        before=wilson_share(hits_of(problem.quality.margins, problem.ties), ids),
+        after=covering(after, drawn.dose.quality, METHOD),
+        change=change,
+    )
+
+
+def _prefers_first(problem: Problem, held: Held, column: int) -> BeforeAfter:
+    """Share of all pairs in which the text shown first is preferred, as the scorer is and corrected out of fold."""
+    sides = ((problem.contrasts, held.margins), (problem.quality, held.quality))
+    places = np.concatenate([rows.terms[:, column] for rows, _ in sides])
+    ids = [name for rows, _ in sides for name in rows.prompt_ids]
+    before = hits_of(np.concatenate([rows.margins for rows, _ in sides]) * places, problem.ties)
+    after = hits_of(np.concatenate([corrected for _, corrected in sides], axis=1) * places, problem.ties).mean(axis=0)
+    found = wilson_share(before, ids), wilson_share(after, ids), paired_change(before, after, ids)
+    first, *rest = found
+    later, change = (estimate.model_copy(update={"method": _PLACE_METHOD.format(estimate.method)}) for estimate in rest)
+    return BeforeAfter(before=first, after=later, change=change)
+
+
+def _drawn(
+    problem: Problem, prompts: Prompts, weights: FloatArray, rng: np.random.Generator, max_loss: float
+) -> dict[str, Resampled]:
+    """The whole procedure on resampled prompts: what each bias measures, as it is and corrected, on the same halves."""
+    step = max(1, _MAX_NUMBERS // (len(problem.contrasts.margins) + len(problem.quality.margins)))
+    parts: dict[str, list[list[Measures]]] = {bias: [] for bias in problem.names}
+    for at in range(0, len(weights), step):
+        here = weights[at : at + step]
+        splits = [halves(prompts.strata, here, rng) for _ in range(SPLITS)]
+        held = [corrected_apart(problem, prompts, here, first, rng, max_loss) for first in splits]
+        for bias in problem.names:
+            parts[bias].append(list(_measures(problem, prompts, bias, here, splits, held)))
+    return {bias: _joined(chunks) for bias, chunks in parts.items()}
+
+
+def _measures(
+    problem: Problem, prompts: Prompts, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
+) -> Iterator[Measures]:
+    """Of one bias in some draws: corrected, then as the scorer is."""
+    rows = problem.rows_of(bias)
+    of_row, target = prompts.of_contrast[rows], problem.people.target[rows]
+    own, quality_weights = weights[:, of_row], weights[:, prompts.of_quality]
+    quality = problem.quality.margins
+    as_it_is = [Held(problem.contrasts.margins[None], quality[None], one.chosen) for one in held]
+    for scored in (held, as_it_is):
+        hits = [hits_of(one.margins[:, rows], problem.ties) for one in scored]
+        mean, gaps = np.mean(np.stack(hits), axis=0), []
+        missed = np.mean([np.abs(one - target) for one in hits], axis=0)
+        for one, first in zip(hits, splits, strict=True):
+            for half in (own * first[:, of_row], own * ~first[:, of_row]):
+                gaps.append(_average(half, one - target))
+        right = np.mean([hits_of(one.quality, problem.ties) for one in scored], axis=0)
+        yield Measures(
+            skew=_average(own, mean),
+            miscalibration=_average(own, missed),
+            signed_gap=_average(own, mean - target),
+            half_gaps=np.stack(gaps, axis=1),
+            quality=_average(quality_weights, right) if len(quality) else None,
+        )
+
+
+def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Weighted means over the rows, shape (draws,); NaN for a draw without any."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((weights * values).sum(axis=1) / weights.sum(axis=1))
+
+
+def _joined(chunks: list[list[Measures]]) -> Resampled:
+    def joined(at: int) -> Measures:
+        own = [chunk[at] for chunk in chunks]
+        quality = [part.quality for part in own if part.quality is not None]
+        return Measures(
+            skew=np.concatenate([part.skew for part in own]),
+            miscalibration=np.concatenate([part.miscalibration for part in own]),
+            signed_gap=np.concatenate([part.signed_gap for part in own]),
+            half_gaps=np.concatenate([part.half_gaps for part in own]),
+            quality=np.concatenate(quality) if quality else None,
+        )
+
+    corrected, as_it_is = joined(0), joined(1)
+    return Resampled(corrected, as_it_is, as_it_is)

@@ -1,0 +1,223 @@
+"""The report of a calibration: its sentences, tables and figure, in a terminal, in Markdown and as a page; and its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cda.calibration.result import RESULT
+from cda.files.jsonl import write_jsonl, write_text
+from cda.launch import is_main
+from cda.report import plots
+from cda.report.numbers import MINUS, cell, clipped, counted, distance, inert, percent, points, share
+from cda.report.page import Entry, Headline, Kind, Page, ReportSection, plots_of, render_page
+from cda.report.plots import Plot, named
+from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.resources.artifacts import check_form, write_figures
+from cda.results.base import Estimate, Missing, save
+from cda.results.calibration import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAGE, REPORT, ROWS = "report.html", "calibration.md", "out_of_fold.jsonl"
+_MARKS = (plots.SCORINGS["before"], plots.SCORINGS["after"], plots.PEOPLE_MARK)
+_TERMS = (
+    Entry("offset", "bias of the first side only", "What is taken off a margin if the first side has the bias and the second has not."),
+    Entry("slope", "measure of the first side − of the second", "What is taken off for each unit of the difference."),
+    Entry("strength", "0 to 1", "Share of the fitted corrections that is applied, chosen by cross-validation; 0 leaves the scorer as it is."),
+    Entry("distance", "|skew − people's skew|", "On each half of the prompts alone, then averaged: chance makes it larger than on all of them, before and after alike."),
+    Entry("miscalibration", "share of contrasts", "On which the scorer's preference and people's majority differ."),
+)  # fmt: skip
+
+
+def written(result: CalibrationResult, rows: Sequence[dict[str, object]], out: Path, figures: str | None = None) -> str:
+    """Write the result, its rows and its report into the folder; the text for a terminal."""
+    check_form(figures)
+    text = f"{calibration_text(result)}\nWritten: {out / PAGE}, {REPORT}, {RESULT}, {ROWS}"
+    if is_main():
+        save(result, out / RESULT)
+        write_jsonl(out / ROWS, rows)
+        write_text(out / PAGE, calibration_page(result))
+        write_text(out / REPORT, calibration_markdown(result))
+        if figures is not None:
+            text += f"\n{write_figures(plots_of(_sections(result)), out, figures)}"
+    return text
+
+
+def calibration_text(result: CalibrationResult) -> str:
+    """For a terminal: the verdict, the tables, and what they rest on."""
+    tables = [plain_table(table) for table in calibration_tables(result)]
+    return "\n\n".join([inert(verdict(result)), *tables, "\n".join(map(inert, calibration_sentences(result)))])
+
+
+def calibration_markdown(result: CalibrationResult) -> str:
+    """A Markdown document with every table; text from outside is escaped."""
+    lines = [f"# {escaped(_title(result))}", "", escaped(verdict(result)), ""]
+    for table in calibration_tables(result):
+        lines += markdown_table(table)
+    lines += [line for sentence in calibration_sentences(result) for line in (escaped(sentence), "")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def calibration_page(result: CalibrationResult) -> str:
+    """The whole result as a self-contained page; text from outside is escaped."""
+    return render_page(Page(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result))))
+
+
+def verdict(result: CalibrationResult) -> str:
+    """Whether a calibration is worth applying, in a sentence."""
+    if result.strength == 0:
+        return (
+            "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
+            f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
+        )
+    how = f"score.calibration={RESULT}" if result.scorer is not None else "the callable of cda.load"
+    return f"A calibration at strength {result.strength:g} was chosen; apply it with {how}."
+
+
+def calibration_tables(result: CalibrationResult) -> list[Table]:
+    """Skew and distance; miscalibration and accuracy; the corrections."""
+    skew, errors = [], []
+    for name, own in result.biases.items():
+        base, after, change = own.base, own.calibrated, own.change
+        n = str(base.human_skew.n)
+        skew.append((name, share(base.skew), share(after.skew), share(base.human_skew), distance(base.gap),
+                     distance(after.gap), points(change.gap), n))  # fmt: skip
+        errors.append((name, share(base.miscalibration), share(after.miscalibration), points(change.miscalibration), n))
+    accuracy = result.quality
+    if accuracy is not None:
+        errors.append(("accuracy on quality pairs", cell(accuracy.before, share), cell(accuracy.after, share),
+                       cell(accuracy.change, points), _n(accuracy.before)))  # fmt: skip
+    if isinstance(result.order, OrderCorrection):
+        first = result.order.prefers_first
+        errors.append(("first place preferred", cell(first.before, share), cell(first.after, share),
+                       cell(first.change, points), _n(first.before)))  # fmt: skip
+    return [
+        Table("Share preferred with the bias, and its distance from people's, out of fold, with 95% intervals",
+              ("bias", "as it is", "calibrated", "people", "distance as it is", "calibrated", "change", "contrasts"),
+              tuple(skew)),
+        Table("Disagreement with people, and accuracy, out of fold, with 95% intervals",
+              ("miscalibration", "as it is", "calibrated", "change", "n"), tuple(errors)),
+        _corrections(result),
+    ]  # fmt: skip
+
+
+def _corrections(result: CalibrationResult) -> Table:
+    rows = [
+        (name, cell(own.offset, _number, "none"), cell(own.slope, _number, "none"), _measure(own))
+        for name, own in result.corrections.items()
+    ]
+    order = result.order
+    if isinstance(order, OrderCorrection):
+        rows.append(("first place", _number(order.offset), "", "shown first"))
+    unit = "log odds of the preference" if result.unit == "log odds" else "units of the reward"
+    caption = f"Corrections at strength 1, taken off the margin, in {unit}, with 95% intervals"
+    return Table(caption, ("bias", "offset", "slope", "measure"), tuple(rows))
+
+
+def _measure(own: BiasCorrection) -> str:
+    if own.measure is None:
+        return "as the score files say"
+    name = own.measure.feature.replace("_", " ")
+    return f"log of {name}" if own.measure.logarithm else name
+
+
+def _number(estimate: Estimate) -> str:
+    """A correction with its interval, to three digits."""
+    low, value, high = (f"{end:.3g}" for end in (estimate.low, estimate.value, estimate.high))
+    return f"{value} [{low}, {high}]".replace("-", MINUS)
+
+
+def _n(found: Estimate | Missing) -> str:
+    return str(found.n) if isinstance(found, Estimate) else ""
+
+
+def calibration_sentences(result: CalibrationResult) -> list[str]:
+    """Notes on the method, the choice, what was left out, and the limits of the numbers."""
+    often = ", ".join(f"{strength} {percent(part)}" for strength, part in result.strengths.items() if part)
+    lines = [
+        f"Out of fold: the prompts were split in two {result.repeats} times; each half fitted a logistic regression on people's "
+        f"majorities, chose a strength by cross-validation, and corrected the other half. Halves chose strength {often}.",
+        "The corrections in the file were fitted on all votes. Applied to these same contrasts they look better than they are; "
+        "the numbers above do not.",
+    ]
+    lines += [
+        f"{name} has no {part}: {found.reason}."
+        for name, own in result.corrections.items()
+        for part, found in (("offset", own.offset), ("slope", own.slope))
+        if isinstance(found, Missing)
+    ]
+    if isinstance(result.order, Missing):
+        lines.append(f"No correction of the order: {result.order.reason}.")
+    if result.quality is None:
+        lines.append("Accuracy was not watched: there are no quality pairs.")
+    elif result.scorer is None:
+        lines.append(
+            "Score files do not say which side of a quality pair has the bias: offsets leave these pairs as they are."
+        )
+    lines += [f"{name} is not corrected: {why}." for name, why in result.uncorrected.items()]
+    lines += [f"Left out of {own.seen} {what}: {counted(own.reasons)}." for what, own in result.left_out.items()]
+    return [*lines, *result.notes]
+
+
+def _title(result: CalibrationResult) -> str:
+    return f"Calibration of {clipped(result.scorer or str(result.sources['scores']), 120)}"
+
+
+def _headlines(result: CalibrationResult) -> Iterator[Headline]:
+    """Each bias, then accuracy: as the scorer is, calibrated, and the change."""
+    for name, own in result.biases.items():
+        text = (
+            f"skew {percent(own.base.skew.value)}, calibrated {percent(own.calibrated.skew.value)}, people "
+            f"{percent(own.base.human_skew.value)}; distance {points(own.change.gap)}, miscalibration "
+            f"{points(own.change.miscalibration)}; {own.base.human_skew.n} contrasts."
+        )
+        yield Headline(f"{name}:", text, _kind(own))
+    if result.quality is not None and isinstance(result.quality.change, Estimate):
+        after = cell(result.quality.after, share)
+        yield Headline(
+            "accuracy:",
+            f"{cell(result.quality.before, share)}, calibrated {after}; change {points(result.quality.change)}.",
+        )
+
+
+def _kind(own: CalibratedBias) -> Kind:
+    """Good or bad news if the interval of a change of the distance lies on one side of 0."""
+    gap = own.change.gap
+    return "good" if gap.high < 0 else "bad" if gap.low > 0 else "none"
+
+
+def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
+    skew, errors, corrections = calibration_tables(result)
+    yield ReportSection("skew", "Preference for the bias", (), (skew,), (_plot(result),))
+    yield ReportSection("errors", "Disagreement and accuracy", (), (errors,))
+    yield ReportSection("corrections", "What is taken off", (), (corrections,))
+    packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    given = [(name, str(file)) for name, file in result.sources.items() if file is not None]
+    scored = result.facts.notes if result.facts is not None else ()  # notes of the scoring belong to how it was made
+    facts = (*given, ("people's ties", result.ties), ("seed", str(result.seed)), ("versions", packages))
+    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *scored), facts=facts)
+    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
+
+
+def _plot(result: CalibrationResult) -> Plot:
+    rows = [
+        plots.Row(named(name), (own.base.skew, own.calibrated.skew, own.base.human_skew))
+        for name, own in result.biases.items()
+    ]
+    words = " ".join(
+        f"{name}: {share(own.base.skew)} before, {share(own.calibrated.skew)} after, people {share(own.base.human_skew)}."
+        for name, own in result.biases.items()
+    )
+    title = "Share preferred with the bias, before and after calibration (out of fold), next to people's"
+    height = plots.rows_height(len(rows), len(_MARKS))
+    return Plot("calibration", title, words, partial(_draw, rows), height)
+
+
+def _draw(rows: Sequence[plots.Row], axes: Axes) -> None:
+    scale = plots.Scale("preferred with the bias (%)", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
+    plots.draw_rows(axes, rows, _MARKS, scale)

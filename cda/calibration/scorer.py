@@ -1,0 +1,178 @@
+"""`cda calibrate MODEL`: score what people voted on, fit corrections of the margins, write them with their report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.auditing.audit import audit_texts
+from cda.auditing.groups import (
+    Group,
+    contrast_comparisons,
+    make_groups,
+    pair_comparisons,
+    people_of,
+    read_margins,
+    ties_of,
+)
+from cda.auditing.texts import AuditTexts
+from cda.calibration.effects import Effects
+from cda.calibration.fit import Problem, Scored
+from cda.calibration.report import written
+from cda.calibration.result import RESULT, Origin, Term, calibration_result, check_prompts
+from cda.calibration.terms import text_columns, text_matrix, text_measure
+from cda.dosing.choice import MIN_PROMPTS
+from cda.dosing.stage import aimed
+from cda.errors import DataError
+from cda.finetuning.applied import check_subject
+from cda.recipe.load import LoadedRecipe
+from cda.records import Exclusions, TieRule, prompt_id
+from cda.resources.artifacts import out_folder, shown_path, shown_target
+from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
+from cda.resources.scorers import open_scorer
+from cda.results.calibration import CalibrationResult, TextMeasure
+from cda.results.facts import JudgeFacts, PanelFacts, Scorer
+from cda.scorers.calibrated import log_odds, preference_of
+from cda.scorers.compared import Compared, Comparison
+from cda.stats.votes import Majority
+
+UNREAD = "a text too long, or without a readable verdict"
+BOTH_ORDERS = "it was asked in both orders, in which a taste for a place cancels"
+NO_PLACES = "it sees one text at a time"
+RELATIVE = "its measure compares the two sides, and says of no single text that it has the bias"
+NO_MEASURE = "its file names no measure, so that no text shows how much of it there is"
+
+
+def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
+    """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal.
+
+    DataError, before anything is scored: too few prompts with a majority, or no bias with a measure. RunError: a model that
+    cannot be used, or a folder that holds something else.
+    """
+    recipe = loaded.recipe
+    subject, settings = Subject("model", recipe.model), scorer_settings(loaded)
+    if settings.score.calibration is not None:
+        raise DataError("score.calibration: leave it out, since what is calibrated is the scorer as it is")
+    check_subject(subject, settings)
+    out = out_folder(recipe.run_path, RESULT, "cda calibrate")
+    texts = audit_texts(loaded)
+    _, voted, counts = aimed(texts.contrasts, loaded.biases, "votes", recipe.audit.ties, ties_taught=False)
+    enough = check_prompts(counts, len({prompt_id(pair.prompt) for pair in texts.pairs}))
+    biases = {bias.name: bias for bias in loaded.biases if bias.name in enough}
+    measures = {name: own for name in enough if (own := text_measure(biases[name])) is not None}
+    if not measures:
+        raise DataError(
+            f"{', '.join(enough)}: {NO_MEASURE}. Add `measure` to the bias file (cda/biases/README.md), or calibrate score files "
+            "(--scores)"
+        )
+    scorer = open_scorer(subject, settings, settings.shared_folder)
+    compared, facts = scorer.compare([*contrast_comparisons(voted), *pair_comparisons(texts.pairs)])
+    groups = make_groups(voted, biases, enough, {"model": compared})
+    terms = text_columns(measures, isinstance(facts, JudgeFacts | PanelFacts) and facts.orders == "one")
+    problem, n_unread = _problem(groups, texts, compared, recipe.audit.ties, measures, terms)
+    short = {
+        name: f"{n} prompts with a majority, {MIN_PROMPTS} needed" for name, n in counts.items() if 0 < n < MIN_PROMPTS
+    }
+    uncorrected = short | {name: NO_MEASURE for name in enough if name not in measures}
+    left_out = _left_out(texts, groups, problem.people, n_unread)
+    origin = _origin(loaded, scorer, facts, measures, uncorrected, left_out, compared.unit == "preference")
+    result, found = calibration_result(
+        problem, terms, origin, recipe.seed, recipe.dose.repeats, recipe.dose.max_quality_loss
+    )
+    return result, written(result, _rows(groups, found, compared.unit == "preference"), out, figures)
+
+
+def _problem(
+    groups: Sequence[Group],
+    texts: AuditTexts,
+    compared: Compared,
+    rule: TieRule,
+    measures: Mapping[str, TextMeasure],
+    terms: Sequence[Term],
+) -> tuple[Problem, int]:
+    """The margins, terms and majorities of all groups, and the number of quality pairs that could not be read."""
+    majorities = [_majority(group, rule) for group in groups]
+    contrasts = [contrast for group in groups for contrast in group.contrasts]
+    margins = np.concatenate([group.margins["model"] for group in groups])
+    pairs = pair_comparisons(texts.pairs)
+    quality, quality_ids, read = read_margins({"model": compared}, pairs)
+    kept = [pair for pair, is_read in zip(pairs, read, strict=True) if is_read]
+
+    def scored(values: FloatArray, ids: Sequence[str], comparisons: Sequence[Comparison]) -> Scored:
+        odds = log_odds(values) if compared.unit == "preference" else values
+        return Scored(odds, text_matrix(terms, measures, comparisons), ids)
+
+    return Problem(
+        contrasts=scored(
+            margins, [name for group in groups for name in group.prompt_ids], contrast_comparisons(contrasts)
+        ),
+        people=Majority(
+            np.concatenate([majority.target for majority in majorities]),
+            np.concatenate([majority.used for majority in majorities]),
+            rule,
+            Exclusions(len(contrasts), dict(sum((Counter(own.exclusions.reasons) for own in majorities), Counter()))),
+        ),
+        biases=tuple(contrast.bias for contrast in contrasts),
+        quality=scored(quality["model"], quality_ids, kept),
+        ties=ties_of(compared.unit),
+    ), len(pairs) - len(kept)
+
+
+def _majority(group: Group, rule: TieRule) -> Majority:
+    people = people_of(group, rule)
+    if people is None:
+        raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority of people")
+    return people.majority
+
+
+def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_unread: int) -> dict[str, Exclusions]:
+    unscored = sum(group.n_unread for group in groups)
+    seen = sum(map(len, groups)) + unscored
+    unmatched = {"of no contrast": texts.votes_unmatched} if texts.votes_unmatched else {}
+    return {
+        **texts.excluded,
+        "contrasts that were scored": Exclusions(seen, {UNREAD: unscored} if unscored else {}),
+        "contrasts with a majority": people.exclusions,
+        "quality pairs that were scored": Exclusions(len(texts.pairs), {UNREAD: n_unread} if n_unread else {}),
+        "items of votes": Exclusions(seen + texts.votes_unmatched, unmatched),
+    }
+
+
+def _origin(
+    loaded: LoadedRecipe,
+    scorer: NamedScorer,
+    facts: Scorer,
+    measures: Mapping[str, TextMeasure],
+    uncorrected: Mapping[str, str],
+    left_out: Mapping[str, Exclusions],
+    is_preference: bool,
+) -> Origin:
+    audit = loaded.recipe.audit
+    given = {"contrasts": audit.contrasts, "votes": audit.votes, "quality": audit.quality}
+    return Origin(
+        unit="log odds" if is_preference else "reward",
+        measures=measures,
+        uncorrected=uncorrected,
+        no_offset={name: RELATIVE for name, own in measures.items() if own.logarithm},
+        no_slope={},
+        no_order=BOTH_ORDERS if is_preference else NO_PLACES,
+        left_out=left_out,
+        sources={name: None if file is None else shown_path(file) for name, file in given.items()},
+        scorer=shown_target(scorer.name),
+        scored_as=scorer.scored_as,
+        facts=facts.model_copy(update={"name": shown_target(facts.name)}),
+    )
+
+
+def _rows(groups: Sequence[Group], found: Effects, is_preference: bool) -> list[dict[str, object]]:
+    """Every contrast with its margin, and its margin out of fold, in the scorer's own unit."""
+    contrasts = [contrast for group in groups for contrast in group.contrasts]
+    margins = np.concatenate([group.margins["model"] for group in groups])
+    corrected = preference_of(found.corrected) if is_preference else found.corrected
+    return [
+        {"bias": contrast.bias, "id": contrast.id, "margin": margin, "out_of_fold": after}
+        for contrast, margin, after in zip(contrasts, margins.tolist(), corrected.tolist(), strict=True)
+    ]
