@@ -11,6 +11,7 @@ from typing import Any
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.calibration import CalibrationResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
     "dose": (DoseResult, "`dose/dose.json` of a training: `run.dose`"),
     "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),
+    "calibration": (CalibrationResult, "`calibration.json`: `cda calibrate`, `cda.calibrate`, `cda.calibrate_scores`"),
     "discover": (DiscoverResult, "`discover.json`: `cda discover`, `cda.discover`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
     "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),

@@ -227,7 +227,7 @@ class Calibration(CalibrationResult, Shown):
             DataError: Lengths differ, or the calibration comes from score files alone.
         """
         comparisons = [
-            (prompt_of(prompt), one, other) for prompt, one, other in zip(prompts, first, second, strict=True)
+            (prompt_of(prompt), text, other) for prompt, text, other in zip(prompts, first, second, strict=True)
         ]
         return Corrector(self).margins(margins, comparisons, one_order)
 

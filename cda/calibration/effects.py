@@ -166,15 +166,15 @@ def _measures(
     of_row, target = prompts.of_contrast[rows], problem.people.target[rows]
     own, quality_weights = weights[:, of_row], weights[:, prompts.of_quality]
     quality = problem.quality.margins
-    as_it_is = [Held(problem.contrasts.margins[None], quality[None], one.chosen) for one in held]
+    as_it_is = [Held(problem.contrasts.margins[None], quality[None], part.chosen) for part in held]
     for scored in (held, as_it_is):
-        hits = [hits_of(one.margins[:, rows], problem.ties) for one in scored]
+        hits = [hits_of(part.margins[:, rows], problem.ties) for part in scored]
         mean, gaps = np.mean(np.stack(hits), axis=0), []
-        missed = np.mean([np.abs(one - target) for one in hits], axis=0)
-        for one, first in zip(hits, splits, strict=True):
+        missed = np.mean([np.abs(split - target) for split in hits], axis=0)
+        for split, first in zip(hits, splits, strict=True):
             for half in (own * first[:, of_row], own * ~first[:, of_row]):
-                gaps.append(_average(half, one - target))
-        right = np.mean([hits_of(one.quality, problem.ties) for one in scored], axis=0)
+                gaps.append(_average(half, split - target))
+        right = np.mean([hits_of(part.quality, problem.ties) for part in scored], axis=0)
         yield Measures(
             skew=_average(own, mean),
             miscalibration=_average(own, missed),

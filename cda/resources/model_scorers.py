@@ -47,7 +47,7 @@ class Classifier(NamedScorer):
         return self.settings.score.model_dump(mode="json", include={"batch_tokens", "over_length"})
 
     def problems(self) -> list[str]:
-        return self.missing()
+        return [*self.wrong_calibration(), *self.missing()]
 
     def missing(self) -> list[str]:
         if self.name in ADAPTERS:

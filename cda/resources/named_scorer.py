@@ -162,11 +162,15 @@ class NamedScorer(ABC):
             for name, is_asked in asked.items()
             if is_asked
         ]
+        return [*problems, *self.wrong_calibration(), *self.missing()]
+
+    def wrong_calibration(self) -> list[str]:
+        """Why the calibration cannot be applied, if it cannot."""
         try:
             self.calibration()
         except DataError as error:
-            problems.append(str(error))
-        return [*problems, *self.missing()]
+            return [str(error)]
+        return []
 
     def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single

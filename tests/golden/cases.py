@@ -94,6 +94,10 @@ CASES = (
         "dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --quality-before quality_before.jsonl "
         "--quality-after quality_after.jsonl --ties half --out {out}.json",
     )),
+    Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --pairs calibrated.jsonl --quality none --out {out}",)),
+    Case("calibrate-scores", (
+        "calibrate --scores before.jsonl --votes dose_votes.jsonl --quality quality_before.jsonl --out {out}",
+    )),
     Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
     Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),

@@ -89,6 +89,11 @@ def write_inputs(folder: Path) -> None:
     """Every file that the recorded commands name."""
     (folder / "scorers.py").write_text(SCORERS, encoding="utf-8")
     _rows(folder / "contrasts.jsonl", contrasts())
+    _rows(folder / "calibrated.jsonl", [
+        {"id": f"c{row}", "bias": "jargon", "prompt": prompt(row), "base": answer(row, False),
+         "perturbed": answer(row, True), "votes": people(row)}
+        for row in range(40)
+    ])  # fmt: skip
     _rows(folder / "verdicts.jsonl", [
         {"id": f"c{row}", "vote": ("perturbed", "base", "base", "tie")[number("verdict", row) % 4]}
         for row in range(N_CONTRASTS)

@@ -1,0 +1,12 @@
+"""Fewer draws than a calibration takes: intervals are tested for their side, not their third digit."""
+
+from __future__ import annotations
+
+import pytest
+
+from cda.calibration import effects
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "N_DRAWS", 100)

@@ -1,0 +1,219 @@
+"""Calibration of a function and of a judge behind a real server, and scorers with a calibration applied."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from replies import Answer, reply
+
+import cda
+from cda.data.load import prompt_of
+from cda.errors import CdaError, DataError
+from cda.features import n_words
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.results.base import Estimate, Missing
+from cda.results.calibration import OrderCorrection
+from cda.scorers.calibrated import log_odds, preference_of
+from cda.scorers.judge import is_swapped
+
+Rows = list[dict[str, Any]]
+N = 48
+WORDS = ["alpha", "beta", "gamma", "delta", "river", "stone", "cloud", "lamp"]
+_ANSWERS = re.compile(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", re.DOTALL)
+
+
+def value(text: str) -> float:
+    """Hidden worth of an answer: its first word."""
+    return WORDS.index(text.split()[0]) - 3.5
+
+
+def contrasts() -> Rows:
+    """Two answers of different worth, one of them padded; people vote by worth."""
+    rng = np.random.default_rng(0)
+    rows: Rows = []
+    for row in range(N):
+        first, second = rng.choice(len(WORDS), 2, replace=False)
+        padded = f"{WORDS[first]} {'and so on ' * int(rng.integers(1, 9))}ends {row}."
+        plain = f"{WORDS[second]} ends here {row}."
+        rows.append({"id": f"c{row}", "prompt": f"Question {row}?", "bias": "length", "perturbed": padded, "base": plain,
+                     "votes": ["perturbed" if first > second else "base"] * 2})  # fmt: skip
+    return rows
+
+
+def quality() -> Rows:
+    return [
+        {
+            "prompt": f"Task {row}?",
+            "chosen": f"lamp {row} {'more ' * (row % 5)}.",
+            "rejected": f"alpha {row} {'more ' * (row % 3)}.",
+        }
+        for row in range(24)
+    ]
+
+
+def write(path: Path, rows: Rows) -> str:
+    write_jsonl(path, rows)
+    return str(path)
+
+
+CODE = """
+import math
+from pathlib import Path
+WORDS = {words!r}
+
+def reward(prompts, responses):
+    return [WORDS.index(text.split()[0]) / {scale} + 4 * math.log(len(text.split())) for text in responses]
+"""
+
+
+@pytest.fixture
+def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(CODE.format(words=WORDS, scale=1), encoding="utf-8")
+    return "own.py:reward"
+
+
+def calibrated(scorer: str, folder: Path, **more: Any) -> Any:
+    given = {"contrasts": contrasts(), "quality": quality(), "biases": "length", "out": folder, "progress": False}
+    return cda.calibrate(scorer, **(given | {"dose.repeats": 5} | more))
+
+
+def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: str, tmp_path: Path) -> None:
+    found = calibrated(scorer, tmp_path / "out")
+    own = found.biases["length"]
+    assert found.strength > 0 and own.base.skew.value > 0.8 and own.change.gap.high < 0
+    assert found.scorer == scorer and isinstance(found.corrections["length"].offset, Missing)
+    assert isinstance(found.order, Missing) and "one text at a time" in found.order.reason
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"calibration.json", "report.html", "calibration.md", "out_of_fold.jsonl"} <= files
+
+    audit = cda.audit(scorer, contrasts=contrasts(), quality=quality(), triples="none", biases="length", progress=False,
+                      out=tmp_path / "audit", **{"score.calibration": str(tmp_path / "out" / "calibration.json")})  # fmt: skip
+    slope = found.corrections["length"].slope
+    assert isinstance(slope, Estimate)
+    before, expected = [], []
+    for row in contrasts():
+        longer = math.log(n_words(row["perturbed"])) - math.log(n_words(row["base"]))
+        words = math.log(len(row["perturbed"].split())) - math.log(len(row["base"].split()))
+        before.append(value(row["perturbed"]) - value(row["base"]) + 4 * words)
+        expected.append(before[-1] - found.strength * slope.value * longer)
+    assert audit.skew["length"].before.value == pytest.approx(np.mean(np.array(expected) > 0))
+    assert own.base.skew.value == pytest.approx(np.mean(np.array(before) > 0))
+    assert any(f"at strength {found.strength:g}" in note for note in audit.model.notes)
+    rows = [row for row in read_jsonl(tmp_path / "audit" / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
+    assert [row["perturbed_model"] - row["base_model"] for row in rows] == pytest.approx(expected)
+    again = found(*zip(*((row["prompt"], row["perturbed"], row["base"]) for row in contrasts()), strict=True), before)
+    assert again == pytest.approx(expected)
+
+
+def test_quality_and_best_of_take_the_calibration_too(scorer: str, tmp_path: Path) -> None:
+    found = calibrated(scorer, tmp_path / "out")
+    applied = {"score.calibration": str(tmp_path / "out" / "calibration.json")}
+    result = cda.quality(scorer, quality(), out=tmp_path / "q", progress=False, **applied)
+    margins = found(
+        *zip(*((row["prompt"], row["chosen"], row["rejected"]) for row in quality()), strict=True),
+        [value(row["chosen"]) - value(row["rejected"]) + 4 * math.log(len(row["chosen"].split()) / len(row["rejected"].split()))
+         for row in quality()],
+    )  # fmt: skip
+    assert result.sets[0].overall.scores["model"].estimate.value == pytest.approx(np.mean(margins > 0))
+    with pytest.raises(CdaError, match=r"it was fitted for own.py:reward, and this is other.py:reward"):
+        (tmp_path / "other.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
+        cda.quality(scorer, quality(), against="other.py:reward", out=tmp_path / "two", progress=False, **applied)
+
+
+def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: str, tmp_path: Path) -> None:
+    calibrated(scorer, tmp_path / "out")
+    applied = {"score.calibration": str(tmp_path / "out" / "calibration.json")}
+    (tmp_path / "own.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
+    with pytest.raises(CdaError, match=r"fitted for own.py:reward as another version, or asked with another prompt"):
+        cda.audit(scorer, contrasts=contrasts(), biases="length", progress=False, out=tmp_path / "a", **applied)
+    with pytest.raises(CdaError, match=r"fitted for own.py:reward, and this is embedded; run `cda calibrate embedded`"):
+        cda.audit("embedded", contrasts=contrasts(), biases="length", progress=False, out=tmp_path / "b", **applied)
+    with pytest.raises(CdaError, match=r"score.calibration: .*none.json"):
+        cda.audit(
+            scorer, contrasts=contrasts(), progress=False, out=tmp_path / "c", **{"score.calibration": "none.json"}
+        )
+    with pytest.raises(CdaError, match="a training changes it"):
+        cda.train("length", dry_run=True, out=tmp_path / "d", **applied)
+    with pytest.raises(DataError, match="leave it out, since what is calibrated is the scorer as it is"):
+        calibrated(scorer, tmp_path / "e", **applied)
+
+
+def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> None:
+    def never(prompts: list[Any], responses: list[str]) -> list[float]:  # noqa: ARG001
+        raise AssertionError("scored")
+
+    few = [row if number < 12 else {**row, "votes": []} for number, row in enumerate(contrasts())]
+    with pytest.raises(DataError, match="prompts with a majority of people: length 12; a bias needs 20"):
+        calibrated(never, tmp_path / "out", contrasts=few)  # type: ignore[arg-type]
+    unmeasured = [{**row, "bias": "vagueness-paper"} for row in contrasts()]
+    with pytest.raises(DataError, match="vagueness-paper: its file names no measure"):
+        calibrated(never, tmp_path / "out", contrasts=unmeasured, biases="vagueness-paper")  # type: ignore[arg-type]
+
+
+def test_votes_on_unknown_ids_are_counted(scorer: str, tmp_path: Path) -> None:
+    bare = [{name: cell for name, cell in row.items() if name != "votes"} for row in contrasts()]
+    votes = [{"id": row["id"], "vote": row["votes"][0]} for row in contrasts()] + [{"id": "x", "vote": "base"}]
+    found = calibrated(scorer, tmp_path / "out", contrasts=bare, votes=votes)
+    assert found.left_out["items of votes"].reasons == {"of no contrast": 1}
+    assert found.biases["length"].base.human_skew.n == N
+
+
+def judge(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Probabilities by worth, log of length and place."""
+    first, second = (
+        value(text) / 2 + 2 * math.log(n_words(text)) for text in _ANSWERS.findall(body["messages"][-1]["content"])[:2]
+    )
+    chance = 1 / (1 + math.exp(second - first - 1.0))
+    listed = [{"token": "1", "logprob": math.log(chance)}, {"token": "2", "logprob": math.log(1 - chance)}]
+    best = max(listed, key=lambda token: float(token["logprob"]))  # type: ignore[arg-type]
+    return reply(str(best["token"]), logprobs={"content": [{**best, "top_logprobs": listed}]})
+
+
+def asked(url: str, orders: str) -> dict[str, Any]:
+    return {"llm.base_url": url, "llm.api_key_env": "CDA_NO_KEY", "score.judge.by_token": True, "score.judge.ties": False,
+            "score.judge.orders": orders, "confirm": True}  # fmt: skip
+
+
+def test_a_judge_in_one_order_is_corrected_for_length_and_place(tmp_path: Path, serve: Callable[[Answer], str]) -> None:
+    url = serve(judge)
+    found = calibrated("judge:j", tmp_path / "out", **asked(url, "one"))
+    assert found.unit == "log odds" and isinstance(found.order, OrderCorrection) and found.order.offset.low > 0
+    assert found.strength > 0 and found.biases["length"].change.gap.high < 0
+    applied = {"score.calibration": str(tmp_path / "out" / "calibration.json"), **asked(url, "one")}
+    audit = cda.audit("judge:j", contrasts=contrasts(), quality="none", triples="none", biases="length", progress=False,
+                      out=tmp_path / "audit", **applied)  # fmt: skip
+    slope = found.corrections["length"].slope
+    assert isinstance(slope, Estimate)
+    odds = []
+    for row in contrasts():
+        longer = math.log(n_words(row["perturbed"])) - math.log(n_words(row["base"]))
+        place = -1 if is_swapped(prompt_of(row["prompt"]), row["perturbed"], row["base"]) else 1
+        margin = (value(row["perturbed"]) - value(row["base"])) / 2 + 2 * longer + place
+        odds.append(
+            np.clip(margin, *log_odds([-1, 1]))
+            - found.strength * (slope.value * longer + found.order.offset.value * place)
+        )
+    assert audit.skew["length"].before.value == pytest.approx(np.mean(np.array(odds) > 0))
+    assert audit.skew["length"].mean_margin.before == pytest.approx(np.mean(preference_of(odds)), abs=1e-6)
+    with pytest.raises(CdaError, match="asked with another prompt or settings"):
+        cda.audit("judge:j", contrasts=contrasts(), biases="length", progress=False, out=tmp_path / "both",
+                  **(applied | asked(url, "both")))  # fmt: skip
+
+
+def test_in_both_orders_the_place_needs_no_correction(tmp_path: Path, serve: Callable[[Answer], str]) -> None:
+    found = calibrated("judge:j", tmp_path / "out", **asked(serve(judge), "both"))
+    assert isinstance(found.order, Missing) and "both orders" in found.order.reason
+    assert found.biases["length"].change.gap.value < 0
+
+
+def test_log_odds_and_preferences_are_inverse_and_verdicts_finite() -> None:
+    values = np.linspace(-0.97, 0.97, 21)
+    assert preference_of(log_odds(values)) == pytest.approx(values)
+    assert log_odds([0.0, 1.0, -1.0]) == pytest.approx([0, math.log(1.98 / 0.02), -math.log(1.98 / 0.02)])
