@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from cda.auditing.report_scoring import prompt_identity
 from cda.panels.members import Member
 from cda.report.numbers import listed
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts
@@ -103,11 +104,16 @@ def _of_judge(name: str, member: Member) -> str | None:
     return getattr(facts, name) if isinstance(facts, JudgeFacts | PanelFacts) else None
 
 
+def _prompt(member: Member) -> str | None:
+    facts = member.audit.model
+    return None if isinstance(facts, RewardModelFacts) else prompt_identity(facts)
+
+
 _SETTINGS: dict[str, Callable[[Member], str | None]] = {
     "Precision": partial(_of_reward_model, "precision"),
     "The form of prompt and response together": partial(_of_reward_model, "form"),
     "The longest text that is not cut": _length,
-    "The judges' prompt": partial(_of_judge, "prompt"),
+    "The judges' prompt": _prompt,
     "The order in which answers were shown": partial(_of_judge, "orders"),
     "The way in which verdicts were read": partial(_of_judge, "verdicts"),
 }
