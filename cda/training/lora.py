@@ -136,7 +136,7 @@ def train_adapter(
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
     from transformers import PrinterCallback
 
-    from cda.training.trainer import EndWithEvaluation, ObjectiveTrainer, Progress
+    from cda.training.trainer import EndAtBest, ObjectiveTrainer, Progress
 
     # TRL sets a padding token on the tokenizer it is given, or needs an eos token: it gets a copy.
     template = reward_model.template
@@ -171,7 +171,7 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
     shard_blocks(getattr(trainer.accelerator.state, "fsdp_plugin", None), trainer.model)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(Progress())
-    trainer.add_callback(EndWithEvaluation())
+    trainer.add_callback(EndAtBest())
     return trainer
 
 

@@ -15,6 +15,7 @@ from trl import RewardTrainer
 from cda.errors import DataError, ModelError
 from cda.files.hashes import changed, contents
 from cda.files.jsonl import read_json, write_json
+from cda.launch import say
 from cda.quiet import hides_bars
 from cda.training.chunks import chunked_rewards
 
@@ -97,19 +98,22 @@ class FindBest(TrainerCallback):  # type: ignore[misc]
             state.best_model_checkpoint = str(self.best)
 
 
-def last_step(args: Any, state: Any) -> int:
-    """The last step of a training that keeps the best of the evaluated ones: a step behind the last evaluation is never kept."""
-    if not args.load_best_model_at_end or args.eval_strategy != "steps":
-        return int(state.max_steps)
-    return int(state.max_steps // state.eval_steps * state.eval_steps) or int(state.max_steps)
+class EndAtBest(TrainerCallback):  # type: ignore[misc]
+    """Ends a training whose checkpoint is chosen by validation accuracy once that is 1: only a higher accuracy would replace it, so
+    that the adapter is that of the whole training."""
 
-
-class EndWithEvaluation(TrainerCallback):  # type: ignore[misc]
-    """Ends the training at its `last_step`."""
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step >= last_step(args, state):
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
+        by_accuracy = args.load_best_model_at_end and str(args.metric_for_best_model) in ("accuracy", "eval_accuracy")
+        if not (
+            by_accuracy and args.greater_is_better and control.should_save and (metrics or {}).get("eval_accuracy") == 1
+        ):
+            return
+        if state.global_step < state.max_steps and not control.should_training_stop:
             control.should_training_stop = True
+            say(
+                f"  ended at step {state.global_step} of {state.max_steps}: every validation pair is ordered as taught, and no later "
+                "step could be chosen over this one"
+            )
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
@@ -122,7 +126,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if state.is_world_process_zero:
             self.bar = tqdm(
-                total=last_step(args, state),
+                total=state.max_steps,
                 initial=state.global_step,
                 desc="  training",
                 unit="step",
@@ -140,6 +144,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if self.bar is not None:
+            self.bar.total = self.bar.n
             self.bar.close()
 
 

@@ -20,10 +20,9 @@ from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
 from cda.training.lora import train_adapter
 from cda.training.trainer import (
-    EndWithEvaluation,
+    EndAtBest,
     FindBest,
     ObjectiveTrainer,
-    last_step,
     newest_whole,
     ordered_as_taught,
     preference_loss,
@@ -235,16 +234,20 @@ def test_training_reaches_ties_and_soft_targets(
 
 
 @pytest.mark.parametrize(
-    ("steps", "every", "best", "strategy", "last"),
-    [(24, 20, True, "steps", 20), (40, 20, True, "steps", 40), (12, 20, True, "steps", 12), (24, 20, False, "steps", 24),
-     (24, 20, True, "epoch", 24)],
-)  # fmt: skip
-def test_a_training_ends_with_its_last_evaluation(steps: int, every: int, best: bool, strategy: str, last: int) -> None:
-    args = SimpleNamespace(load_best_model_at_end=best, eval_strategy=strategy)
-    ends = []
-    for step in range(1, steps + 1):
-        state = SimpleNamespace(max_steps=steps, eval_steps=every, global_step=step)
-        control = SimpleNamespace(should_training_stop=False)
-        EndWithEvaluation().on_evaluate(args, state, control)
-        ends += [step] * control.should_training_stop
-    assert (last_step(args, state), ends[0]) == (last, last)
+    ("accuracy", "changes", "ends"),
+    [
+        (1.0, {}, True),
+        (0.99, {}, False),
+        (1.0, {"load_best_model_at_end": False}, False),
+        (1.0, {"metric_for_best_model": "eval_loss"}, False),  # may still fall
+        (1.0, {"greater_is_better": False}, False),
+    ],
+)
+def test_a_training_ends_once_no_checkpoint_can_be_better(accuracy: float, changes: dict[str, Any], ends: bool) -> None:
+    usual = {"load_best_model_at_end": True, "metric_for_best_model": "eval_accuracy", "greater_is_better": True}
+    state, control = (
+        SimpleNamespace(global_step=20, max_steps=24),
+        SimpleNamespace(should_training_stop=False, should_save=True),
+    )
+    EndAtBest().on_evaluate(SimpleNamespace(**usual | changes), state, control, {"eval_accuracy": accuracy})
+    assert control.should_training_stop is ends
