@@ -213,7 +213,11 @@ class LogRatio(NamedScorer):
             how=f"Scored as {scorer.unit}: {scorer.name}, in {causal.spec.precision}",
             max_length_tokens=causal.template.max_length_tokens,
             unit=scorer.unit,
-            notes=(*scorer.notes(), *marks_note(texts, causal.template.has_marks)),
+            notes=(
+                *scorer.notes(),
+                *([causal.spec.precision_reason] if causal.spec.precision_reason else []),
+                *marks_note(texts, causal.template.has_marks),
+            ),
         )
         del scorer, causal
         free_memory()
