@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, dose, quality, win_rate
     from cda.api.calibration import calibrate, calibrate_scores
-    from cda.api.results import Audit, BestOf, Calibration, Discovery, Dose, Panel, Quality, Run, WinRate, load
+    from cda.api.data import audit_data
+    from cda.api.results import (
+        Audit,
+        BestOf,
+        Calibration,
+        DataAudit,
+        Discovery,
+        Dose,
+        Panel,
+        Quality,
+        Run,
+        WinRate,
+        load,
+    )
     from cda.api.runs import audit, discover, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -26,10 +39,12 @@ __version__ = "0.1.0"
 _NAMES = {
     "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
     "cda.api.calibration": ("calibrate", "calibrate_scores"),
+    "cda.api.data": ("audit_data",),
     "cda.api.results": (
         "Audit",
         "BestOf",
         "Calibration",
+        "DataAudit",
         "Discovery",
         "Dose",
         "Panel",
@@ -49,6 +64,7 @@ __all__ = [
     "BestOf",
     "Calibration",
     "CdaError",
+    "DataAudit",
     "DataError",
     "Discovery",
     "Dose",
@@ -64,6 +80,7 @@ __all__ = [
     "SpendingError",
     "WinRate",
     "audit",
+    "audit_data",
     "best_of",
     "calibrate",
     "calibrate_scores",

@@ -89,6 +89,19 @@ def short_lines(text: str, most: int = _LONGEST_LINE) -> str:
     )
 
 
+RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""Beginnings of a cell that a spreadsheet may run as a formula."""
+
+
+def guarded(cell: str) -> str:
+    """A cell that no spreadsheet runs: an apostrophe before anything that could open a formula, and before an apostrophe.
+
+    >>> guarded("=1+1"), guarded("'s"), guarded("plain")
+    ("'=1+1", "''s", 'plain')
+    """
+    return f"'{cell}" if cell.startswith((*RISKY, "'")) else cell
+
+
 def width(text: str) -> int:
     """Columns of a text in a terminal: wide characters take two, combining ones none."""
     return sum(map(_columns, text))

@@ -75,6 +75,9 @@ def write_user_files(folder: Path) -> None:
     }
     _write(folder / "my_pairs.jsonl", [pair])
     _write(folder / "their_pairs.jsonl", [{"question": "Why is the sky blue?"} | sides])
+    sources = [{"prompt": f"Why {one}?", "source": ("web", "forum")[at % 2]} | sides for at, one in enumerate(ids)]
+    _write(folder / "my_preferences.jsonl", sources)
+    _write(folder / "my_labels.jsonl", [{"chosen_list": "yes", "rejected_list": "no"} for _ in ids])
     _write(folder / "my_heldout.jsonl", [pair])
     _write(folder / "my_contrasts.jsonl", [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)])
     _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])

@@ -12,6 +12,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.calibration import CalibrationResult
+from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
@@ -24,6 +25,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "panel": (PanelResult, "`panel.json`: `cda audit` of several models, `cda.audit` of a list"),
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
+    "data": (DataResult, "`data.json`: `cda data`, `cda.audit_data`"),
     "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
     "dose": (DoseResult, "`dose/dose.json` of a training: `run.dose`"),
     "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),

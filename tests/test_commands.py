@@ -27,7 +27,7 @@ LAUNCHED = [one for one in COMMANDS if one.startswith("accelerate launch ") and 
 DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover"}
 # They have no --dry-run and name files or runs that are not there: everything else about the command has to be right.
 MISSING = {"quality", "best-of", "win-rate", "merge", "pairs", "inspect", "study"}
-RUN = {"samples", "texts", "version"}
+RUN = {"data", "samples", "texts", "version"}
 # What a command may miss here: runs, and files that no test makes.
 ABSENT = re.compile(r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|results-\*")
 

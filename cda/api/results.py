@@ -30,12 +30,14 @@ from cda.launch import is_main, say
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, run_stages, train_result
+from cda.preferences.page import data_markdown, data_page, data_text
 from cda.recipe.load import LoadedRecipe
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.calibration import CalibrationResult
+from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.panel import PanelResult
@@ -188,6 +190,15 @@ class BestOf(BestOfResult, Shown):
         return f"<BestOf {self.sizes[-1]} by {' and '.join(asked.model for asked in self.models.values())}>"
 
 
+class DataAudit(DataResult, Shown):
+    """What preference data favour; its fields are those of `DataResult`."""
+
+    _page, _markdown, __str__ = data_page, data_markdown, data_text
+
+    def __repr__(self) -> str:
+        return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
+
+
 class WinRate(WinRateResult, Shown):
     """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
 
@@ -322,7 +333,9 @@ def carry_out(
     return Run(loaded.recipe.run_path)
 
 
-def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Calibration | Discovery:
+def load(
+    path: str | Path,
+) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Discovery:
     """A run's folder, or a result that was saved.
 
     Args:
@@ -354,9 +367,14 @@ def load(path: str | Path) -> Run | Audit | Panel | Quality | BestOf | WinRate |
 
 
 _KINDS: dict[
-    str, tuple[type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose] | type[Calibration], str]
+    str,
+    tuple[
+        type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose] | type[Calibration] | type[DataAudit],
+        str,
+    ],
 ] = {
     "panels": (Panel, "cda audit"),
+    "regression": (DataAudit, "cda data"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),

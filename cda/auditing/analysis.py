@@ -15,11 +15,12 @@ from cda.auditing.groups import Group, Scorings, people_of, per_scoring, rng
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.features import PATTERN_FEATURES
+from cda.preferences.measure import label_rates
 from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
 from cda.results import effects as found
 from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
 from cda.results.base import Estimate, Kinds, Missing, PerScoring, or_missing
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, LabelRates, SameMargin
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, SameMargin
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
@@ -27,7 +28,7 @@ from cda.stats.clustered import Resampling, direct_contrast, observational_effec
 from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
 from cda.stats.means import common_edges, distribution
-from cda.stats.proportions import chosen_correlation, contingency
+from cda.stats.proportions import chosen_correlation
 
 N_EXAMPLES = 12
 """Examples of each bias."""
@@ -47,33 +48,16 @@ def analysis(
 ) -> dict[str, BiasAnalysis]:
     """Preferences of data, people and model for each target, and the observational effect. `labels` are of the training pairs,
     or of those given to an audit alone; `pairs` are the quality pairs, whose answers have the attribute or not as they come."""
+    targets = [group for group in groups if group.is_target]
+    rates = label_rates([group.bias for group in targets], labels, seed)
     return {
         group.bias.name: BiasAnalysis(
-            labels=label_rates(group.bias, labels.get(group.bias.name), seed),
+            labels=rates.get(group.bias.name),
             correlation=_correlations(group, rule, seed),
             observational=_observational(group.bias, pairs, scorings),
         )
-        for group in groups
-        if group.is_target
+        for group in targets
     }
-
-
-def label_rates(bias: Bias, labels: PairLabels | None, seed: int) -> LabelRates | None:
-    """Share of pairs whose side with the bias was the chosen one, and r between bias and being chosen; None without labels."""
-    if labels is None:
-        return None
-    ids = list(labels.prompt_ids)
-    both = list(zip(labels.chosen, labels.rejected, strict=True))
-    parsed = [None not in sides for sides in both]
-    feature = _measured_feature(bias)
-    if feature is not None and labels.sides is not None:
-        values = _feature_differences(bias, feature, labels.sides)
-    else:
-        values = np.array([float(bool(chosen)) - float(bool(rejected)) for chosen, rejected in both])
-    return LabelRates(
-        contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, ids)),
-        r_train=or_missing(partial(chosen_correlation, values[parsed], list(compress(ids, parsed)), rng(seed))),
-    )
 
 
 def _correlations(group: Group, rule: TieRule, seed: int) -> found.Correlations:

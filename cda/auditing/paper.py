@@ -10,7 +10,6 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing import report_cells as cells
-from cda.auditing.analysis import label_rates
 from cda.auditing.groups import VERDICTS, Group, people_of, rng
 from cda.auditing.report_cells import targets
 from cda.biases import Bias
@@ -18,6 +17,7 @@ from cda.data import release
 from cda.data.contrasts import CleanContrasts
 from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
+from cda.preferences.measure import label_rates
 from cda.records import Preference, TieRule, prompt_id
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share
 from cda.report.scoring import accuracy, tenth_points, tenths
@@ -54,7 +54,8 @@ def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome |
             verdicts = release.released_verdicts(folder, bias.name, contrasts)
             people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties, seed)
         sections = release.released_sections(folder, bias.name, models.run)
-        rates = None if only_audit else label_rates(bias, release.released_labels(folder, bias.name), seed)
+        labels = None if only_audit else release.released_labels(folder, bias.name)
+        rates = None if labels is None else label_rates([bias], {bias.name: labels}, seed)[bias.name]
         if contrasts or of_bias.triples.triples or sections or rates:
             outcomes[bias.name] = PaperBias(
                 pairs=len(contrasts),

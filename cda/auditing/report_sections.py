@@ -14,6 +14,7 @@ from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_verdict import others_sentence, quality_sentence
+from cda.preferences.tables import odds_table
 from cda.report.page import Entry, ReportSection
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables, time_table
 from cda.report.tables import Table
@@ -68,7 +69,14 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("training", _training_words(audit), training)
     labelled = any(analysis.labels for analysis in audit.analysis.values())
     of = f"in {'the training data' if compares(audit) else 'the labelled pairs'}, " if labelled else ""
-    described = (data.rates_table(audit), data.correlation_table(audit), data.observational_table(audit))
+    rates = {name: analysis.labels for name, analysis in audit.analysis.items() if analysis.labels}
+    chosen = {name: labels.odds for name, labels in rates.items() if not isinstance(labels.contingency, Missing)}
+    described = (
+        data.rates_table(audit),
+        odds_table(chosen),
+        data.correlation_table(audit),
+        data.observational_table(audit),
+    )
     found += section("data", (said("data", of=of),), (*data.contingency_tables(audit), *described))
     found += section("examples", how_chosen(audit), always=True) if audit.examples else []
     found += section("drift", (said("drift"),), data.drift_tables(audit))
@@ -175,6 +183,7 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
     ("rates of the bias in the training data", "analysis.*.labels.contingency"),
+    ("odds of being chosen", "analysis.*.labels.odds.crude|adjusted.estimate", "", "analysis.*.labels.odds.crude|adjusted.test"),
     ("correlations", "analysis.*.labels.r_train analysis.*.correlation"),
     ("rewards with and without the attribute", "analysis.*.observational"),
     ("differences between the sides", "drift.*.features.*.difference|standardised"),

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from cda import __version__
-from cda.cli.app import Column, Overrides, Yes, app, columns_of
+from cda.cli.app import BiasOption, Column, Figures, Overrides, SplitName, Yes, app, columns_of, confirmed
 from cda.launch import say
 from cda.user_errors import user_errors
 
@@ -163,6 +163,39 @@ def pairs(
         loaded = replace(load_model_audit("embedded", settings, overrides or []), confirmed=yes)
         source = PairsSource(queries, topics, responses, kind, per_topic, most)  # type: ignore[arg-type]
         make_pairs(loaded, source, user_path(out))
+
+
+@app.command()
+def data(
+    pairs: Annotated[str, Argument(help="Preference pairs in TRL's format, or `embedded`.")],
+    overrides: Overrides = None,
+    bias: BiasOption = None,
+    labels: Annotated[
+        list[str] | None,
+        Option(
+            help="Take labels from this file (PAIRS itself, or another); several times for several. Default: measured, or by llm.model."
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        Option(help="Measure by the values of this column, too, such as source; several times for several."),
+    ] = None,
+    column: Column = None,
+    split: SplitName = "train",
+    most: Annotated[int | None, Option(help="Take at most so many pairs, drawn at random.")] = None,
+    out: Annotated[str | None, Option(help="Folder for the results. Default: runs/data-of-<pairs>.")] = None,
+    figures: Figures = None,
+    yes: Yes = False,
+) -> None:
+    """What a reward model would learn of each bias from preference pairs, before anything is trained."""
+    with user_errors():
+        from cda.api.data import audit_data
+
+        result = audit_data(
+            pairs, biases=bias, labels=labels, by=by, columns=columns_of(column or []), split=split, most=most,
+            figures=figures, out=out, confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)
 
 
 @app.command()

@@ -93,22 +93,11 @@ def _write_labelled(
     details: list[dict[str, object]] = [{} for _ in pairs]
     tallies = {}
     for bias in biases:
-        if recipe.labels_by_llm and bias.label_by == "ask":
-            prompt = llm.prompts.label
-            llm.confirm(planned_labels(pairs, bias, prompt))
-            answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, prompt)
-            labels = [answer.labels for answer in answers]
-            for detail, answer in zip(details, answers, strict=True):
-                detail[bias.name] = answer.details()
-            tally = _tally(labels, str(recipe.llm.model)).model_copy(
-                update={"prompt": prompt_name(recipe.label.prompt, prompt), "asked": _asked(answers, bias)}
-            )
-        else:
-            labels = [label_pair(pair, bias) for pair in pairs]
-            tally = _tally(labels, f"measured {measure_of(bias).feature}")
-        _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
-        say(f"  {bias.name}: {_sentence(tally)}")
-        tallies[bias.name] = tally
+        if asks_for(bias, recipe):
+            llm.confirm(planned_labels(pairs, bias, llm.prompts.label))
+        labels, answers, tallies[bias.name] = labels_of(pairs, bias, recipe, llm)
+        for detail, answer in zip(details, answers, strict=False):  # no answers of a measured bias
+            detail[bias.name] = answer.details()
         for by_bias, label in zip(labels_by_bias, labels, strict=True):
             by_bias[bias.name] = label
     rows = [
@@ -118,6 +107,33 @@ def _write_labelled(
     with_details = zip(rows, details, strict=True)
     write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
     return rows, tallies
+
+
+def asks_for(bias: Bias, recipe: Recipe) -> bool:
+    """True if an LLM is asked for the labels of a bias."""
+    return recipe.labels_by_llm and bias.label_by == "ask"
+
+
+def labels_of(
+    pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess
+) -> tuple[list[Mapping[Side, bool | None]], list[PairLabel], LabelTally]:
+    """Labels of both sides of every pair, an LLM's answers if it was asked (which has been agreed to), and their counts.
+    DataError: more labels than `label.max_unparsed` cannot be read. RecipeError: a bias that cannot be measured, without an LLM."""
+    answers: list[PairLabel] = []
+    labels: list[Mapping[Side, bool | None]]
+    if asks_for(bias, recipe):
+        prompt = llm.prompts.label
+        answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, prompt)
+        labels = [answer.labels for answer in answers]
+        tally = _tally(labels, str(recipe.llm.model)).model_copy(
+            update={"prompt": prompt_name(recipe.label.prompt, prompt), "asked": _asked(answers, bias)}
+        )
+    else:
+        labels = [label_pair(pair, bias) for pair in pairs]
+        tally = _tally(labels, f"measured {measure_of(bias).feature}")
+    _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
+    say(f"  {bias.name}: {_sentence(tally)}")
+    return labels, answers, tally
 
 
 def planned_labels(pairs: Sequence[Pair], bias: Bias, prompt: LabelPrompt) -> Planned:

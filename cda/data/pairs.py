@@ -44,12 +44,20 @@ def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -
     Prompts are explicit (`prompt`, `chosen`, `rejected`) or implicit (the prompt is what `chosen` and `rejected` share), as plain
     strings or as lists of messages with `role` and `content`. `columns` maps our name to that of the column in the rows.
     """
+    numbered, exclusions = numbered_pairs(rows, columns)
+    return CleanPairs(tuple(pair for _, pair in numbered), exclusions)
+
+
+def numbered_pairs(
+    rows: Sequence[Row], columns: Mapping[str, str] | None = None
+) -> tuple[list[tuple[int, Pair]], Exclusions]:
+    """The pairs of `clean_pairs` with the numbers of their rows, from 1; and the rows left out."""
     numbered, unusable = readable(rows, lambda row: pair_in(row, columns))
-    pairs, reasons = [pair for _, pair in numbered], [reason for _, reason in unusable]
-    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for pair in pairs])
-    kept = tuple(pair for pair, reason in zip(pairs, repeated, strict=True) if reason is None)
+    reasons = [reason for _, reason in unusable]
+    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in numbered])
+    kept = [own for own, reason in zip(numbered, repeated, strict=True) if reason is None]
     reasons += [reason for reason in repeated if reason is not None]
-    return CleanPairs(kept, Exclusions(len(rows), count_reasons(reasons)))
+    return kept, Exclusions(len(rows), count_reasons(reasons))
 
 
 def pair_in(row: Row, columns: Mapping[str, str] | None = None) -> Pair:
@@ -215,20 +223,20 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
 
 def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
     """Labels in rows; None if no row holds any. `column` is how columns go on after `chosen_` and `rejected_`, if not as the bias."""
-    labelled = [(row, both) for row in rows if (both := _both(row, bias, column or bias)) is not None]
+    labelled = [(row, both) for row in rows if (both := row_labels(row, bias, column or bias)) is not None]
     if not labelled:
         return None
     texts = [text for row, _ in labelled if (text := _or_none(_texts, row)) is not None]
     return PairLabels(
         tuple(chosen for _, (chosen, _) in labelled),
         tuple(rejected for _, (_, rejected) in labelled),
-        tuple(_or_none(_cluster, row) or f"row {number}" for number, (row, _) in enumerate(labelled, 1)),
+        tuple(cluster_of(row, number) for number, (row, _) in enumerate(labelled, 1)),
         tuple(texts) if len(texts) == len(labelled) else None,
     )
 
 
-def _both(row: Row, bias: str, column: str) -> tuple[bool | None, bool | None] | None:
-    """Labels of chosen and rejected; None if the row has no place for them."""
+def row_labels(row: Row, bias: str, column: str) -> tuple[bool | None, bool | None] | None:
+    """Labels of chosen and rejected, by `labels` or `chosen_<column>`; None if the row has no place for them."""
     own = row.get("labels")
     if isinstance(own, Mapping) and isinstance(own.get(bias), Mapping):
         return _label(own[bias].get("chosen")), _label(own[bias].get("rejected"))
@@ -250,8 +258,9 @@ def _or_none(read: Callable[[Row], T], row: Row) -> T | None:
         return None
 
 
-def _cluster(row: Row) -> str:
-    return prompt_id(prompt_of(row.get("prompt")))
+def cluster_of(row: Row, number: int) -> str:
+    """The prompt's id; the row's number if it names none."""
+    return _or_none(lambda own: prompt_id(prompt_of(own.get("prompt"))), row) or f"row {number}"
 
 
 def _texts(row: Row) -> tuple[str, str]:

@@ -42,7 +42,15 @@ _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 Produce = Callable[[Path], Result | dict[str, Any]]
 A = TypeVar("A", bound=AuditResult)
-OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.json", "panel.json", "calibration.json")
+OTHER_RESULTS = (
+    "quality.json",
+    "best_of_n.json",
+    "discover.json",
+    "win_rate.json",
+    "panel.json",
+    "calibration.json",
+    "data.json",
+)
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:

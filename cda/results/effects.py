@@ -12,6 +12,7 @@ from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Triple
 from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
+from cda.results.odds import ChoiceOdds
 
 
 class Contingency(Result):
@@ -38,6 +39,7 @@ class LabelRates(Result):
     contingency: Contingency | Missing
     r_train: Estimate | Missing
     """Correlation of the attribute with being chosen, each pair in both orders."""
+    odds: ChoiceOdds | Missing = Missing(reason="not estimated by the version of cda that wrote this")
 
 
 class Correlations(Result):

@@ -13,22 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from cda.data.load import check_header, delimiter_of
 from cda.errors import DataError
+from cda.inert import RISKY, guarded
 from cda.run import fingerprint
 from cda.studies.design import CHOICES, TITLE, Study, instructions
 
 _COLUMNS = ("study", "participant", "number", "item", "prompt", "answer_a", "answer_b", "choice", "justification",
             "seconds")  # fmt: skip
 _NEEDED = ("study", "participant", "item", "choice")
-_RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-def guarded(cell: str) -> str:
-    """A cell that no spreadsheet runs: an apostrophe before anything that could open a formula, and before an apostrophe.
-
-    >>> guarded("=1+1"), guarded("'s"), guarded("plain")
-    ("'=1+1", "''s", 'plain')
-    """
-    return f"'{cell}" if cell.startswith((*_RISKY, "'")) else cell
 
 
 def unguarded(cell: str) -> str:
@@ -37,7 +28,7 @@ def unguarded(cell: str) -> str:
     >>> unguarded("'=1+1"), unguarded("''s"), unguarded("'tis")
     ('=1+1', "'s", "'tis")
     """
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_RISKY, "'")) else cell
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith((*RISKY, "'")) else cell
 
 
 def sheet(study: Study) -> tuple[str, int]:

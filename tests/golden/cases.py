@@ -98,6 +98,11 @@ CASES = (
     Case("calibrate-scores", (
         "calibrate --scores before.jsonl --votes dose_votes.jsonl --quality quality_before.jsonl --out {out}",
     )),
+    Case("data", (
+        "data preferences.jsonl --bias jargon --bias length --bias vagueness --by source --out {out}",
+        "data labelled.jsonl --labels labelled.jsonl --column chosen_structure=chosen_list "
+        "--column rejected_structure=rejected_list --out {out}-labelled",
+    )),
     Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
     Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),

@@ -111,6 +111,16 @@ def write_inputs(folder: Path) -> None:
          "subset": ("facts", "tone")[row % 2]}
         for row in range(20)
     ])  # fmt: skip
+    _rows(folder / "preferences.jsonl", [
+        {"prompt": prompt(row), "chosen": answer(row, number("chosen", row) % 3 > 0, 1 + number("long", row) % 4),
+         "rejected": answer(row + 7, number("rejected", row) % 3 == 0, 1 + number("short", row) % 3),
+         "source": ("web", "forum", "letters")[number("source", row) % 5 // 2]}
+        for row in range(72)
+    ])  # fmt: skip
+    _rows(folder / "labelled.jsonl", [
+        {"chosen_list": ("Yes", "No")[number("c", row) % 3 == 0], "rejected_list": ("[Yes]", "No", "?")[min(number("r", row) % 12, 6) // 3]}
+        for row in range(90)
+    ])  # fmt: skip
     _rows(folder / "samples.jsonl", [
         {"prompt": prompt(row), "quality": [float(number("quality", row, place) % 5) for place in range(6)],
          "responses": [answer(row + 12 * place, number(row, place) % 2 == 0, 1 + place % 4) for place in range(6)]}

@@ -1,0 +1,304 @@
+"""Choices for and against each bias in labelled pairs: contingency, correlation, odds crude and adjusted, and groups of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cda.arrays import BoolArray, FloatArray
+from cda.biases import Bias
+from cda.data.pairs import PairLabels
+from cda.errors import DataError
+from cda.features import n_words
+from cda.results.base import Missing, Test, or_missing
+from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regression
+from cda.results.effects import LabelRates
+from cda.results.odds import ChoiceOdds, LogOdds
+from cda.stats.choice import choice_log_odds, groups_differ
+from cda.stats.draws import Stream, generator
+from cda.stats.multiplicity import holm
+from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, wilson_share
+
+WORDS = "number of words"
+"""Name of the length among the terms of a regression; no bias can have it."""
+OTHER, NO_VALUE = "(other values)", "(no value)"
+FEWEST_IN_GROUP = 10
+"""Prompts below which values of a column are put together."""
+MOST_GROUPS = 20
+"""Values of a column that are looked at by themselves."""
+_NO_TEXTS = Missing(reason="the texts are not known, so that their lengths are not")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Labels:
+    """Labels of one bias as arrays, shape (n,); `known` is False where a label could not be read."""
+
+    chosen: BoolArray
+    rejected: BoolArray
+    known: BoolArray
+    ids: list[str]
+
+    @classmethod
+    def of(cls, labels: PairLabels, rows: BoolArray | None = None) -> _Labels:
+        """Those of all pairs, or of the rows that are True."""
+        kept = np.ones(len(labels), dtype=bool) if rows is None else rows
+        sides = [np.array(side, dtype=object)[kept] for side in (labels.chosen, labels.rejected)]
+        known = np.array([None not in both for both in zip(*sides, strict=True)], dtype=bool)
+        first, second = (np.array([bool(value) for value in side]) & known for side in sides)
+        return cls(first, second, known, np.asarray(labels.prompt_ids, dtype=str)[kept].tolist())
+
+    @property
+    def difference(self) -> FloatArray:
+        """1 if only the chosen side has the bias, −1 if only the rejected one, else 0."""
+        return self.chosen.astype(np.float64) - self.rejected.astype(np.float64)
+
+    def of_known(self, values: FloatArray) -> tuple[FloatArray, list[str]]:
+        return values[self.known], np.asarray(self.ids, dtype=str)[self.known].tolist()
+
+
+def is_length(bias: Bias) -> bool:
+    """True for a bias that is the number of words, whose odds are those of the length."""
+    return bias.measure is not None and bias.measure.relative and bias.measure.feature == "words"
+
+
+def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: int) -> dict[str, LabelRates]:
+    """Preference of labelled pairs by bias, as far as there are labels; adjusted odds of biases labelled on the same pairs."""
+    found: dict[str, LabelRates] = {}
+    left = [bias for bias in biases if bias.name in labels]
+    while left:
+        first = labels[left[0].name]
+        alike = [bias for bias in left if _same_pairs(labels[bias.name], first)]
+        odds, _ = choice_odds(alike, labels)
+        found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name], seed) for bias in alike}
+        left = [bias for bias in left if bias not in alike]
+    return {bias.name: found[bias.name] for bias in biases if bias.name in found}
+
+
+def _same_pairs(first: PairLabels, second: PairLabels) -> bool:
+    return first is second or (first.prompt_ids == second.prompt_ids and first.sides == second.sides)
+
+
+def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds, seed: int) -> LabelRates:
+    own = _Labels.of(labels)
+    return LabelRates(
+        contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, own.ids)),
+        r_train=or_missing(
+            partial(
+                chosen_correlation, *own.of_known(_attribute(bias, labels)), generator(seed, Stream.AUDIT_INTERVALS)
+            )
+        ),
+        odds=odds,
+    )
+
+
+def attribute_of(bias: Bias, labels: PairLabels) -> str:
+    """The attribute whose correlation with being chosen is taken: a measured feature if the texts are known, else the label."""
+    measured = bias.label_by == "measure" and bias.measure is not None and labels.sides is not None
+    return bias.measure.feature if measured and bias.measure is not None else "label"
+
+
+def _attribute(bias: Bias, labels: PairLabels) -> FloatArray:
+    """Its difference, chosen − rejected, shape (n,)."""
+    feature = attribute_of(bias, labels)
+    if feature == "label" or labels.sides is None:
+        return _Labels.of(labels).difference
+    return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in labels.sides])
+
+
+def choice_odds(
+    biases: Sequence[Bias], labels: Mapping[str, PairLabels]
+) -> tuple[dict[str, ChoiceOdds], Regression | Missing]:
+    """Odds of every bias, and of the number of words if the texts are known, from labels of the same pairs; and the joint regression.
+
+    A bias that is the number of words takes the place of that term. A pair with an unknown label of any bias is in no adjusted
+    odds, and in the crude odds of the others.
+    """
+    own = {bias.name: _Labels.of(labels[bias.name]) for bias in biases if not is_length(bias)}
+    sides = next(iter(labels.values())).sides
+    length = None if sides is None else np.array([_doublings(*both) for both in sides])
+    differences = {name: each.difference for name, each in own.items()}
+    if length is not None:
+        differences[WORDS] = length
+    ids = list(next(iter(labels.values())).prompt_ids)
+    everywhere = np.ones(len(ids), dtype=bool)
+    known = np.logical_and.reduce([everywhere, *(each.known for each in own.values())])
+    adjusted, regression = _joint(differences, known, ids)
+    crude = {
+        name: _alone(name, differences[name], own[name].known if name in own else everywhere, ids)
+        for name in differences
+    }
+    terms = regression.terms if isinstance(regression, Regression) else ()
+
+    def odds(term: str) -> ChoiceOdds:
+        others = tuple(other for other in terms if other != term)
+        alone = isinstance(regression, Regression) and not others
+        return ChoiceOdds(
+            per="doubling of the words" if term == WORDS else "having it",
+            crude=crude.get(term, _NO_TEXTS),
+            adjusted=Missing(reason="there is nothing to adjust for") if alone else adjusted.get(term, _NO_TEXTS),
+            adjusted_for=others,
+        )
+
+    found = {bias.name: odds(WORDS if is_length(bias) else bias.name) for bias in biases}
+    return ({**found, WORDS: odds(WORDS)} if length is not None else found), regression
+
+
+def _doublings(first: str, second: str) -> float:
+    return float(np.log2(max(1, n_words(first)) / max(1, n_words(second))))
+
+
+def _alone(name: str, difference: FloatArray, known: BoolArray, ids: Sequence[str]) -> LogOdds | Missing:
+    if not known.any():
+        return Missing(reason="no pair has a label on both sides")
+    return choice_log_odds({name: difference[known]}, np.asarray(ids, dtype=str)[known].tolist())[name]
+
+
+def _joint(
+    differences: Mapping[str, FloatArray], known: BoolArray, ids: Sequence[str]
+) -> tuple[dict[str, LogOdds | Missing], Regression | Missing]:
+    """The regression of all terms together, on the pairs with every label; Holm over its terms."""
+    if not known.any():
+        none = Missing(reason=f"none of {len(ids)} pairs has a label of every bias")
+        return dict.fromkeys(differences, none), none
+    kept = np.asarray(ids, dtype=str)[known].tolist()
+    found = choice_log_odds({name: values[known] for name, values in differences.items()}, kept)
+    terms = tuple(name for name, odds in found.items() if isinstance(odds, LogOdds))
+    return found, Regression(terms=terms, n=len(kept), n_prompts=len(set(kept)), unlabelled=int((~known).sum()))
+
+
+def data_biases(
+    biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str], seed: int
+) -> tuple[tuple[DataBias, ...], ChoiceOdds | Missing, Regression | Missing]:
+    """Every bias of pairs that all have labels of it, the length as a term of its own, and the joint regression; Holm's
+    correction over the biases for the exact tests, and over the terms for the adjusted odds."""
+    odds, regression = choice_odds(biases, labels)
+    odds = _with_holm(odds)
+    found = []
+    for bias in biases:
+        own = _Labels.of(labels[bias.name])
+        found.append(
+            DataBias(
+                **dict(_rates(bias, labels[bias.name], odds[bias.name], seed)),
+                name=bias.name,
+                labelled_by=labelled_by[bias.name],
+                r_of=attribute_of(bias, labels[bias.name]),
+                on_one_side=or_missing(partial(wilson_share, *own.of_known(np.abs(own.difference)))),
+                rule_accuracy=or_missing(partial(wilson_share, *own.of_known((1 + own.difference) / 2))),
+                test=_exact(own),
+            )
+        )
+    tests = _holm_of([bias.test for bias in found])
+    tested = tuple(bias.model_copy(update={"test": test}) for bias, test in zip(found, tests, strict=True))
+    return tested, odds.get(WORDS, _NO_TEXTS), regression
+
+
+def _exact(own: _Labels) -> Test | Missing:
+    """Exact test that the choice does not mind the bias: with it on the chosen side as often as on the rejected side."""
+    if not own.difference.any():
+        return Missing(reason="no pair has it on one side only")
+    before, ids = own.of_known(own.rejected.astype(np.float64))
+    return exact_change_test(before, own.chosen[own.known].astype(np.float64), ids)
+
+
+def _holm_of(tests: Sequence[Test | Missing]) -> list[Test | Missing]:
+    """The tests with Holm's p over those that there are."""
+    adjusted = iter(holm([test.p_value for test in tests if isinstance(test, Test)]))
+    return [test.model_copy(update={"p_holm": next(adjusted)}) if isinstance(test, Test) else test for test in tests]
+
+
+def _with_holm(odds: Mapping[str, ChoiceOdds]) -> dict[str, ChoiceOdds]:
+    """Adjusted odds with Holm's p over the terms; a bias that is the length shares the test of that term."""
+    by_term = {WORDS if each.per != "having it" else name: each.adjusted for name, each in odds.items()}
+    tests = _holm_of([each.test if isinstance(each, LogOdds) else each for each in by_term.values()])
+    tested = dict(zip(by_term, tests, strict=True))
+
+    def with_test(name: str, each: ChoiceOdds) -> ChoiceOdds:
+        test = tested[WORDS if each.per != "having it" else name]
+        if not isinstance(each.adjusted, LogOdds):
+            return each
+        return each.model_copy(update={"adjusted": each.adjusted.model_copy(update={"test": test})})
+
+    return {name: with_test(name, each) for name, each in odds.items()}
+
+
+def by_column(
+    column: str,
+    values: Sequence[str | None],
+    biases: Sequence[Bias],
+    labels: Mapping[str, PairLabels],
+    seed: int,
+) -> ByColumn:
+    """Every bias in the pairs of each value of a column, length n; values with few prompts go together.
+
+    Raises:
+        DataError: One value alone, or fewer than two groups with enough prompts.
+    """
+    ids = next(iter(labels.values())).prompt_ids
+    groups = np.array(grouped(column, values, ids), dtype=object)
+    distinct = list(dict.fromkeys(groups))
+    names = sorted(distinct, key=lambda name: (name == NO_VALUE, name == OTHER, -int((groups == name).sum())))
+    cells = {(name, bias.name): _Labels.of(labels[bias.name], groups == name) for name in names for bias in biases}
+    tests = dict(zip(cells, _holm_of([_exact(own) for own in cells.values()]), strict=True))
+
+    def of_group(name: str) -> DataGroup:
+        rows = groups == name
+        return DataGroup(
+            value=str(name),
+            n_values=len({value for value, group in zip(values, groups, strict=True) if group == name}),
+            n_pairs=int(rows.sum()),
+            n_prompts=len(set(np.asarray(ids, dtype=str)[rows].tolist())),
+            biases={
+                bias.name: _of_group(bias, labels[bias.name], rows, tests[name, bias.name], seed) for bias in biases
+            },
+        )
+
+    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist(), seed) for bias in biases]
+    return ByColumn(
+        column=column,
+        groups=tuple(map(of_group, names)),
+        differ={bias.name: test for bias, test in zip(biases, _holm_of(differ), strict=True)},
+    )
+
+
+def _of_group(bias: Bias, labels: PairLabels, rows: BoolArray, test: Test | Missing, seed: int) -> GroupBias:
+    chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
+    own, attribute = _Labels.of(labels, rows), _attribute(bias, labels)[rows]
+    rng = generator(seed, Stream.AUDIT_INTERVALS)
+    return GroupBias(
+        contingency=or_missing(partial(contingency, chosen, rejected, own.ids)),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute), rng)),
+        test=test,
+    )
+
+
+def _groups_differ(own: _Labels, groups: Sequence[str], seed: int) -> Test | Missing:
+    one_side = own.difference != 0
+    where = [np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids)]
+    if not one_side.any():
+        return Missing(reason="no pair has it on one side only")
+    draws = generator(seed, Stream.AUDIT_INTERVALS)
+    return or_missing(partial(groups_differ, own.difference[one_side], where[0], where[1], draws))
+
+
+def grouped(column: str, values: Sequence[str | None], prompt_ids: Sequence[str]) -> list[str]:
+    """The group of each pair: its value, one for those with few prompts and beyond the largest, one without a value. Errors as of
+    `by_column`."""
+    prompts: dict[str, set[str]] = {}
+    for value, prompt in zip(values, prompt_ids, strict=True):
+        if value is not None:
+            prompts.setdefault(value, set()).add(prompt)
+    if len(prompts) < 2:
+        only = f"is '{next(iter(prompts))}'" if prompts else "has no value"
+        raise DataError(
+            f"--by {column}: the column {only} in all {len(values)} pairs, so that there is nothing to compare"
+        )
+    large = [value for value, own in prompts.items() if len(own) >= FEWEST_IN_GROUP]
+    large = sorted(large, key=lambda value: (-len(prompts[value]), value))[:MOST_GROUPS]
+    if not large:
+        raise DataError(
+            f"--by {column}: none of its {len(prompts)} values has {FEWEST_IN_GROUP} prompts or more; name a column with fewer values"
+        )
+    return [NO_VALUE if value is None else value if value in large else OTHER for value in values]

@@ -1,0 +1,270 @@
+"""What data favour in words, tables and figures: terminal, Markdown, CSV, page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cda.inert import guarded
+from cda.preferences.measure import WORDS
+from cda.preferences.tables import data_tables, odds, odds_terms, share_of
+from cda.report import plots
+from cda.report.numbers import cell, clipped, count, counted, inert, listed, p_equals, share
+from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.plots import Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
+from cda.report.tables import escaped, markdown_table, plain_table
+from cda.results.base import Estimate, Missing, Test
+from cda.results.data import ByColumn, DataBias, DataResult, GroupBias, Regression
+from cda.results.effects import Contingency
+from cda.results.odds import LogOdds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKS = (Mark("crude", plots.BEFORE, "o", filled=False), Mark("adjusted", plots.AFTER, "o"))
+_MOST_TICKS = 7
+_ONE = (Mark("chosen", plots.AFTER, "o"),)
+_TEXT = (
+    "A reward model learns what the choices go along with. Where one side of a pair has a bias and the other has not, how often is "
+    "it the chosen one? 50% teaches nothing of it; far from 50% teaches it, whether people meant it or not. These numbers describe the "
+    "data; they are not effects of the bias."
+)
+_ODDS = (
+    "Biases go along with each other and with length. The adjusted odds compare pairs that are alike in all of these: odds of 2 say "
+    "that, of three such pairs, the side with the bias is chosen in two. Odds that shrink towards 1 when adjusted were another's."
+)
+_TERMS = (
+    Entry("chosen there", "only chosen / (only chosen + only rejected)", "Share of the pairs with the bias on one side in which that side is the chosen one; 95% by Wilson, by prompt."),
+    Entry("r with being chosen", "Σ d / √(n · Σ d²), d = chosen − rejected", "Correlation (point-biserial) of the bias with being chosen, each pair in both orders; of a measured bias, of its feature (Bharadwaj et al. 2025, section 4)."),
+    Entry("right if always taken", "(only chosen + ½ · (both + neither)) / n", "How often a model that prefers the side with the bias and else tosses a coin agrees with the data."),
+    Entry("odds", "P(side with it chosen) / P(other side chosen) = exp(β)", "From one logistic regression of choices on differences between the sides, without an intercept, as which side stands first means nothing. Errors are clustered by prompt (Liang and Zeger 1986), intervals by Student's t."),
+    Entry("p", "exact sign-flip test over prompts", "Of as many pairs with it on either side (McNemar's where every prompt occurs once); of odds, clustered t. Holm's is adjusted over the biases, or over biases and groups."),
+)  # fmt: skip
+
+
+def data_text(result: DataResult) -> str:
+    """For a terminal: a sentence for each bias, the tables, and how it was made."""
+    sentences = [f"{headline.name} {headline.text}" for headline in _headlines(result)]
+    tables = [plain_table(table) for table in data_tables(result)]
+    return "\n\n".join(["\n".join(map(inert, sentences)), *tables, "\n".join(map(inert, data_sentences(result)))])
+
+
+def data_markdown(result: DataResult) -> str:
+    """A Markdown document with every table; text from outside is escaped."""
+    lines = [f"# What the data favour: {escaped(result.pairs)}", ""]
+    lines += [f"- **{escaped(headline.name)}** {escaped(headline.text)}" for headline in _headlines(result)]
+    for table in data_tables(result):
+        lines += ["", *markdown_table(table)]
+    lines += [line for sentence in data_sentences(result) for line in ("", escaped(sentence))]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def data_page(result: DataResult) -> str:
+    """The whole result as a self-contained page; text from outside is escaped."""
+    title = f"What the data favour: {clipped(result.pairs, 120)}"
+    subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
+    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
+
+
+def data_plots(result: DataResult) -> list[Plot]:
+    """Every figure of the page."""
+    return plots_of(_sections(result))
+
+
+def data_sentences(result: DataResult) -> list[str]:
+    """Notes on what was read, left out and adjusted for."""
+    lines = [f"{result.n_pairs} pairs of {result.n_prompts} prompts, from {result.pairs}."]
+    if result.excluded.dropped:
+        lines.append(f"Left out of {result.excluded.seen} rows: {counted(result.excluded.reasons)}.")
+    if result.not_drawn:
+        lines.append(f"{result.not_drawn} further pairs were not drawn (--most).")
+    lines.append(f"Labels: {'; '.join(f'{bias.name} by {bias.labelled_by}' for bias in result.biases)}.")
+    if result.llm is None and any(bias.labelled_by.startswith("measured") for bias in result.biases):
+        lines.append(
+            "A measured feature stands for each bias that it labels: it sees words and counts, not meaning. An LLM labels by the "
+            "bias's question: llm.model=NAME."
+        )
+    lines.append(_regression_sentence(result.regression))
+    if isinstance(result.words, Missing):
+        lines.append(f"Nothing is adjusted for length: {result.words.reason}.")
+    return lines
+
+
+def _regression_sentence(found: Regression | Missing) -> str:
+    if isinstance(found, Missing):
+        return f"No odds are adjusted: {found.reason}."
+    if len(found.terms) < 2:
+        return f"No odds are adjusted: of all terms, {listed(found.terms) if found.terms else 'none'} can be estimated."
+    unknown = f" {found.unlabelled} pairs with an unknown label are not in it." if found.unlabelled else ""
+    return f"The adjusted odds are of one regression on {found.n} pairs with the terms {listed(found.terms)}.{unknown}"
+
+
+def _headlines(result: DataResult) -> Iterator[Headline]:
+    """Each bias: how often the side with it is chosen, and its odds."""
+    for bias in result.biases:
+        if isinstance(bias.contingency, Missing):
+            yield Headline(f"{bias.name}:", f"{bias.contingency.reason}.")
+            continue
+        chosen = bias.contingency.selection_rate
+        text = f"the side with it is chosen in {share(chosen)} of the {count(chosen)} pairs that have it on one side"
+        text += f" ({share_of(bias.on_one_side)} of all pairs)"
+        yield Headline(f"{bias.name}:", f"{text}{_odds_clause(bias)}. {_verdict(bias)}")
+
+
+def _odds_clause(bias: DataBias) -> str:
+    if isinstance(bias.odds, Missing) or isinstance(bias.odds.adjusted, Missing):
+        return ""
+    per = "" if bias.odds.per == "having it" else " for each doubling of the words"
+    return f"; odds {odds(bias.odds.crude)}{per}, adjusted {odds(bias.odds.adjusted)}"
+
+
+def _verdict(bias: DataBias) -> str:
+    """A sentence on what a model can learn of it, by Holm's p of the adjusted odds; of the exact test if there are none."""
+    adjusted = bias.odds if isinstance(bias.odds, Missing) else bias.odds.adjusted
+    if isinstance(adjusted, LogOdds) and not isinstance(bias.odds, Missing):
+        test, for_it, opening = (
+            adjusted.test,
+            adjusted.estimate.value > 0,
+            f"{_equal(bias.odds.adjusted_for)} being equal, ",
+        )
+    elif isinstance(bias.test, Test) and isinstance(bias.contingency, Contingency):
+        test, for_it, opening = bias.test, bias.contingency.selection_rate.value > 0.5, ""
+    else:
+        return "Whether the choices mind it is not known."
+    taught = "no preference is shown"
+    if test.holm < 0.05:
+        taught = f"the data teach {'a preference for' if for_it else 'an aversion to'} it"
+    sentence = f"{opening}{taught} (Holm p {p_equals(test.holm)})."
+    return sentence[0].upper() + sentence[1:]
+
+
+def _equal(adjusted_for: Sequence[str]) -> str:
+    """What is held equal, in words."""
+    if tuple(adjusted_for) == (WORDS,):
+        return "length"
+    return "others and length" if WORDS in adjusted_for else "others"
+
+
+def _sections(result: DataResult) -> Iterator[ReportSection]:
+    counts, choice, odds_rows, *by_tables = data_tables(result)
+    yield ReportSection("choices", "What is chosen", (_TEXT,), (choice, counts), tuple(_choice_plot(result)))
+    yield ReportSection("odds", "Each bias next to the others", (_ODDS,), (odds_rows,), tuple(_odds_plot(result)))
+    names = slugs(by.column for by in result.by)
+    for by, table in zip(result.by, by_tables, strict=True):
+        title, own = f"By {clipped(by.column, 60)}", tuple(_by_plots(by, result, names[by.column]))
+        yield ReportSection(f"by-{names[by.column]}", title, (_differ_text(by),), (table,), own)
+    packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    asked = () if result.llm is None else (("LLM", f"{result.llm.model}, prompt {result.prompt}"),)
+    facts = (*asked, ("seed", str(result.seed)), ("split", result.split), ("versions", packages))
+    yield ReportSection("made", "How it was made", tuple(data_sentences(result)), facts=facts)
+    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
+
+
+def _differ_text(by: ByColumn) -> str:
+    shown = [name for name, test in by.differ.items() if isinstance(test, Test) and test.holm < 0.05]
+    small = next((group.n_values for group in by.groups if group.n_values > 1), 0)
+    pooled = f" {small} values with few prompts, or beyond the largest, are put together." if small else ""
+    if not shown:
+        return f"That the choices mind a bias differently by {by.column} is not shown for any (permutation of whole prompts, Holm).{pooled}"
+    return f"The choices mind {listed(shown)} differently by {by.column} (permutation of whole prompts, Holm p < 0.05).{pooled}"
+
+
+def _choice_plot(result: DataResult) -> Iterator[Plot]:
+    rows = [Row(named(bias.name), (_selected(bias),)) for bias in result.biases]
+    if any(row.estimates[0] for row in rows):
+        words = " ".join(f"{row.label}: {cell(row.estimates[0], share, '')}." for row in rows if row.estimates[0])
+        yield Plot("choices", "How often the side with the bias is the chosen one, where the other side has it not",
+                   words, partial(draw_rows, rows=rows, marks=_ONE, scale=_CHOSEN), rows_height(len(rows), 1))  # fmt: skip
+
+
+_CHOSEN = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
+
+
+def _selected(bias: DataBias | GroupBias) -> Estimate | None:
+    return None if isinstance(bias.contingency, Missing) else bias.contingency.selection_rate
+
+
+def _odds_plot(result: DataResult) -> Iterator[Plot]:
+    found = odds_terms(result)
+    rows = [
+        Row(
+            named(name) + ("" if each.per == "having it" else ", per doubling"),
+            tuple(side.estimate if isinstance(side, LogOdds) else None for side in (each.crude, each.adjusted)),
+        )
+        for name, each in found.items()
+    ]
+    if any(any(row.estimates) for row in rows):
+        words = " ".join(
+            f"{name}: crude {odds(each.crude)}, adjusted {odds(each.adjusted)}." for name, each in found.items()
+        )
+        yield Plot("odds", "Odds that the side with the bias is chosen: alone, and next to the others and the length", words,
+                   partial(_draw_odds, rows), rows_height(len(rows), 2))  # fmt: skip
+
+
+def _draw_odds(rows: Sequence[Row], axes: Axes) -> None:
+    """Log odds, named by the odds that they are."""
+    draw_rows(axes, rows, _MARKS, Scale("odds that the side with it is chosen", reference=0.0))
+    low, high = axes.get_xlim()
+    step = math.log(2) * max(1, math.ceil((high - low) / (_MOST_TICKS * math.log(2))))
+    ticks = [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    axes.set_xticks(ticks, [f"{math.exp(tick):.3g}" for tick in ticks])
+
+
+def _by_plots(by: ByColumn, result: DataResult, slug: str) -> Iterator[Plot]:
+    for bias, own in slugs(bias.name for bias in result.biases).items():
+        rows = [Row(named(group.value), (_selected(group.biases[bias]),)) for group in by.groups]
+        if any(row.estimates[0] for row in rows):
+            words = " ".join(f"{row.label}: {cell(row.estimates[0], share, '')}." for row in rows if row.estimates[0])
+            yield Plot(f"by-{slug}-{own}", f"{named(bias, 40)}: chosen where one side has it, by {named(by.column, 40)}",
+                       words, partial(draw_rows, rows=rows, marks=_ONE, scale=_CHOSEN), rows_height(len(rows), 1))  # fmt: skip
+
+
+_ENDS = ("value", "low", "high")
+_CSV = (
+    "column", "group", "bias", "labelled_by", "n_pairs", "n_prompts", "both", "only_chosen", "only_rejected", "neither", "label_unknown",
+    *(f"{name}_{end}" for name in ("selection_rate", "r_train", "log_odds", "log_odds_adjusted") for end in _ENDS),
+    "p", "p_holm", "p_adjusted", "p_adjusted_holm",
+)  # fmt: skip
+
+
+def data_csv(result: DataResult) -> str:
+    """A row for each bias, and for each bias in each group of a column; empty cells have no value. No spreadsheet runs a cell."""
+    out = io.StringIO(newline="")
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(_CSV)
+    for bias in result.biases:
+        size = result.n_pairs, result.n_prompts
+        each = (None, None) if isinstance(bias.odds, Missing) else (bias.odds.crude, bias.odds.adjusted)
+        adjusted = each[1].test if isinstance(each[1], LogOdds) else None
+        table.writerow(_csv_row(("", "", bias.name, bias.labelled_by), size, bias, each, adjusted))
+    for by in result.by:
+        for group in by.groups:
+            for bias in result.biases:
+                names = by.column, group.value, bias.name, bias.labelled_by
+                own = group.biases[bias.name]
+                table.writerow(_csv_row(names, (group.n_pairs, group.n_prompts), own, (None, None), None))
+    return out.getvalue()
+
+
+def _csv_row(
+    names: tuple[str, ...],
+    size: tuple[int, int],
+    found: DataBias | GroupBias,
+    log_odds: tuple[LogOdds | Missing | None, LogOdds | Missing | None],
+    adjusted: Test | None,
+) -> list[object]:
+    table = None if isinstance(found.contingency, Missing) else found.contingency
+    counts: tuple[int | None, ...] = (None,) * 5
+    if table is not None:
+        counts = table.both, table.only_chosen, table.only_rejected, table.neither, table.exclusions.dropped
+    estimates = [table and table.selection_rate, found.r_train]
+    estimates += [each.estimate if isinstance(each, LogOdds) else None for each in log_odds]
+    ends = [getattr(each, end) if isinstance(each, Estimate) else None for each in estimates for end in _ENDS]
+    tests = [found.test, adjusted]
+    p = [value for test in tests for value in ((test.p_value, test.p_holm) if isinstance(test, Test) else (None, None))]
+    return [*map(guarded, names), *size, *counts, *ends, *p]

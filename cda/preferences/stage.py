@@ -1,0 +1,161 @@
+"""`cda data`: label preference pairs, measure what a reward model would learn from them, write the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cda.biases import Bias
+from cda.counterfactuals.label import asks_for, labels_of, planned_labels
+from cda.data.pairs import PairLabels
+from cda.errors import DataError, RecipeError
+from cda.files.jsonl import write_text
+from cda.launch import is_main, say
+from cda.preferences import page
+from cda.preferences.measure import by_column, data_biases, grouped
+from cda.preferences.source import PairData, check_by, check_column_names, given_labels, pair_data
+from cda.provenance import versions
+from cda.recipe.load import LoadedRecipe
+from cda.resources.artifacts import check_form, out_folder, shown_path, write_figures
+from cda.resources.llm_access import confirm_all, llm_access
+from cda.resources.sources import prompt_name
+from cda.results.base import save
+from cda.results.benchmarks import AskedLLM
+from cda.results.data import DataResult
+from cda.rewriting.labels import measure_of
+
+RESULT, PAGE, REPORT, TABLE = "data.json", "report.html", "data.md", "data.csv"
+_SECTIONS = ("llm", "label", "seed", "run", "name", "biases")
+"""Settings that have an effect here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """Options of `cda data`, as its help explains them."""
+
+    by: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    split: str = "train"
+    most: int | None = None
+    figures: str | None = None
+    biases_named: bool = False
+    """The biases were named; of those that were not, labels in files may say nothing."""
+
+
+def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tuple[DataResult, str]:
+    """What a reward model would learn of each bias from preference pairs, written into the run's folder; and the text for a
+    terminal. RecipeError (all listed): settings without effect, a column that is not read, a bias that cannot be measured if no
+    LLM is named. DataError: the file cannot be used, or a column of --by has one value. Further errors as of asking an LLM."""
+    _check(loaded, options)
+    seed = loaded.recipe.seed
+    data = pair_data(reference, options.split, options.columns, options.labels, options.most, seed)
+    check_by(data.rows, options.by, reference)
+    columns = {name: data.values(name) for name in options.by}
+    for name, values in columns.items():
+        grouped(name, values, data.prompt_ids)  # before anything is asked
+    out = out_folder(loaded.recipe.run_path, RESULT, "cda data")
+    say(f"{len(data.numbers)} pairs ({data.exclusions})")
+    if data.not_drawn:
+        say(f"  drawn from {len(data.numbers) + data.not_drawn} (--most)")
+    biases, labels, labelled_by = _labelled(data, loaded, options)
+    found, words, regression = data_biases(biases, labels, labelled_by, seed)
+    asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
+    llm = loaded.recipe.llm
+    result = DataResult(
+        pairs=shown_path(reference),
+        split=options.split,
+        n_pairs=len(data.numbers),
+        n_prompts=len(set(data.prompt_ids)),
+        not_drawn=data.not_drawn,
+        excluded=data.exclusions,
+        labels=tuple(map(shown_path, options.labels)),
+        llm=AskedLLM(model=str(llm.model), base_url=llm.base_url) if asked else None,
+        prompt=prompt_name(loaded.recipe.label.prompt, loaded.prompts.label) if asked else None,
+        biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
+        words=words,
+        regression=regression,
+        by=tuple(by_column(name, values, biases, labels, seed) for name, values in columns.items()),
+        seed=seed,
+        versions=versions(),
+    )
+    return result, _written(result, out, options, data)
+
+
+def _written(result: DataResult, out: Path, options: DataOptions, data: PairData) -> str:
+    """The text for a terminal, after the files are written by the main process."""
+    written = f"Written: {out / PAGE}, {REPORT}, {TABLE}, {RESULT}"
+    if is_main():
+        save(result, out / RESULT)
+        write_text(out / PAGE, page.data_page(result))
+        write_text(out / REPORT, page.data_markdown(result))
+        write_text(out / TABLE, page.data_csv(result))
+        if options.figures is not None:
+            written += f"\n{write_figures(page.data_plots(result), out, options.figures)}"
+    hint = "" if options.by else _hint(data.suggested())
+    return f"{page.data_text(result)}\n{hint}{written}"
+
+
+def _hint(columns: Sequence[str]) -> str:
+    return (
+        f"Columns that may say where pairs come from: {', '.join(columns)}; see each with --by {columns[0]}\n"
+        if columns
+        else ""
+    )
+
+
+def _check(loaded: LoadedRecipe, options: DataOptions) -> None:
+    check_form(options.figures)
+    if options.most is not None and options.most < 2:
+        raise RecipeError([f"--most {options.most}: 2 or more pairs are needed"])
+    check_column_names(options.columns, loaded.biases)
+
+
+def without_effect(names: Sequence[str], where: str) -> list[str]:
+    """Problems with settings that do nothing here, by their names with dots."""
+    return [
+        f"{where}: {name}: has no effect on `cda data`, which trains and scores nothing; settings of {', '.join(_SECTIONS[:3])} have"
+        for name in names
+        if name.partition(".")[0] not in _SECTIONS
+    ]
+
+
+def _labelled(
+    data: PairData, loaded: LoadedRecipe, options: DataOptions
+) -> tuple[list[Bias], dict[str, PairLabels], dict[str, str]]:
+    """Biases with labels, their labels, and what these are by. The cost of an LLM is told, and agreed to, once for all biases."""
+    given = given_labels(options.labels, data, loaded.biases, options.columns)
+    biases = list(loaded.biases)
+    if options.labels and not options.biases_named:
+        biases = [bias for bias in biases if bias.name in given]
+    made = [bias for bias in biases if bias.name not in given]
+    if made and data.pairs is None:
+        names = ", ".join(bias.name for bias in made)
+        raise DataError(
+            f"{data.reference}: holds no texts, and no labels of {names}; name only biases that it has labels of (--bias)"
+        )
+    _check_measured(made, loaded)
+    pairs, llm = list(data.pairs or ()), llm_access(loaded)
+    asked = [bias for bias in made if asks_for(bias, loaded.recipe)]
+    confirm_all([(llm.settings, planned_labels(pairs, bias, llm.prompts.label)) for bias in asked], llm.consent)
+    labels = {name: data.labelled(own) for name, (own, _) in given.items()}
+    labelled_by = {name: file for name, (_, file) in given.items()}
+    for bias in made:
+        sides, _, tally = labels_of(pairs, bias, loaded.recipe, llm)
+        labels[bias.name] = data.labelled([(side["chosen"], side["rejected"]) for side in sides])
+        labelled_by[bias.name] = tally.by
+    return biases, labels, labelled_by
+
+
+def _check_measured(biases: Sequence[Bias], loaded: LoadedRecipe) -> None:
+    """Refuse biases that neither an LLM nor a measure can label, all at once."""
+    problems: list[str] = []
+    for bias in biases:
+        try:
+            if not asks_for(bias, loaded.recipe):
+                measure_of(bias)
+        except RecipeError as error:
+            problems += error.problems
+    if problems:
+        raise RecipeError(problems)

@@ -1,0 +1,104 @@
+"""The result of `cda data`: what a reward model would learn of each bias from preference pairs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cda.records import Exclusions
+from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.benchmarks import AskedLLM
+from cda.results.effects import Contingency, LabelRates
+from cda.results.odds import ChoiceOdds
+
+
+class DataBias(LabelRates):
+    """One bias in the pairs."""
+
+    name: str
+    labelled_by: str
+    """An LLM, a measured feature, or the file that gives the labels."""
+    r_of: str
+    """The attribute whose correlation `r_train` is: a measured feature, or `label`."""
+    on_one_side: Estimate | Missing
+    """Share of the pairs that have it on one side only: those that a rule which looks at nothing else decides."""
+    rule_accuracy: Estimate | Missing
+    """Share of all pairs on which the rule "take the side with it, else toss a coin" agrees with the choice."""
+    test: Test | Missing
+    """Exact test that as many pairs have it on the chosen side alone as on the rejected side alone."""
+
+
+class GroupBias(Result):
+    """One bias in the pairs of one group."""
+
+    contingency: Contingency | Missing
+    r_train: Estimate | Missing
+    """Correlation of the attribute with being chosen, each pair in both orders."""
+    test: Test | Missing
+    """As of all pairs; Holm over the biases of all groups of the column."""
+
+
+class DataGroup(Result):
+    """Pairs that share a value of a column."""
+
+    value: str
+    """The value; `(other values)` for several with few prompts together, `(no value)` for rows without any."""
+    n_values: int
+    """Distinct values in it: 1, except for several together."""
+    n_pairs: int
+    n_prompts: int
+    biases: dict[str, GroupBias]
+
+
+class ByColumn(Result):
+    """Every bias by a column of the pairs."""
+
+    column: str
+    groups: tuple[DataGroup, ...]
+    """The largest first, those of several values and of none last."""
+    differ: dict[str, Test | Missing]
+    """By bias, the test that the choice goes to the side with it equally often in all groups."""
+
+
+class Regression(Result):
+    """The one logistic regression that all adjusted odds are of."""
+
+    terms: tuple[str, ...]
+    """Its terms: biases, and `number of words`."""
+    n: int
+    """Pairs with every label."""
+    n_prompts: int
+    unlabelled: int
+    """Pairs left out because a label of a bias is unknown."""
+
+
+class DataResult(Saved):
+    """Measurements of `cda data`."""
+
+    schema_version: Literal[1] = 1
+    pairs: str
+    """The data, without the folders of this machine."""
+    split: str
+    n_pairs: int
+    n_prompts: int
+    not_drawn: int
+    """Usable pairs beyond the number that was asked for."""
+    excluded: Exclusions
+    """Rows that are no usable pair."""
+    labels: tuple[str, ...]
+    """Files of labels; empty if they were made here."""
+    llm: AskedLLM | None
+    """The LLM that labelled; None if none did."""
+    prompt: str | None
+    """Its prompt."""
+    biases: tuple[DataBias, ...]
+    words: ChoiceOdds | Missing
+    """Length as a term of its own: odds for each doubling of the words."""
+    regression: Regression | Missing
+    by: tuple[ByColumn, ...]
+    seed: int
+    versions: dict[str, str]
+    """Versions of the packages that a result depends on."""
+
+    def bias(self, name: str) -> DataBias:
+        """The bias of this name; KeyError for another one."""
+        return {bias.name: bias for bias in self.biases}[name]

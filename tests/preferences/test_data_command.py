@@ -1,0 +1,245 @@
+"""`cda data` and `cda.audit_data`: what planted pairs teach, labels from files and LLMs, groups, files written, mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replies import Answer, reply
+from typer.testing import CliRunner, Result
+
+import cda
+from cda.biases import load_bias
+from cda.cli import app
+from cda.counterfactuals import label
+from cda.errors import CdaError, DataError, RecipeError, SpendingError
+from cda.recipe.load import load_recipe
+from cda.results.effects import Contingency
+from cda.results.odds import LogOdds
+from cda.rewriting.labels import exhibits
+
+LIST = "- one point and\n- another point and\n- a third point and\n- a last point"
+PROSE = "one point and another point and a third point and a last point"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def rows(n: int = 60) -> list[dict[str, Any]]:
+    """Lists against prose: of `web` chosen in four of five, of `forum` in one of two."""
+    made = []
+    for number in range(n):
+        source = "web" if number % 2 else "forum"
+        listed = number // 2 % 5 != 0 if source == "web" else number // 2 % 2 == 0
+        sides = (LIST, PROSE) if listed else (PROSE, LIST)
+        made.append(
+            {"prompt": f"Question {number}?", "chosen": f"{sides[0]} {'so ' * (number % 7)}", "rejected": f"{sides[1]} {'so ' * (number % 9)}",
+             "source": source, "topic": "all"}
+        )  # fmt: skip
+    return made
+
+
+def written(rows: list[dict[str, Any]], name: str = "pairs.jsonl") -> str:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["data", *words])
+
+
+def contingency(bias: Any) -> Contingency:
+    assert isinstance(bias.contingency, Contingency)
+    return bias.contingency
+
+
+def test_planted_choices_come_back_in_every_file() -> None:
+    result = run(
+        written(rows()),
+        "--bias",
+        "structure",
+        "--bias",
+        "length",
+        "--by",
+        "source",
+        "--out",
+        "found",
+        "--figures",
+        "svg",
+    )
+    assert result.exit_code == 0, result.output
+    found = cda.load("found")
+    assert isinstance(found, cda.DataAudit)
+    structure = found.bias("structure")
+    table = contingency(structure)
+    assert (table.both, table.only_chosen, table.only_rejected, table.neither) == (0, 39, 21, 0)
+    assert structure.labelled_by == "measured list_lines"
+    assert not isinstance(structure.odds, cda.Missing) and isinstance(structure.odds.crude, LogOdds)
+    assert structure.odds.crude.estimate.value == pytest.approx(log(39 / 21))
+    assert structure.odds.adjusted_for == ("number of words",)
+    assert isinstance(structure.rule_accuracy, cda.Estimate) and structure.rule_accuracy.value == 39 / 60
+    (by,) = found.by
+    shares = {group.value: contingency(group.biases["structure"]).selection_rate.value for group in by.groups}
+    assert shares == {"web": 24 / 30, "forum": 15 / 30}
+    with Path("found/data.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["group"], line["bias"]) for line in lines[:4]] == [
+        ("", "structure"), ("", "length"), (by.groups[0].value, "structure"), (by.groups[0].value, "length"),
+    ]  # fmt: skip
+    assert float(lines[0]["log_odds_value"]) == pytest.approx(log(39 / 21)) and lines[0]["only_rejected"] == "21"
+    page = Path("found/report.html").read_text()
+    assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
+    assert "Written: found/report.html" in result.output
+    names = {path.name for path in Path("found/figures").iterdir()}
+    assert {"choices.svg", "odds.svg", "by-source-structure.svg"} <= names
+
+
+def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
+    found = cda.audit_data(rows(), biases="structure", progress=False)
+    command = run(written(rows()), "--bias", "structure", "--out", "same")
+    again = cda.load("same")
+    assert isinstance(again, cda.DataAudit)
+    assert again.model_dump(exclude={"pairs"}) == found.model_dump(exclude={"pairs"})
+    assert "Columns that may say where pairs come from: source; see each with --by source" in command.output
+    assert found.folder is not None and found.folder.name.startswith("data-of-") and not Path(found.pairs).is_absolute()
+    assert found.to_frame().query("measure == 'biases'").unit.isin(["share", "correlation", "log odds"]).all()
+    found.report("page.html")
+    assert Path("page.html").is_file()
+
+
+def test_labels_of_a_file_without_texts_by_row_or_by_themselves() -> None:
+    words = [("Yes", "No")] * 24 + [("No", "[Yes]")] * 12 + [("Yes", "Yes")] * 3 + [("", "No")]
+    labels = written([{"chosen_list": first, "rejected_list": second} for first, second in words], "labels.jsonl")
+    named = ["--column", "chosen_structure=chosen_list", "--column", "rejected_structure=rejected_list"]
+    assert run(labels, "--labels", labels, *named, "--out", "alone").exit_code == 0
+    alone = cda.load("alone")
+    assert isinstance(alone, cda.DataAudit)
+    assert [bias.name for bias in alone.biases] == ["structure"]
+    assert contingency(alone.bias("structure")).exclusions.reasons == {"unparsed label": 1}
+    assert isinstance(alone.words, cda.Missing) and "texts are not known" in str(alone)
+    assert run(written(rows(40)), "--labels", labels, *named, "--out", "beside").exit_code == 0
+    beside = cda.load("beside")
+    assert isinstance(beside, cda.DataAudit)
+    assert beside.bias("structure").labelled_by == "labels.jsonl" and not isinstance(beside.words, cda.Missing)
+    assert contingency(beside.bias("structure")).only_chosen == 24
+    short = run(written(rows(30)), "--labels", labels, *named)
+    assert short.exit_code == 1 and "40 rows of labels without texts for 30 rows of pairs.jsonl" in short.output
+
+
+def test_labels_of_the_label_stage_are_matched_by_their_texts() -> None:
+    made = rows(40)
+    labelled = [
+        row | {"labels": {"jargon": {"chosen": at % 3 > 0, "rejected": at % 3 == 0}}}
+        for at, row in enumerate(made[:36])
+    ]
+    found = cda.audit_data(made, labels=written(labelled[::-1], "labels.jsonl"), progress=False)
+    table = contingency(found.bias("jargon"))
+    assert (table.only_chosen, table.only_rejected, table.exclusions.dropped) == (24, 12, 4)
+    with pytest.raises(DataError, match="none of its 36 rows is one of the 1 pairs"):
+        cda.audit_data([row | {"prompt": "Another?"} for row in made[:1]], labels="labels.jsonl", progress=False)
+
+
+def labeller(asked: list[str]) -> Answer:
+    """Labels lists as the bias file measures them."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        text = body["messages"][-1]["content"]
+        asked.append(text)
+        shown = re.findall(r"<<<RESPONSE \d>>>\n(.*?)\n<<<END>>>", text, re.DOTALL)
+        lists = [exhibits(each, load_bias("structure")) for each in shown]
+        named = {"query": "no", **{f"response_{at}": "yes" if each else "no" for at, each in enumerate(lists, 1)}}
+        return reply(json.dumps({"reasoning": "lines", **named}), "judge")
+
+    return answer
+
+
+def test_an_llm_labels_after_its_cost_is_told_and_a_training_does_not_ask_again(serve: Callable[[Answer], str]) -> None:
+    asked: list[str] = []
+    words = ["llm.model=judge", f"llm.base_url={serve(labeller(asked))}"]
+    result = run(written(rows(24)), *words, "--bias", "structure", "--out", "runs/found")
+    assert result.exit_code == 0, result.output
+    assert "labelling structure: about 24 calls of judge" in result.output and len(asked) == 24
+    found = cda.load("runs/found")
+    assert isinstance(found, cda.DataAudit) and found.llm is not None
+    assert (found.llm.model, found.prompt, found.bias("structure").labelled_by) == ("judge", "ours", "judge")
+    training = load_recipe("structure", ["data.pairs=pairs.jsonl", *words, "run.folder=runs/training"])
+    tally = label.run(training, Path()).labels["structure"]
+    assert (tally.n, tally.chosen_only, len(asked)) == (24, contingency(found.bias("structure")).only_chosen, 24)
+
+
+def test_money_is_agreed_to_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    prices = {"gpt-4o": {"input": 2.5, "output": 10}}
+    with pytest.raises(SpendingError, match="labelling structure: about 24 calls of gpt-4o"):
+        cda.audit_data(
+            rows(24), biases=["structure", "length"], llm={"model": "gpt-4o", "prices": prices}, progress=False
+        )
+
+
+def test_a_sample_is_drawn_and_counted() -> None:
+    found = cda.audit_data(rows(60), biases="structure", most=30, progress=False)
+    assert (found.n_pairs, found.not_drawn) == (30, 30) and "30 further pairs were not drawn" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"by": "topic"}, "--by topic: the column is 'all' in all 60 pairs, so that there is nothing to compare"),
+        ({"by": "sorce"}, r"--by sorce: no such column in \S+\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
+        ({"by": "prompt"}, "none of its 60 values has 10 prompts or more"),
+        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Name it with --column chosen=<your column>"),
+        ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
+        ({"biases": ["structre"]}, "Did you mean 'structure'"),
+        ({"biases": ["helpfulness"]}, "bias 'helpfulness' cannot be measured, so labelling it needs an LLM"),
+        ({"most": 1}, "--most 1: 2 or more pairs are needed"),
+        ({"most": "all"}, "most: give a whole number"),
+        ({"model": {"precision": "fp32"}}, "model: has no effect on `cda data`"),
+        ({"labels": "none.jsonl"}, "none.jsonl: no such file"),
+        ({"figures": "png"}, "figures are written as svg or pdf"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(CdaError, match=message):
+        cda.audit_data(rows(), progress=False, **given)
+
+
+def test_labels_of_other_biases_and_rows_without_pairs() -> None:
+    labels = written([row | {"chosen_length": "yes", "rejected_length": "no"} for row in rows(20)])
+    with pytest.raises(
+        DataError, match=r"no labels of jargon\. Found: .*Needed: the columns chosen_jargon and rejected_jargon"
+    ):
+        cda.audit_data(labels, labels=labels, biases="jargon", progress=False)
+    with pytest.raises(DataError, match="no usable pair; 2 of 2 dropped"):
+        cda.audit_data([{"prompt": "a", "chosen": "same", "rejected": "same"}] * 2, progress=False)
+    with pytest.raises(RecipeError, match="has no effect on `cda data`"):
+        cda.audit_data(rows(), overrides=["data.max_pairs=3"], progress=False)
+    assert run(written(rows()), "train.seeds=3").exit_code == 1
+
+
+def test_a_bias_that_no_pair_has_is_named_and_the_others_are_measured() -> None:
+    found = cda.audit_data(rows(), biases=["structure", "sycophancy"], progress=False)
+    none = found.bias("sycophancy")
+    assert (
+        isinstance(none.contingency, cda.Missing)
+        and "no pair of 60 has the bias on one side only" in none.contingency.reason
+    )
+    assert not isinstance(none.odds, cda.Missing) and isinstance(none.odds.crude, cda.Missing)
+    assert none.odds.crude.reason == "no pair differs in it" and isinstance(none.test, cda.Missing)
+    assert isinstance(found.bias("structure").test, object) and "structure" in str(found)
+    few = cda.audit_data(rows(6), biases="structure", progress=False).bias("structure")
+    assert not isinstance(few.odds, cda.Missing) and isinstance(few.odds.crude, cda.Missing)
+    assert few.odds.crude.reason == "pairs of 6 prompts differ in it; 10 are needed"
+
+
+def test_a_cell_of_the_table_runs_no_formula() -> None:
+    risky = [row | {"source": "=cmd()" if row["source"] == "web" else "forum"} for row in rows()]
+    assert run(written(risky), "--bias", "structure", "--by", "source", "--out", "risky").exit_code == 0
+    assert "'=cmd()" in Path("risky/data.csv").read_text() and ",=cmd()" not in Path("risky/data.csv").read_text()
