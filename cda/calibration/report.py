@@ -98,7 +98,7 @@ def calibration_tables(result: CalibrationResult) -> list[Table]:
                        cell(first.change, points), _n(first.before)))  # fmt: skip
     return [
         Table("Share preferred with the bias, and its distance from people's, out of fold, with 95% intervals",
-              ("bias", "as it is", "calibrated", "people", "distance as it is", "calibrated", "change", "contrasts"),
+              ("bias", "as it is", "calibrated", "people", "distance as it is", "distance calibrated", "change of distance", "contrasts"),
               tuple(skew)),
         Table("Disagreement with people, and accuracy, out of fold, with 95% intervals",
               ("miscalibration", "as it is", "calibrated", "change", "n"), tuple(errors)),
@@ -173,7 +173,7 @@ def _headlines(result: CalibrationResult) -> Iterator[Headline]:
     for name, own in result.biases.items():
         text = (
             f"skew {percent(own.base.skew.value)}, calibrated {percent(own.calibrated.skew.value)}, people "
-            f"{percent(own.base.human_skew.value)}; distance {points(own.change.gap)}, miscalibration "
+            f"{percent(own.base.human_skew.value)}; change of distance {points(own.change.gap)}, of miscalibration "
             f"{points(own.change.miscalibration)}; {own.base.human_skew.n} contrasts."
         )
         yield Headline(f"{name}:", text, _kind(own))

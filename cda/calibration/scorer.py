@@ -134,9 +134,9 @@ def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_un
     unmatched = {"of no contrast": texts.votes_unmatched} if texts.votes_unmatched else {}
     return {
         **texts.excluded,
-        "contrasts that were scored": Exclusions(seen, {UNREAD: unscored} if unscored else {}),
-        "contrasts with a majority": people.exclusions,
-        "quality pairs that were scored": Exclusions(len(texts.pairs), {UNREAD: n_unread} if n_unread else {}),
+        "contrasts to be scored": Exclusions(seen, {UNREAD: unscored} if unscored else {}),
+        "scored contrasts, by majority": people.exclusions,
+        "quality pairs to be scored": Exclusions(len(texts.pairs), {UNREAD: n_unread} if n_unread else {}),
         "items of votes": Exclusions(seen + texts.votes_unmatched, unmatched),
     }
 
