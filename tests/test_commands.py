@@ -24,12 +24,14 @@ COMMANDS = commands()
 OURS = [one for one in COMMANDS if one.startswith("cda ")]
 LAUNCHED = [one for one in COMMANDS if one.startswith("accelerate launch ") and " scripts/train.py " in one]
 # They resolve everything and stop before any work.
-DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover"}
+DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover", "calibrate"}
 # They have no --dry-run and name files or runs that are not there: everything else about the command has to be right.
 MISSING = {"quality", "best-of", "win-rate", "merge", "pairs", "inspect", "study"}
 RUN = {"data", "samples", "texts", "version"}
 # What a command may miss here: runs, and files that no test makes.
-ABSENT = re.compile(r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|results-\*")
+ABSENT = re.compile(
+    r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|results-\*"
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +66,9 @@ def invoked(words: list[str]) -> Result:
 
 
 def is_dry(command: str) -> bool:
-    """Whether it takes --dry-run: all of a recipe or a model do; `cda dose` on score files, and comparing runs, do not."""
+    """Whether it takes --dry-run: all of a recipe or a model do; `cda dose` and `cda calibrate` on score files, and comparing runs, do not."""
     words = shlex.split(command)
-    return words[1] in DRY and not {"--before", "--compare"} & set(words)
+    return words[1] in DRY and not {"--before", "--compare", "--scores"} & set(words)
 
 
 @pytest.mark.parametrize("command", LAUNCHED)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,7 @@ from cda.api.arguments import (
     as_reference,
     check_types,
     loaded_for_two,
+    put,
     refuse_recipe,
 )
 from cda.api.results import Calibration
@@ -25,6 +27,7 @@ from cda.calibration.result import RESULT
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path
+from cda.recipe.load import LoadedRecipe
 from cda.records import TieRule
 from cda.resources.artifacts import check_form, folder_suffix, out_folder
 
@@ -70,25 +73,38 @@ def calibrate(
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms("cda.calibrate", settings, overrides, out, budget_usd, confirm, progress)
+    with calibrated_settings(model, terms, votes, biases, contrasts, quality, figures) as loaded:
+        result, summary = run_calibrate(loaded, figures)
+        return _shown(result, loaded.recipe.run_path, summary)
+
+
+@contextmanager
+def calibrated_settings(
+    model: Model,
+    terms: Terms,
+    votes: Data | None = None,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    quality: Data | None = None,
+    figures: str | None = None,
+) -> Iterator[LoadedRecipe]:
+    """Settings of `calibrate`, whose arguments these are, with their own folder."""
     check_types(terms.function, biases=biases)
     check_form(figures)
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"contrasts": contrasts, "votes": votes, "quality": quality}
     files = {
-        name: rows if rows == "none" else as_reference(rows, name, terms.inputs)
+        name: rows if isinstance(rows, str) and rows == "none" else as_reference(rows, name, terms.inputs)
         for name, rows in data.items()
         if rows is not None
     }
     nested = terms.nested({f"audit.{name}": (name, file) for name, file in files.items()}, biases)
-    audit = nested.setdefault("audit", {})
-    if isinstance(audit, dict):
-        audit.setdefault("triples", None)  # no number of a calibration comes from triples
+    put(nested, "audit.triples", None)  # no number of a calibration comes from triples
     inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
     others = (*terms.words, str(biases), str(files.get("quality")))
     with loaded_for_two(model, None, "against", nested, terms, "calibrate", inputs, others) as (loaded, _):
-        result, summary = run_calibrate(loaded, figures)
-        return _shown(result, loaded.recipe.run_path, summary)
+        yield loaded
 
 
 def calibrate_scores(

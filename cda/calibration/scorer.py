@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from cda.auditing.groups import (
 from cda.auditing.texts import AuditTexts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import written
+from cda.calibration.report import PAGE, written
 from cda.calibration.result import RESULT, Origin, Term, calibration_result, check_prompts
 from cda.calibration.terms import text_columns, text_matrix, text_measure
+from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
 from cda.errors import DataError
@@ -33,10 +35,12 @@ from cda.records import Exclusions, TieRule, prompt_id
 from cda.resources.artifacts import out_folder, shown_path, shown_target
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
+from cda.resources.sources import audit_inputs
 from cda.results.calibration import CalibrationResult, TextMeasure
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
 from cda.scorers.calibrated import log_odds, preference_of
 from cda.scorers.compared import Compared, Comparison
+from cda.stats.draws import drawn
 from cda.stats.votes import Majority
 
 UNREAD = "a text too long, or without a readable verdict"
@@ -46,43 +50,92 @@ RELATIVE = "its measure compares the two sides, and says of no single text that 
 NO_MEASURE = "its file names no measure, so that no text shows how much of it there is"
 
 
-def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
-    """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal.
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """What there is to calibrate by, before anything is scored: settings with the biases that people voted on enough; prompts
+    with a majority by bias; measures of those that have one; and the number of quality pairs."""
 
-    DataError, before anything is scored: too few prompts with a majority, or no bias with a measure. RunError: a model that
-    cannot be used, or a folder that holds something else.
-    """
-    recipe = loaded.recipe
-    subject, settings = Subject("model", recipe.model), scorer_settings(loaded)
+    loaded: LoadedRecipe
+    counts: Mapping[str, int]
+    measures: Mapping[str, TextMeasure]
+    n_quality: int
+
+    @property
+    def uncorrected(self) -> dict[str, str]:
+        """Biases that people voted on without a correction, to the reason."""
+        enough = [bias.name for bias in self.loaded.biases]
+        short = {
+            name: f"{n} prompts with a majority, {MIN_PROMPTS} needed"
+            for name, n in self.counts.items()
+            if n > 0 and name not in enough
+        }
+        return short | {name: NO_MEASURE for name in enough if name not in self.measures}
+
+
+def voted_on(loaded: LoadedRecipe) -> Voted:
+    """Check the scorer, count votes and quality pairs, and read the measures. DataError: too few prompts with a majority, no
+    bias with a measure, or a calibration already; RunError: a model that cannot be used."""
+    settings, audit = scorer_settings(loaded), loaded.recipe.audit
     if settings.score.calibration is not None:
         raise DataError("score.calibration: leave it out, since what is calibrated is the scorer as it is")
-    check_subject(subject, settings)
-    out = out_folder(recipe.run_path, RESULT, "cda calibrate")
-    texts = audit_texts(loaded)
-    _, voted, counts = aimed(texts.contrasts, loaded.biases, "votes", recipe.audit.ties, ties_taught=False)
-    enough = check_prompts(counts, len({prompt_id(pair.prompt) for pair in texts.pairs}))
-    biases = {bias.name: bias for bias in loaded.biases if bias.name in enough}
-    measures = {name: own for name in enough if (own := text_measure(biases[name])) is not None}
+    check_subject(Subject("model", loaded.recipe.model), settings)
+    inputs = audit_inputs(loaded)
+    inputs.check_opinions()
+    of_files = {contrast.bias for contrast in inputs.contrasts().contrasts}
+    contrasts = [
+        contrast
+        for contrast in inputs.existing_contrasts()
+        if contrast.bias not in of_files or contrast.tags.get("source", "file") in ("file", SOURCE)
+    ]
+    _, _, counts = aimed(contrasts, loaded.biases, "votes", audit.ties, ties_taught=False)
+    quality = inputs.quality()
+    pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
+    enough = check_prompts(counts, len({prompt_id(pair.prompt) for pair in pairs}))
+    biases = tuple(bias for bias in loaded.biases if bias.name in enough)
+    measures = {bias.name: own for bias in biases if (own := text_measure(bias)) is not None}
     if not measures:
         raise DataError(
             f"{', '.join(enough)}: {NO_MEASURE}. Add `measure` to the bias file (cda/biases/README.md), or calibrate score files "
             "(--scores)"
         )
-    scorer = open_scorer(subject, settings, settings.shared_folder)
-    compared, facts = scorer.compare([*contrast_comparisons(voted), *pair_comparisons(texts.pairs)])
-    groups = make_groups(voted, biases, enough, {"model": compared})
-    terms = text_columns(measures, isinstance(facts, JudgeFacts | PanelFacts) and facts.orders == "one")
-    problem, n_unread = _problem(groups, texts, compared, recipe.audit.ties, measures, terms)
-    short = {
-        name: f"{n} prompts with a majority, {MIN_PROMPTS} needed" for name, n in counts.items() if 0 < n < MIN_PROMPTS
-    }
-    uncorrected = short | {name: NO_MEASURE for name in enough if name not in measures}
+    return Voted(replace(loaded, biases=biases), counts, measures, len(pairs))
+
+
+def plan_calibrate(loaded: LoadedRecipe) -> str:
+    """The plan of a calibration, as lines; errors as of `voted_on`."""
+    voted = voted_on(loaded)
+    enough = ", ".join(f"{bias.name} {voted.counts[bias.name]}" for bias in voted.loaded.biases)
+    lines = [
+        f"model       {loaded.recipe.model.name_or_path}",
+        f"votes       prompts with a majority: {enough}",
+        *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
+        f"quality     {voted.n_quality} pairs",
+        f"report      {loaded.recipe.run_path / PAGE}",
+    ]
+    return "\n".join(lines)
+
+
+def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
+    """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal. Errors as of
+    `voted_on`, before anything is scored; RunError for a folder that holds something else."""
+    voted = voted_on(loaded)
+    loaded, recipe = voted.loaded, voted.loaded.recipe
+    settings = scorer_settings(loaded)
+    out = out_folder(recipe.run_path, RESULT, "cda calibrate")
+    texts = audit_texts(loaded)
+    scorer = open_scorer(Subject("model", recipe.model), settings, settings.shared_folder)
+    contrasts = [contrast for contrast in texts.contrasts if contrast.votes or contrast.preferred]
+    compared, facts = scorer.compare([*contrast_comparisons(contrasts), *pair_comparisons(texts.pairs)])
+    biases = {bias.name: bias for bias in loaded.biases}
+    groups = make_groups(contrasts, biases, list(biases), {"model": compared})
+    terms = text_columns(voted.measures, isinstance(facts, JudgeFacts | PanelFacts) and facts.orders == "one")
+    problem, n_unread = _problem(groups, texts, compared, recipe.audit.ties, voted.measures, terms)
     left_out = _left_out(texts, groups, problem.people, n_unread)
-    origin = _origin(loaded, scorer, facts, measures, uncorrected, left_out, compared.unit == "preference")
-    result, found = calibration_result(
-        problem, terms, origin, recipe.seed, recipe.dose.repeats, recipe.dose.max_quality_loss
-    )
-    return result, written(result, _rows(groups, found, compared.unit == "preference"), out, figures)
+    is_preference = compared.unit == "preference"
+    origin = _origin(voted, scorer, facts, left_out, is_preference)
+    dose = recipe.dose
+    result, found = calibration_result(problem, terms, origin, recipe.seed, dose.repeats, dose.max_quality_loss)
+    return result, written(result, _rows(groups, found, is_preference), out, figures)
 
 
 def _problem(
@@ -142,20 +195,14 @@ def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_un
 
 
 def _origin(
-    loaded: LoadedRecipe,
-    scorer: NamedScorer,
-    facts: Scorer,
-    measures: Mapping[str, TextMeasure],
-    uncorrected: Mapping[str, str],
-    left_out: Mapping[str, Exclusions],
-    is_preference: bool,
+    voted: Voted, scorer: NamedScorer, facts: Scorer, left_out: Mapping[str, Exclusions], is_preference: bool
 ) -> Origin:
-    audit = loaded.recipe.audit
+    audit, measures = voted.loaded.recipe.audit, voted.measures
     given = {"contrasts": audit.contrasts, "votes": audit.votes, "quality": audit.quality}
     return Origin(
         unit="log odds" if is_preference else "reward",
         measures=measures,
-        uncorrected=uncorrected,
+        uncorrected=voted.uncorrected,
         no_offset={name: RELATIVE for name, own in measures.items() if own.logarithm},
         no_slope={},
         no_order=BOTH_ORDERS if is_preference else NO_PLACES,

@@ -172,6 +172,10 @@ def test_the_command_names_options_that_do_not_go_together(tmp_path: Path) -> No
         ([], "give a model, or a score file with --scores"),
         (["embedded", "--scores", file], "a model: not with --scores"),
         (["embedded", "--preferences"], "--preferences: only with --scores"),
+        (
+            ["--scores", file, "--dry-run", "--bias", "jargon"],
+            "--bias: not with --scores\nerror: --dry-run: not with --scores",
+        ),
         (["--scores", file, "--ties", "often"], "ties: drop, half, as-released; found 'often'"),
     ):
         result = CliRunner().invoke(app, ["calibrate", *words, "--out", str(tmp_path / "out")])

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from replies import Answer, reply
+from typer.testing import CliRunner
 
 import cda
+from cda.cli import app
 from cda.data.load import prompt_of
 from cda.errors import CdaError, DataError
 from cda.features import n_words
@@ -155,6 +157,17 @@ def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> 
     unmeasured = [{**row, "bias": "vagueness-paper"} for row in contrasts()]
     with pytest.raises(DataError, match="vagueness-paper: its file names no measure"):
         calibrated(never, tmp_path / "out", contrasts=unmeasured, biases="vagueness-paper")  # type: ignore[arg-type]
+
+
+def test_a_dry_run_counts_votes_and_does_nothing(scorer: str, tmp_path: Path) -> None:
+    rows = [*contrasts(), {**contrasts()[0], "id": "j", "bias": "jargon", "votes": ["base"]}]
+    words = ["calibrate", scorer, "--pairs", write(tmp_path / "c.jsonl", rows), "--bias", "length", "--bias", "jargon",
+             "--quality", write(tmp_path / "q.jsonl", quality()), "--out", "run", "--dry-run"]  # fmt: skip
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, found.output
+    assert f"prompts with a majority: length {N}" in found.output and "quality     24 pairs" in found.output
+    assert "jargon is not corrected: 1 prompts with a majority, 20 needed" in found.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_votes_on_unknown_ids_are_counted(scorer: str, tmp_path: Path) -> None:
