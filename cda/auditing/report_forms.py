@@ -21,7 +21,7 @@ from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
 from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
-from cda.auditing.report_judges import criteria_sentence, panel_sentence
+from cda.auditing.report_judges import criteria_sentences, panel_sentences
 from cda.auditing.report_plots import skew_chart, skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
@@ -179,8 +179,8 @@ def _model_summary(audit: AuditResult, report_path: str | None) -> str:
     sentences = [
         _verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "),
         few_prompts(_prompts_of(audit)),
-        panel_sentence(audit),
-        criteria_sentence(audit),
+        *panel_sentences(audit),
+        *criteria_sentences(audit),
         f"What else differs between the sides may explain the margin of {', '.join(drift)}." if drift else "",
         verdict.ties_sentence(audit),
         verdict.quality_sentence(audit),
