@@ -217,9 +217,8 @@ def audit(
             panel = audit_panel(models, terms, bias, data, figures)
             say(f"\n{panel.summary}")
             if panel.failed:
-                raise RunError(
-                    f"{len(panel.failed)} of {len(models)} models could not be audited: {', '.join(panel.failed)}"
-                )
+                n = len(panel.models) + len(panel.trainings) + len(panel.failed)
+                raise RunError(f"{len(panel.failed)} of {n} models could not be audited: {', '.join(panel.failed)}")
             return
         if not is_recipe(target):
             audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)

@@ -19,7 +19,9 @@ def differences(members: Sequence[Member]) -> Iterator[str]:
         models = [member for member in members if member.kind == kind and not member.is_training]
         yield from _texts(models)
         yield from _settings(models)
-    yield from _training_texts([member for member in members if member.is_training])
+    trainings = [member for member in members if member.is_training]
+    yield from _training_texts(trainings)
+    yield from _settings(trainings)
     yield from _without_prompts(members)
 
 
@@ -67,9 +69,6 @@ def _training_texts(trainings: Sequence[Member]) -> Iterator[str]:
     differing = [bias for bias in biases if len(_by(trainings, partial(_text_set, bias))) > 1]
     if differing:
         yield f"{listed(differing)}: the trainings were measured on different contrasts, or with different votes."
-    if len(groups := _by(trainings, lambda member: member.audit.sources.quality)) > 1:
-        each = "; ".join(f"{pairs}: {listed(names)}" for pairs, names in groups.items())
-        yield f"The trainings' quality was measured on different pairs ({each}), so that it does not compare."
 
 
 def _without_prompts(members: Sequence[Member]) -> Iterator[str]:

@@ -117,12 +117,15 @@ def _contrast_rows(run: Path) -> list[dict[str, object]]:
 
 
 def _names(runs: Sequence[Path], audits: Sequence[AuditResult]) -> list[str]:
-    """A model by its own name, a training by its folder's; those that are not distinct with their folder, and then a number."""
+    """A model by its own name, a training by its folder; those that are not distinct with their folder, and then a number."""
+    folders = [shown_path(run) for run in runs]
     first = [
-        run.name if compares(audit) else shown_target(audit.model.name) for run, audit in zip(runs, audits, strict=True)
+        folder if compares(audit) else shown_target(audit.model.name)
+        for folder, audit in zip(folders, audits, strict=True)
     ]
     named = [
-        f"{name} ({shown_path(run)})" if first.count(name) > 1 else name for name, run in zip(first, runs, strict=True)
+        f"{name} ({folder})" if first.count(name) > 1 and name != folder else name
+        for name, folder in zip(first, folders, strict=True)
     ]
     return [f"{name} {named[:at].count(name) + 1}" if named.count(name) > 1 else name for at, name in enumerate(named)]
 

@@ -141,7 +141,7 @@ def quality_plot(result: PanelResult) -> Iterator[Plot]:
     """Accuracy on held-out pairs before and after each training, by section if there are sections."""
     rows: dict[str, list[Estimate | None]] = {}
     for name, training in result.trainings.items():
-        if training.quality is not None:
+        if training.quality is not None and not training.sections:
             rows[named(name, 28)] = [_known(training.quality.before), _known(training.quality.after)]
         for group in training.sections:
             scores = [group.scores[when].estimate for when in ("before", "after")]

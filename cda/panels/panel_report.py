@@ -46,7 +46,7 @@ _TERMS = (
 
 def panel_text(result: PanelResult) -> str:
     """For a terminal: every model and mean, trainings, and what limits them."""
-    tables = [*measure_tables(result), *training_tables(result)[:1]]
+    tables = [*measure_tables(result), *training_tables(result)]
     lines = [inert(line) for line in panel_sentences(result)]
     return "\n\n".join([*(plain_table(each) for each in tables), "\n".join(lines)]).strip()
 
@@ -127,23 +127,18 @@ def _estimates(result: PanelResult) -> Iterator[tuple[str, str, str, str, int, E
 
 def panel_sentences(result: PanelResult) -> list[str]:
     """What the means are over, what differs, what failed, and where prompts are few."""
-    lines = []
+    lines: list[str] = []
     for panel in result.panels:
-        sizes = {len(mean.models) for found in panel.biases.values() for mean in found.means if len(mean.models) > 1}
-        if any(size < FEW_MODELS for size in sizes):
-            lines.append(
-                f"Means over fewer than {FEW_MODELS} {panel.kind} have intervals over prompts: they hold for these models, and say "
-                "nothing of others."
-            )
-        if any(size >= FEW_MODELS for size in sizes):
-            lines.append(f"Means over {FEW_MODELS} {panel.kind} or more have intervals over models and prompts.")
+        means = [(bias, mean) for bias, found in panel.biases.items() for mean in found.means if len(mean.models) > 1]
+        lines += _interval_sentences(panel.kind, {len(mean.models) for _, mean in means})
         lines += [
             f"{inert(bias)}: {mean.left_out} contrasts without a margin of every model are left out of the mean of "
             f"{len(mean.models)} {panel.kind}."
-            for bias, found in panel.biases.items()
-            for mean in found.means
-            if mean.left_out and len(mean.models) > 1
+            for bias, mean in means
+            if mean.left_out
         ]
+    trained = [mean for means_of in result.training_means.values() for mean in means_of]
+    lines += _interval_sentences("trainings", {len(mean.trainings) for mean in trained})
     lines += result.differences
     lines += [f"Given more than once, counted once: {inert(name)}." for name in result.repeated]
     lines += [f"Not audited: {inert(name)}: {inert(reason)}" for name, reason in result.failed.items()]
@@ -154,6 +149,16 @@ def panel_sentences(result: PanelResult) -> list[str]:
         for mean in found.means
     }
     return [*lines, *([warning] if (warning := few_prompts(prompts)) else [])]
+
+
+def _interval_sentences(kind: str, sizes: set[int]) -> Iterator[str]:
+    """What the intervals of means over so many models, or trainings, are over."""
+    if any(size < FEW_MODELS for size in sizes):
+        yield (
+            f"Means over fewer than {FEW_MODELS} {kind} have intervals over prompts: they hold for these, and say nothing of others."
+        )
+    if any(size >= FEW_MODELS for size in sizes):
+        yield f"Means over {FEW_MODELS} {kind} or more have intervals over both, {kind} and prompts."
 
 
 def _counted(n: int, plural: str) -> str:
@@ -216,7 +221,8 @@ def _sections(result: PanelResult) -> Iterator[ReportSection]:
         )
     if result.trainings:
         plots = (*training_plots(result), *quality_plot(result))
-        yield ReportSection("trainings", "Before and after training", (), tuple(training_tables(result)), plots)
+        said = () if result.panels else tuple(panel_sentences(result))
+        yield ReportSection("trainings", "Before and after training", said, tuple(training_tables(result)), plots)
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     facts = (("seed", str(result.seed)), ("versions", packages))
     yield ReportSection("scoring", "How each was scored", (), tuple(scored_tables(result)), facts=facts)

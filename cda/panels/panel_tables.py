@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, inert, points, share
 from cda.report.tables import Row, Table, table
@@ -14,7 +15,7 @@ _MEASURES: dict[str, tuple[str, Callable[[Estimate], str]]] = {
     "skew": ("Skew: how often each model prefers the side with the bias", share),
     "distance": (
         "Distance from people: skew − people's share, in percentage points, where people have a majority",
-        points,
+        partial(points, unit=""),
     ),
     "miscalibration": ("Miscalibration: how often a model and people's majority disagree", share),
 }
@@ -68,9 +69,13 @@ def _rows(
     if measure != "skew":
         return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown))
     people = [_people_share(result, panel, bias) for bias in panel.biases]
-    shares = (cell(found, lambda people: f"{share(people)}, n {count(people)}") or NO_VOTES for found in people)
+    shares = (cell(found, _with_n) or NO_VOTES for found in people)
     last = [("people", *shares)] if any(people) else []
     return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown), *last)
+
+
+def _with_n(estimate: Estimate) -> str:
+    return f"{share(estimate)}, n {count(estimate)}"
 
 
 def _counts(result: PanelResult, panel: Panel, bias: str, measure: str) -> list[str]:
@@ -162,7 +167,7 @@ def _training_rows(result: PanelResult) -> Iterator[Row]:
     for name, training in result.trainings.items():
         for bias, trained in training.biases.items():
             if trained.target:
-                people = cell(trained.human_skew, share) or NO_VOTES
+                people = cell(trained.human_skew, _with_n) or NO_VOTES
                 label = f"{inert(name)}: {inert(bias)}"
                 yield (label, "skew", *_moved(trained.skew.before, trained.skew.after, trained.skew.change), people)
                 if (missed := trained.miscalibration) is not None:
@@ -173,7 +178,7 @@ def _training_mean_rows(result: PanelResult) -> Iterator[Row]:
     for bias, means in result.training_means.items():
         for mean in means:
             label = f"mean of {len(mean.trainings)}: {inert(bias)}"
-            people = cell(mean.human_skew, share) or NO_VOTES
+            people = cell(mean.human_skew, _with_n) or NO_VOTES
             yield (label, "skew", *_moved(mean.skew.before, mean.skew.after, mean.skew.change), people)
             if (missed := mean.miscalibration) is not None:
                 yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
@@ -188,7 +193,7 @@ def _moved(before: Estimate | Missing, after: Estimate | Missing, change: Estima
 def _quality_rows(result: PanelResult) -> Iterator[Row]:
     for name, training in result.trainings.items():
         pairs = inert(training.quality_set or "")
-        if (quality := training.quality) is not None:
+        if (quality := training.quality) is not None and not training.sections:
             yield (inert(name), f"{pairs}, all pairs", *_moved(quality.before, quality.after, quality.change))
         for group in training.sections:
             before, after = (group.scores[when].estimate for when in ("before", "after"))

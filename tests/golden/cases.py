@@ -82,6 +82,12 @@ CASES = (
     Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
     Case("audit-rubric", (f"audit judge:judge,other,third {_JUDGE} {_OWN} --votes votes.csv --quality none --triples none "
                           "'score.judge.criteria=[correctness, {name: tone, question: \"Which answer is kinder?\"}]' --out {out}",)),
+    Case("panel", (
+        f"audit scorers.py:reward scorers.py:debiased scorers.py:preference scorers.py:debiased {_OWN} --votes votes.csv "
+        "--quality quality.jsonl --triples none --figures svg --out {out}",
+    ), kept=("run/panel/*",)),
+    Case("panel-trainings", ("audit train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
+         kept=("run/panel/*",)),
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
     Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
                              "model.max_length_tokens=48 --out {out}",), ("train",)),
