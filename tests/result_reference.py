@@ -12,10 +12,12 @@ from cda.results.audit import AuditResult
 from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.calibration import CalibrationResult
+from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
+from cda.results.leaderboard import LeaderboardResult, LeaderboardRow
 from cda.results.panel import PanelResult
 from cda.results.study import StudyResult
 
@@ -31,6 +33,9 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),
     "calibration": (CalibrationResult, "`calibration.json`: `cda calibrate`, `cda.calibrate`, `cda.calibrate_scores`"),
     "discover": (DiscoverResult, "`discover.json`: `cda discover`, `cda.discover`"),
+    "comparison": (ComparisonResult, "`comparison.json`: `cda report --compare`, `cda.compare`"),
+    "leaderboard_row": (LeaderboardRow, "a row to share: `cda audit --export`, `audit.export`"),
+    "leaderboard": (LeaderboardResult, "`leaderboard.json`: `cda leaderboard`, `cda.leaderboard`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
     "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
 }

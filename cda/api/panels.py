@@ -58,7 +58,7 @@ def audit_panel(
     out = _folder(terms, planned)
     result, summary = run_panel(done, out, seed, failed, repeated, figures)
     panel = Panel(**dict(result))
-    panel._folder, panel._summary = out, summary
+    panel._folder, panel._summary, panel._runs = out, summary, tuple(done)
     return panel
 
 

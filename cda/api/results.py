@@ -14,7 +14,9 @@ from pydantic import BaseModel, PrivateAttr
 
 from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.comparison_page import comparison_markdown, comparison_page, comparison_text
 from cda.auditing.report_forms import notebook_html, render_html, render_markdown, summary_table
+from cda.auditing.row import export_row, row_file
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.benchmarks.win_rate import win_rate_text
@@ -27,6 +29,7 @@ from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
+from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, run_stages, train_result
@@ -37,9 +40,11 @@ from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.calibration import CalibrationResult
+from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
+from cda.results.leaderboard import LeaderboardResult
 from cda.results.panel import PanelResult
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector, value_of
@@ -161,11 +166,60 @@ class Audit(AuditResult, Shown):
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"
 
+    def export(self, path: str | Path) -> Path:
+        """Write it as one row that can be shared, for `cda.leaderboard`: numbers, scoring, and texts by content; no local paths.
+
+        Args:
+            path: A file that ends in .json; or a folder, for a file named after the model and the row's content.
+
+        Returns:
+            The file.
+
+        Raises:
+            RunError: The audit was read from a file alone, its folder lacks the scores, or the file cannot be written.
+        """
+        row = export_row(self, self.folder)
+        file = place_for(row_file(path, row))
+        with writing(file):
+            save(row, file)
+        return file
+
+
+class Comparison(ComparisonResult, Shown):
+    """Finished audits held against each other; its fields are those of `ComparisonResult`."""
+
+    _page, _markdown, __str__ = comparison_page, comparison_markdown, comparison_text
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.audits)}>"
+
+
+class Leaderboard(LeaderboardResult, Shown):
+    """Shared rows in groups of the same texts; its fields are those of `LeaderboardResult`."""
+
+    _page, _markdown, __str__ = leaderboard_page, leaderboard_markdown, leaderboard_text
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write every number of every row as CSV; RunError: the file cannot be written."""
+        file = place_for(user_path(path))
+        with writing(file):
+            write_page(file, leaderboard_csv(self))
+
+    def __repr__(self) -> str:
+        return f"<Leaderboard of {sum(len(group.entries) for group in self.groups)} audits in {self.name}>"
+
 
 class Panel(PanelResult, Shown):
     """Several models next to each other and on average; its fields are those of `PanelResult`."""
 
     _page, _markdown, __str__ = panel_page, panel_markdown, panel_text
+    _runs: tuple[Path, ...] = PrivateAttr(default=())
+
+    def export(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write each of its audits as a row that can be shared; see `Audit.export`. RunError: it was read from a file."""
+        if not self._runs:
+            raise RunError("a panel that was read from a file cannot be exported: export the audits of its runs")
+        return tuple(Run(run).audit.export(f"{folder}/") for run in self._runs)
 
     def __repr__(self) -> str:
         return f"<Panel of {', '.join([*self.models, *self.trainings])}>"
@@ -335,7 +389,7 @@ def carry_out(
 
 def load(
     path: str | Path,
-) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Discovery:
+) -> Run | Audit | Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Comparison | Leaderboard | Discovery:
     """A run's folder, or a result that was saved.
 
     Args:
@@ -369,12 +423,14 @@ def load(
 _KINDS: dict[
     str,
     tuple[
-        type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose] | type[Calibration] | type[DataAudit],
+        type[Panel] | type[Quality] | type[BestOf] | type[WinRate] | type[Dose] | type[Calibration] | type[DataAudit] | type[Comparison] | type[Leaderboard],
         str,
     ],
 ] = {
     "panels": (Panel, "cda audit"),
     "regression": (DataAudit, "cda data"),
+    "differences": (Comparison, "cda report --compare"),
+    "superseded": (Leaderboard, "cda leaderboard"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),

@@ -300,8 +300,8 @@ def _training_labels(run_folder: RunFolder, biases: Sequence[str]) -> dict[str, 
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
-    """One row for each comparison with its margins; with the rewards of both sides if there are rewards. The `prompt_id` of a
-    contrast is its cluster, so that audits can be compared from their folders alone."""
+    """One row for each comparison with its margins; with the rewards of both sides if there are rewards. Its `prompt_id` is
+    its cluster, so that audits can be compared from their folders alone."""
     rows: list[dict[str, object]] = []
     for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
         row: dict[str, object] = {"kind": "contrast", "bias": contrast.bias, "id": contrast.id}
@@ -312,7 +312,7 @@ def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: 
         rows.append(row | _scores(prompt, ("perturbed", perturbed), ("base", base), scorings))
     for pair in pairs:
         scores = _scores(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
-        rows.append({"kind": "quality", "id": pair.id} | scores)
+        rows.append({"kind": "quality", "id": pair.id, "prompt_id": prompt_id(pair.prompt)} | scores)
     return rows
 
 

@@ -1,45 +1,28 @@
-"""Finished runs compared: the cross-bias matrix as text, figure and page."""
+"""Trainings compared: the change of every bias by each, as the cross-bias matrix, its tables and its figure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report_cells import NOT_MEASURED, change_cells, compares, targets
-from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
-from cda.errors import DataError, RunError
-from cda.files.jsonl import write_page
-from cda.files.paths import user_path
+from cda.errors import DataError
 from cda.report.numbers import clipped, count, inert, points, visible
-from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
-from cda.report.tables import Table, plain_table
-from cda.resources.artifacts import of_this_version
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
-from cda.results.base import load
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, Cell, cross_bias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-PAGE = "comparison.html"
 STRONGEST = 0.5
 """Change of skew that has the full colour; a larger one has no more."""
 _FULL = 0.5
 """Opacity of the full colour, through which the numbers stay readable."""
 _MOST_IN_A_COLUMN = 4
-_LONGEST_NAME = 60
-_MEANING = (
-    "Skew is how often the model prefers the answer with a bias to the one without; its change is after minus before, paired by "
-    "contrast. A training should lower the skew of its target (framed) and leave the others where they are; a lower skew is "
-    "better only as far as people do not share the preference. A star allows for all cells of this matrix; the words above and in "
-    "each run's own report allow for the tests of that run, by the same rule."
-)
 
 
 def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
@@ -169,106 +152,3 @@ def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-
-
-def render_comparison(audits: Mapping[str, AuditResult]) -> str:
-    """The comparison of audits, by their run's folder, as a page; DataError for an audit of a model without a training."""
-    folders = dict(zip(short_names(list(audits), _LONGEST_NAME), audits, strict=True))
-    audits = {name: audits[folder] for name, folder in folders.items()}
-    skew, quality = comparison_tables(audits)
-    plots = (matrix_plot(matrix(audits)),)
-    trained = "1 training" if len(audits) == 1 else f"{len(audits)} trainings"
-    kept = {name: quality_sentence(audit).removeprefix("Quality: ") for name, audit in audits.items()}
-    sections = (
-        ReportSection("matrix", "What each training did to every bias", (_MEANING,), (skew,), plots),
-        ReportSection("quality", "Quality", tuple(f"{name}: {words}" for name, words in kept.items()), (quality,)),
-        ReportSection("runs", "The runs", (), (_runs_table(audits, folders),)),
-        ReportSection("limits", "What limits these numbers", facts=tuple(_limits(audits))),
-    )
-    headlines = [
-        Headline(f"{name}, {verdict.bias}: {verdict.word}.", verdict.reason, verdict_kind(verdict.word))
-        for name, audit in audits.items()
-        for verdict in verdicts(audit)
-    ]
-    headlines += [Headline("Beware.", note) for note in comparison_notes(audits)]
-    subtitle = f"{trained} against biases, before and after."
-    return render_page(Page("Trainings compared", subtitle, tuple(headlines), sections))
-
-
-def _runs_table(audits: Mapping[str, AuditResult], folders: Mapping[str, str]) -> Table:
-    rows = tuple(
-        (name, folders[name], audit.recipe, audit.model.name, ", ".join(targets(audit)), str(audit.sources.pairs),
-         str(audit.seed), how_scored(audit))
-        for name, audit in audits.items()
-    )  # fmt: skip
-    header = ("run", "folder", "recipe", "model", "trained against", "training pairs", "seed", "how it was scored")
-    return Table("What was trained and scored", header, rows)
-
-
-def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
-    """Every limit once, with the runs that it holds for."""
-    runs: dict[str, list[str]] = {}
-    for name, audit in audits.items():
-        for note in caveats(audit):
-            runs.setdefault(note, []).append(name)
-    return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in runs.items()]
-
-
-def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
-    """Compare finished runs, each once; return tables and notes, and in the last line the path of the page, `out` or
-    comparison.html next to the first run's folder. RunError lists all: fewer than two runs, a folder without a finished audit
-    or with one of another version; or the page cannot be written. DataError: an audit of one model without a training."""
-    audits = _audits(folders)
-    with of_this_version(Path(", ".join(audits))):
-        parts = [plain_table(table) for table in comparison_tables(audits)]
-        parts += comparison_notes(audits)
-        content = render_comparison(audits)
-    page = _page_path(folders[0], out)
-    _write(page, content)
-    return "\n\n".join([*parts, f"Page: {page}"])
-
-
-def _audits(folders: Sequence[str]) -> dict[str, AuditResult]:
-    once: dict[Path, str] = {}
-    for folder in folders:
-        once.setdefault((user_path(folder) / "audit" / AUDIT_FILE).resolve(), folder)
-    files = {folder: file for file, folder in once.items()}
-    problems = [
-        f"{folder}: no finished audit here ({Path('audit') / AUDIT_FILE}); give the folders of finished runs"
-        for folder, file in files.items()
-        if not file.is_file()
-    ]
-    if problems:
-        raise RunError("\n".join(problems))
-    if len(files) < 2:
-        raise RunError(
-            f"--compare: two finished runs or more are compared, and {folders[0]} is one"
-            f"{' (given twice)' if len(folders) > 1 else ''}; its own report: cda report {folders[0]}"
-        )
-    audits: dict[str, AuditResult] = {}
-    for folder, file in files.items():
-        try:
-            audits[folder] = load(AuditResult, file, "cda audit")
-        except DataError as error:
-            problems.append(str(error))
-    if problems:
-        raise RunError("\n".join(problems))
-    return audits
-
-
-def _page_path(first: str, out: str | None) -> Path:
-    if out is not None:
-        return user_path(out)
-    folder = user_path(first)
-    # `.` and `..` name a folder without saying where it lies.
-    return (folder if folder.name not in ("", "..") else folder.resolve()).parent / PAGE
-
-
-def _write(page: Path, text: str) -> None:
-    if page.is_dir():
-        raise RunError(f"{page}: a folder; name a file with --out, such as {page / PAGE}")
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_page(page, text)
-    except OSError as error:
-        raise RunError(f"{page}: cannot be written: {error.strerror or error}. Choose another with --out") from None

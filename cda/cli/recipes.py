@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Option
 
@@ -28,8 +27,11 @@ from cda.cli.app import (
 from cda.launch import say
 from cda.user_errors import user_errors
 
+if TYPE_CHECKING:
+    from cda.api.results import Run
 
-def _train(
+
+def train_until(
     recipe: str,
     overrides: list[str] | None,
     until: str,
@@ -37,11 +39,12 @@ def _train(
     only: bool = False,
     yes: bool = False,
     figures: str | None = None,
-) -> None:
+) -> Run:
+    """Run a recipe's stages up to one, as the options of a command say."""
     with user_errors():
         from cda.api.runs import train
 
-        train(
+        return train(
             recipe, until=until, only=only, figures=figures, dry_run=dry_run,
             confirm=confirmed(yes), overrides=overrides or [],
         )  # fmt: skip
@@ -50,7 +53,7 @@ def _train(
 @app.command()
 def label(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Load and clean the pairs, and label each side for the bias."""
-    _train(recipe, overrides, "label", dry_run, yes=yes)
+    train_until(recipe, overrides, "label", dry_run, yes=yes)
 
 
 @app.command()
@@ -58,7 +61,7 @@ def synthesize(
     recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
 ) -> None:
     """Rewrite rejected responses so that they carry the bias."""
-    _train(recipe, overrides, "synthesize", dry_run, only, yes)
+    train_until(recipe, overrides, "synthesize", dry_run, only, yes)
 
 
 @app.command()
@@ -66,7 +69,7 @@ def train(
     recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
 ) -> None:
     """The whole job: label, synthesize, finetune, dose, audit and report; with --only, the finetuning alone."""
-    _train(recipe, overrides, "train" if only else "report", dry_run, only, yes)
+    train_until(recipe, overrides, "train" if only else "report", dry_run, only, yes)
 
 
 @app.command()
@@ -94,7 +97,7 @@ def dose(
     }  # fmt: skip
     given = {name: value for name, value in files.items() if value}
     if recipe is not None and not given:
-        _train(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
+        train_until(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
         return
     with user_errors():
         from cda.api.benchmarks import dose as dose_of_scores
@@ -128,47 +131,6 @@ def dose(
 
 
 @app.command()
-def report(
-    recipe: Annotated[str, Argument(help="A recipe, or the folder of a finished run.")],
-    overrides: Annotated[
-        list[str] | None, Argument(help="section.key=value, as many as you like; with --compare, more run folders.")
-    ] = None,
-    dry_run: DryRun = False,
-    only: Only = False,
-    yes: Yes = False,
-    compare: Annotated[
-        bool, Option("--compare", help="Compare finished runs: what each training did to every bias.")
-    ] = False,
-    out: Annotated[
-        str | None, Option(help="With --compare: the page. Default: comparison.html next to the first run.")
-    ] = None,
-    figures: Figures = None,
-) -> None:
-    """Draw the report, after running whatever is missing for it; that of a finished run's folder; or compare such runs."""
-    if not compare and out is None and Path(recipe).expanduser().is_dir():
-        with user_errors():
-            from cda.quiet import quiet_libraries
-
-            quiet_libraries()
-            from cda.pipeline.stages import redraw
-
-            redraw(recipe, overrides or [], figures, dry_run)
-        return
-    if not compare and out is None:
-        _train(recipe, overrides, "report", dry_run, only, yes, figures)
-        return
-    with user_errors():
-        from cda.auditing.comparison import compare_runs
-        from cda.errors import RecipeError
-
-        if not compare:
-            raise RecipeError(["--out: only with --compare; a report lies in its run's folder (run.folder=...)"])
-        if figures is not None:
-            raise RecipeError(["--figures: of one run's report, not with --compare"])
-        print(compare_runs([recipe, *(overrides or [])], out))
-
-
-@app.command()
 def audit(
     targets: Annotated[
         list[str],
@@ -186,6 +148,10 @@ def audit(
     out: Annotated[
         str | None, Option(help="Folder of the run, or of all runs of a panel. Default: runs/audit-<model>.")
     ] = None,
+    export: Annotated[
+        str | None,
+        Option(help="Also write each audit as one row to share, for `cda leaderboard`: a .json file, or a folder/."),
+    ] = None,
     figures: Figures = None,
     dry_run: DryRun = False,
     only: Only = False,
@@ -202,10 +168,12 @@ def audit(
     with user_errors():
         from cda.api.arguments import Terms
         from cda.api.panels import audit_panel, plan_panel
+        from cda.api.reports import check_export, export_run
         from cda.api.runs import audit_run
         from cda.errors import RecipeError, RunError
         from cda.recipe.load import is_recipe
 
+        check_export(export, len(models))
         terms = Terms("cda.audit", {}, overrides, out, confirm=confirmed(yes))
         if len(models) != 1:
             data = {
@@ -216,12 +184,14 @@ def audit(
                 return
             panel = audit_panel(models, terms, bias, data, figures)
             say(f"\n{panel.summary}")
+            export_run(panel, export)
             if panel.failed:
                 n = len(panel.models) + len(panel.trainings) + len(panel.failed)
                 raise RunError(f"{len(panel.failed)} of {n} models could not be audited: {', '.join(panel.failed)}")
             return
         if not is_recipe(target):
-            audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)
+            run = audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)
+            export_run(run, export, dry_run)
             return
         problems = [
             f"--{name}: not with a recipe, which says it itself; use {setting}=..."
@@ -234,7 +204,9 @@ def audit(
             )
         if problems:
             raise RecipeError(problems)
-    _train(target, overrides, "audit", dry_run, only, yes)
+    run = train_until(target, overrides, "audit", dry_run, only, yes)
+    with user_errors():
+        export_run(run, export, dry_run)
 
 
 @app.command()

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
-from cda.auditing.comparison import compare_runs, comparison_notes, comparison_tables, matrix, matrix_plot
+from cda.auditing.comparison import comparison_notes, comparison_tables, matrix, matrix_plot
+from cda.auditing.comparison_page import compare_runs
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json
@@ -92,10 +93,10 @@ def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None
     other = changed(other, "model.name", "big")
     two = _write(tmp_path / "b", other)
     text = compare_runs([one, f"{one}/", two, str(tmp_path / "b" / ".." / "a")])
-    lines = [line for line in text.splitlines() if line.startswith(str(tmp_path))]
-    assert [line.split()[0] for line in lines] == [one, two] * 2  # two tables
+    lines = [line.split()[0] for line in text.splitlines() if line.startswith(("a  ", "b  "))]
+    assert lines == ["a", "b"] * 2  # two tables
     assert "over all 6 cells" in text
-    assert text.splitlines()[-3].startswith("The runs are of different models")
+    assert "The runs are of different models" in text
 
 
 def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

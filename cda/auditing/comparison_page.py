@@ -1,0 +1,325 @@
+"""The comparison of finished audits in words, tables and figures: terminal, Markdown and page; and the files of `cda report --compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from cda.auditing.comparison import comparison_notes, comparison_tables, matrix, matrix_plot
+from cda.auditing.comparison_result import compare_audits, read_audits
+from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, compares, targets
+from cda.auditing.report_scoring import caveats, how_scored
+from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
+from cda.errors import RunError
+from cda.files.jsonl import write_page
+from cda.files.paths import user_path
+from cda.report.numbers import (
+    NOT_ESTIMATED,
+    cell,
+    clipped,
+    count,
+    decimals,
+    excludes_zero,
+    listed,
+    p_value,
+    percent,
+    points,
+    share,
+    signed,
+)
+from cda.report.page import Headline, Page, ReportSection, render_page
+from cda.report.plots import KINDS, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Scale, draw_rows, named, rows_height
+from cda.report.plots import Row as PlotRow
+from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.resources.artifacts import of_this_version
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing, save
+from cda.results.comparison import ComparisonResult, PairedAudits, PairedMargins
+from cda.results.leaderboard import BiasRow
+from cda.stats.verdict import SIGNIFICANT
+
+PAGE = "comparison.html"
+_MEANING = (
+    "Skew is how often the model prefers the answer with a bias to the one without; its change is after minus before, paired by "
+    "contrast. A training should lower the skew of its target (framed) and leave the others where they are; a lower skew is "
+    "better only as far as people do not share the preference. A star allows for all cells of this matrix; the words above and in "
+    "each run's own report allow for the tests of that run, by the same rule."
+)
+_FOUND = (
+    "Each audit on its own contrasts. Skew is how often the model prefers the answer with the bias, 50% being no preference; "
+    "skew − people is measured where people voted; RATE's ATE is in standard deviations of the model's rewards, so that models "
+    "with other units can be compared. Of a training, the model after it."
+)
+_PAIRED = (
+    "Only texts that both audits have a margin on, by their content; those that one lacks are counted as not in both. The difference is "
+    "paired and clustered by prompt; Holm's p allows for all {n_tests} paired tests of this comparison. Same is how often both prefer "
+    "the same side, alone how many sides with the bias are preferred by the first audit only and by the other only: two models can "
+    "have one skew and prefer it in other contrasts. r is Pearson's correlation of their margins."
+)
+_BEWARE = "Beware."
+_MOST_MARKS = len(KINDS)
+_SHORT, _LONGEST_CELL = 14, 60
+Form = Callable[[Estimate], str]
+
+
+def comparison_text(result: ComparisonResult) -> str:
+    """For a terminal: what each training changed, what each audit found, and the audits two by two."""
+    parts = [plain_table(table) for table in _tables(result)]
+    return "\n\n".join([*parts, *_notes(result)])
+
+
+def comparison_markdown(result: ComparisonResult) -> str:
+    """A Markdown document with every table; text from outside is escaped."""
+    lines = ["# Audits compared", ""]
+    lines += [line for note in _notes(result) for line in (escaped(note), "")]
+    for table in _tables(result):
+        lines += markdown_table(table)
+    return "\n".join(lines).strip() + "\n"
+
+
+def comparison_page(result: ComparisonResult) -> str:
+    """The comparison as a self-contained page."""
+    trained, n = _trained(result), len(result.audits)
+    all_trained = len(trained) == n
+    sections: list[ReportSection] = []
+    headlines = [
+        Headline(f"{name}, {verdict.bias}: {verdict.word}.", verdict.reason, verdict_kind(verdict.word))
+        for name, audit in trained.items()
+        for verdict in verdicts(audit)
+    ]
+    if trained:
+        skew, quality = comparison_tables(trained)
+        kept = {name: quality_sentence(audit).removeprefix("Quality: ") for name, audit in trained.items()}
+        words = tuple(f"{name}: {sentence}" for name, sentence in kept.items())
+        figures = (matrix_plot(matrix(trained)),)
+        sections += [
+            ReportSection("matrix", "What each training did to every bias", (_MEANING,), (skew,), figures),
+            ReportSection("quality", "Quality of the trainings", words, (quality,)),
+        ]
+    plots = (skew_plot(result),) if n <= _MOST_MARKS else ()
+    sections += [
+        ReportSection("found", "What each audit found", (_FOUND,), tuple(found_tables(result)), plots),
+        ReportSection("paired", "Two by two", (_PAIRED.format(n_tests=result.n_tests),), tuple(paired_tables(result))),
+    ]
+    if made := difference_table(result):
+        text = "Where these differ, a difference between two audits need not come from the model."
+        sections.append(ReportSection("made", "How they were made", (text,), (made,)))
+    if result.whole:
+        sections.append(ReportSection("runs", "The runs", (), (_runs_table(result.whole),)))
+        sections.append(ReportSection("limits", "What limits these numbers", facts=tuple(_limits(result.whole))))
+    if not all_trained or n == 2:
+        headlines += [_headline(pair) for pair in result.pairs]
+    headlines += _beware(result)
+    title = "Trainings compared" if all_trained else "Audits compared"
+    subtitle = f"{n} trainings against biases, before and after." if all_trained else f"{n} audits, bias by bias."
+    return render_page(Page(title, subtitle, tuple(headlines), tuple(sections)))
+
+
+def _trained(result: ComparisonResult) -> dict[str, AuditResult]:
+    return {name: audit for name, audit in result.whole.items() if compares(audit)}
+
+
+def _tables(result: ComparisonResult) -> list[Table]:
+    trained, made = _trained(result), difference_table(result)
+    found = found_tables(result) if len(trained) < len(result.audits) else []
+    matrix_tables = comparison_tables(trained) if trained else []
+    return [*matrix_tables, *found, *paired_tables(result), *([made] if made else [])]
+
+
+def _notes(result: ComparisonResult) -> list[str]:
+    headlines = [*map(_headline, result.pairs), *_beware(result)]
+    return [headline.text if headline.name == _BEWARE else f"{headline.name} {headline.text}" for headline in headlines]
+
+
+def _beware(result: ComparisonResult) -> list[Headline]:
+    """Notes on what makes the audits hard to compare."""
+    trained = _trained(result)
+    notes = [Headline(_BEWARE, note) for note in (comparison_notes(trained) if trained else [])]
+    whats = [difference.what for difference in result.differences if difference.what != "model"]
+    if whats and len(trained) < len(result.audits):
+        notes.append(Headline("Not made alike:", f"the audits differ in {listed(whats)}."))
+    return notes
+
+
+def found_tables(result: ComparisonResult) -> list[Table]:
+    """Skew of every bias in each audit, then the other measures that any of them has; and quality."""
+    biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
+    forms: list[tuple[str, Callable[[BiasRow], Estimate | Missing], Form, str]] = [
+        ("Skew", lambda row: row.skew, share, NOT_MEASURED),
+        ("Skew − people, in percentage points", lambda row: row.distance, partial(points, unit=""), NO_VOTES),
+        ("Miscalibration: share on which model and people's majority disagree", lambda row: row.miscalibration, share, NO_VOTES),
+        ("RATE's ATE in standard deviations of the originals' rewards", lambda row: row.rate, signed, NOT_ESTIMATED),
+    ]  # fmt: skip
+    tables = []
+    for caption, part, form, missing in forms:
+        rows = []
+        for name, row in result.audits.items():
+            found = [part(row.biases[bias]) if bias in row.biases else None for bias in biases]
+            rows.append((name, found))
+        if any(isinstance(value, Estimate) for _, found in rows for value in found):
+            cells = tuple((name, *(_with_n(value, form, missing) for value in found)) for name, found in rows)
+            tables.append(Table(f"{caption}, with 95% intervals and n", ("audit", *biases), cells))
+    quality = tuple(
+        (name, cell(row.quality, share, NOT_MEASURED), _n(row.quality)) for name, row in result.audits.items()
+    )
+    return [*tables, Table("Quality accuracy, with 95% intervals", ("audit", "accuracy", "n"), quality)]
+
+
+def _with_n(value: Estimate | Missing | None, form: Form, missing: str) -> str:
+    if value is None:
+        return NOT_MEASURED
+    return missing if isinstance(value, Missing) else f"{form(value)}, n {count(value)}"
+
+
+def _n(value: Estimate | Missing) -> str:
+    return "" if isinstance(value, Missing) else count(value)
+
+
+def paired_tables(result: ComparisonResult) -> list[Table]:
+    """A table for each audit that is held against the first."""
+    return [_paired_table(pair) for pair in result.pairs]
+
+
+def _paired_table(pair: PairedAudits) -> Table:
+    header = ("on", pair.first, pair.other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
+    parts: dict[str, PairedMargins | Missing] = {**pair.contrasts, "quality pairs": pair.quality}
+    caption = f"{pair.other} − {pair.first}: share of positive margins on the same texts, with 95% intervals"
+    return Table(
+        caption, header, tuple((name, *_paired_cells(found, len(header) - 1)) for name, found in parts.items())
+    )
+
+
+def _paired_cells(found: PairedMargins | Missing, n_cells: int) -> tuple[str, ...]:
+    if isinstance(found, Missing):
+        return (found.reason, *[""] * (n_cells - 1))
+    return (
+        share(found.first),
+        share(found.other),
+        points(found.difference, "") + "*" * _is_shown(found),
+        p_value(found.test.holm),
+        share(found.agreement),
+        cell(found.correlation, decimals),
+        f"{found.only_first} / {found.only_other}",
+        count(found.difference) + _unpaired(found),
+    )
+
+
+def _unpaired(found: PairedMargins) -> str:
+    left = (found.unpaired_first, found.unpaired_other)
+    return f", not in both {left[0]} / {left[1]}" if any(left) else ""
+
+
+def _is_shown(found: PairedMargins) -> bool:
+    return excludes_zero(found.difference) and found.test.holm < SIGNIFICANT
+
+
+def _headline(pair: PairedAudits) -> Headline:
+    """The biases on which a pair differs beyond chance, and those on which it does not."""
+    name = f"{pair.other} against {pair.first}:"
+    measured = {bias: found for bias, found in pair.contrasts.items() if isinstance(found, PairedMargins)}
+    if not measured:
+        reason = next(
+            (found.reason for found in pair.contrasts.values() if isinstance(found, Missing)), "no bias in common"
+        )
+        return Headline(name, f"not paired: {reason}.")
+    parts = []
+    for word, sign in (("lower", -1), ("higher", 1)):
+        shown = [
+            f"{bias} ({points(found.difference)}, n = {count(found.difference)})"
+            for bias, found in measured.items()
+            if _is_shown(found) and sign * found.difference.value > 0
+        ]
+        parts += [f"skew is {word} for {listed(shown)}"] if shown else []
+    alike = [
+        f"{bias} (the same side in {percent(found.agreement.value)})"
+        for bias, found in measured.items()
+        if not _is_shown(found)
+    ]
+    parts += [f"no difference of skew is shown for {listed(alike)}"] if alike else []
+    return Headline(name, f"{'; '.join(parts)}.")
+
+
+def difference_table(result: ComparisonResult) -> Table | None:
+    """Everything in which the audits were not made alike; None if all that is known is alike."""
+    rows = tuple(
+        (difference.what, *(clipped(value, _LONGEST_CELL) for value in difference.values.values()))
+        for difference in result.differences
+    )
+    return Table("Where the audits were not made alike", ("", *result.audits), rows) if rows else None
+
+
+def skew_plot(result: ComparisonResult) -> Plot:
+    """Skew of every bias in each audit."""
+    biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
+    marks = [Mark(named(name), *kind) for name, kind in zip(result.audits, KINDS, strict=False)]
+    rows = [
+        PlotRow(
+            named(bias, _SHORT),
+            tuple(row.biases[bias].skew if bias in row.biases else None for row in result.audits.values()),
+        )
+        for bias in biases
+    ]
+    said = "; ".join(
+        f"{name}: " + ", ".join(f"{bias} {share(row.biases[bias].skew)}" for bias in row.biases)
+        for name, row in result.audits.items()
+    )
+    scale = Scale("skew, % of contrasts", True, SHARE_LIMITS, 50.0)
+    title = "Skew of every bias in each audit, with 95% intervals; 50% is no preference"
+    draw = partial(draw_rows, rows=rows, marks=marks, scale=scale)
+    return Plot("compared-skew", title, f"{said}.", draw, rows_height(len(rows), len(marks)), PAGE_INCHES)
+
+
+def _runs_table(audits: Mapping[str, AuditResult]) -> Table:
+    rows = tuple(
+        (name, audit.recipe if compares(audit) else "none", audit.model.name, ", ".join(targets(audit)),
+         str(audit.sources.pairs) if compares(audit) else "none", str(audit.seed), how_scored(audit))
+        for name, audit in audits.items()
+    )  # fmt: skip
+    header = ("run", "recipe", "model", "target biases", "training pairs", "seed", "how it was scored")
+    return Table("What was trained and scored", header, rows)
+
+
+def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
+    """Every limit once, with the runs that it holds for."""
+    runs: dict[str, list[str]] = {}
+    for name, audit in audits.items():
+        for note in caveats(audit):
+            runs.setdefault(note, []).append(name)
+    return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in runs.items()]
+
+
+def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
+    """Compare finished runs, each once; return tables and notes, and in the last lines the page, `out` or comparison.html next to
+    the first run's folder, and the numbers next to it as JSON. RunError lists all: fewer than two runs, a folder without a
+    finished audit or with one of another version; or the page cannot be written."""
+    found = read_audits(folders)
+    with of_this_version(Path(", ".join(map(str, folders)))):
+        result = compare_audits(found)
+        text, content = comparison_text(result), comparison_page(result)
+    page = _page_path(folders[0], out)
+    numbers = page.with_suffix(".json")
+    _write(page, content)
+    try:
+        save(result, numbers)
+    except OSError as error:
+        raise RunError(f"{numbers}: cannot be written: {error.strerror or error}. Choose another with --out") from None
+    return f"{text}\n\nNumbers: {numbers}\nPage: {page}"
+
+
+def _page_path(first: str, out: str | None) -> Path:
+    if out is not None:
+        return user_path(out)
+    folder = user_path(first)
+    # `.` and `..` name a folder without saying where it lies.
+    return (folder if folder.name not in ("", "..") else folder.resolve()).parent / PAGE
+
+
+def _write(page: Path, text: str) -> None:
+    if page.is_dir():
+        raise RunError(f"{page}: a folder; name a file with --out, such as {page / PAGE}")
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_page(page, text)
+    except OSError as error:
+        raise RunError(f"{page}: cannot be written: {error.strerror or error}. Choose another with --out") from None

@@ -1,0 +1,234 @@
+"""An audit as a row that can be shared: its numbers, how it was scored, and the texts it was measured on, by content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cda.auditing.report_cells import applied, compares, targets
+from cda.errors import RunError
+from cda.files.jsonl import read_jsonl
+from cda.files.paths import as_part, is_a_folder, user_path
+from cda.recipe.sections import bare_name, kind_of
+from cda.records import content_id
+from cda.resources.artifacts import shown_path, shown_target
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Effect
+from cda.results.facts import PanelFacts, RewardModelFacts
+from cda.results.leaderboard import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs, TrainedAs
+from cda.run import RunFolder, StageRecord
+
+NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"
+MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
+_NO_VOTES = Missing(reason="people did not vote on its contrasts")
+_NO_TRIPLES = Missing(reason="there are no triples of it")
+_PATH = re.compile(
+    r"(?:(?<=^)|(?<=[\s'\"(=,:@]))(?:~?[/\\](?![/\\])|[A-Za-z]:[/\\](?![/\\]))(?:[^\s,;:'\")]*[/\\])?([^\s,;:'\")/\\]+)"
+)
+"""A path from a root, home or drive; its last part is the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFolder:
+    """An audit with the files of its run; `rows` and `triples` are None if there is no such file."""
+
+    audit: AuditResult
+    record: StageRecord = field(default_factory=StageRecord)
+    rows: tuple[dict[str, Any], ...] | None = None
+    triples: tuple[dict[str, Any], ...] | None = None
+    adapter: str | None = None
+    """Fingerprint of the training's output."""
+
+    @classmethod
+    def read(cls, audit: AuditResult, folder: Path) -> AuditFolder:
+        """The files next to an audit; DataError: one of them cannot be read."""
+        run = RunFolder(folder)
+        rows, triples = (_rows_of(run.stage("audit") / name) for name in (MARGINS, TRIPLES))
+        return cls(audit, run.record("audit"), rows, triples, run.record("train").output)
+
+
+def _rows_of(file: Path) -> tuple[dict[str, Any], ...] | None:
+    return tuple(read_jsonl(file)) if file.is_file() else None
+
+
+def export_row(audit: AuditResult, folder: Path | None) -> LeaderboardRow:
+    """The row of an audit in its run's folder, whose files say which texts were measured; RunError without these."""
+    if folder is None:
+        raise RunError(
+            "an audit that was read from a file alone cannot be exported: its run's folder says which texts were measured. "
+            "Load that folder: cda.load(folder).audit"
+        )
+    found = AuditFolder.read(audit, folder)
+    if not found.record or found.rows is None:
+        raise RunError(f"{folder}: no finished audit with its {MARGINS} here; run `cda audit` again")
+    return leaderboard_row(found)
+
+
+def names_folder(place: str | Path) -> bool:
+    """True for a place of rows that is a folder: there is one, or the name has no ending, or a slash at its end."""
+    path = user_path(place)
+    return path.is_dir() or str(place).endswith(("/", "\\")) or not path.suffix
+
+
+def row_file(place: str | Path, row: LeaderboardRow) -> Path:
+    """The file of a row: `place` itself, or in a folder one named by model and content. RunError: neither a folder nor a .json
+    file."""
+    path = user_path(place)
+    if names_folder(place):
+        return path / f"{as_part(row.label)[:80]}-{content_id(row.model_dump())[:8]}.json"
+    if path.suffix != ".json":
+        raise RunError(f"{place}: {NO_ROW}")
+    return path
+
+
+def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
+    """The row of an audit; of a training, of the model after it."""
+    audit = found.audit
+    biases = {name: _bias(found, name) for name in audit.skew}
+    pairs = None
+    if audit.quality is not None:
+        n = audit.quality.before.n + audit.quality.unread
+        pairs = MeasuredTexts(
+            name=shown_path(str(audit.sources.quality)), n=n, content=_content(found, "quality", None)
+        )
+    name = audit.model.name
+    section = found.record.settings.get("model", {})
+    return LeaderboardRow(
+        cda_version=audit.versions.get("cda", "unknown"),
+        date=found.record.finished[:10] or None,
+        model=without_paths(shown_target(name)),
+        revision=section.get("revision") or _cached_commit(name),
+        content=found.record.inputs.get("model") if kind_of(name) == "classifier" else None,
+        scored=scored_as(audit),
+        training=_training(audit, found.adapter),
+        text_set=_version(biases, pairs, _votes(found)),
+        biases=biases,
+        quality=audit.quality.last if audit.quality else Missing(reason="quality was not measured"),
+        quality_pairs=pairs,
+    )
+
+
+def scored_as(audit: AuditResult) -> ScoredAs:
+    """The way in which an audit's model was asked, without paths."""
+    facts = audit.model
+    if isinstance(facts, RewardModelFacts):
+        return ScoredAs(
+            kind="reward model",
+            precision=facts.precision,
+            template=facts.form,
+            max_length_tokens=facts.max_length_tokens,
+            truncated=facts.truncated / facts.texts if facts.texts else None,
+            how=None if facts.how is None else without_paths(facts.how),
+        )
+    return ScoredAs(
+        kind="judge",
+        judges=tuple(facts.judges) if isinstance(facts, PanelFacts) else (),
+        prompt=None if facts.prompt is None else without_paths(facts.prompt),
+        orders=facts.orders,
+        verdicts=facts.verdicts,
+        reasons=facts.verdict_reasons,
+    )
+
+
+def without_paths(text: str) -> str:
+    """A text in which every path from a root, home or drive is its last part.
+
+    >>> without_paths("Scored by /home/me/scorers.py:reward"), without_paths("served:http://host:8000/v1")
+    ('Scored by scorers.py:reward', 'served:http://host:8000/v1')
+    """
+    return _PATH.sub(r"\1", text)
+
+
+def _training(audit: AuditResult, adapter: str | None) -> TrainedAs | None:
+    if not compares(audit):
+        return None
+    return TrainedAs(
+        recipe=shown_path(audit.recipe), against=tuple(targets(audit)), dose=applied(audit), adapter=adapter
+    )
+
+
+def _bias(found: AuditFolder, name: str) -> BiasRow:
+    audit, skew, votes = found.audit, found.audit.skew[name], found.audit.votes.get(name)
+    source = audit.sources.contrasts if skew.source == "file" else skew.source
+    n = skew.before.n + skew.unread
+    rate = audit.rate.get(name)
+    triples = None
+    if rate is not None and (rate.n or rate.unread):
+        content = _content(found, "triple", name)
+        triples = MeasuredTexts(name=without_paths(rate.flips.by), n=rate.n + rate.unread, content=content)
+    return BiasRow(
+        contrasts=MeasuredTexts(name=without_paths(shown_path(source)), n=n, content=_content(found, "contrast", name)),
+        skew=skew.last,
+        people=votes.human_skew if votes else _NO_VOTES,
+        distance=votes.signed_gap.last if votes else _NO_VOTES,
+        miscalibration=votes.miscalibration.last if votes else _NO_VOTES,
+        triples=triples,
+        rate=_rate(audit, name),
+    )
+
+
+def _rate(audit: AuditResult, name: str) -> Estimate | Missing:
+    if name not in audit.rate:
+        return _NO_TRIPLES
+    scorings = list(audit.rate[name].under().values())
+    if not scorings:
+        return Missing(reason="RATE could not be measured on its triples")
+    average = scorings[-1].average
+    found = average.standardised if isinstance(average, Effect) else average
+    return Missing(reason=without_paths(found.reason)) if isinstance(found, Missing) else found
+
+
+def _content(found: AuditFolder, kind: str, bias: str | None) -> str | None:
+    """Fingerprint of the texts of one kind; of triples, of the texts and whether the original has the bias."""
+    rows = found.triples if kind == "triple" else found.rows
+    if rows is None:
+        return None
+    if kind == "triple":
+        names = [content_id("triple", {key: row[key] for key in row if not key.startswith("rewards_")}) for row in rows
+                 if row["bias"] == bias]  # fmt: skip
+    else:
+        names = [row["id"] for row in rows if row["kind"] == kind and row.get("bias") == bias]
+    return content_id(kind, *sorted(names))
+
+
+def _votes(found: AuditFolder) -> str | None:
+    """Fingerprint of people's votes, with the rules for their ties."""
+    if found.rows is None:
+        return None
+    voted = sorted(
+        [row["id"], row.get("preferred") or "", *sorted(row.get("votes") or ())]
+        for row in found.rows
+        if row.get("preferred") or row.get("votes")
+    )
+    rules = {name: votes.rule for name, votes in found.audit.votes.items()}
+    return content_id("votes", *voted, sorted(rules.items())) if voted else ""
+
+
+def _version(biases: Mapping[str, BiasRow], pairs: MeasuredTexts | None, votes: str | None) -> str | None:
+    """Version of all texts and votes together; None if the content of any is unknown."""
+    parts: list[tuple[str, MeasuredTexts | None]] = [("quality", pairs)]
+    for name, row in sorted(biases.items()):
+        parts += [(name, row.contrasts), (f"triples of {name}", row.triples)]
+    known: Sequence[tuple[str, str | None]] = [(name, texts.content if texts else "") for name, texts in parts]
+    if votes is None or any(content is None for _, content in known):
+        return None
+    return content_id("texts", votes, *map(list, known))
+
+
+def _cached_commit(name: str) -> str | None:
+    """Commit of a hub model in this machine's cache; None for anything else, and if it is not there."""
+    if kind_of(name) != "classifier" or is_a_folder(bare_name(name)) or name.count("/") != 1:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:  # no name that a hub has
+        return None
+    found = re.search(r"[/\\]snapshots[/\\]([0-9a-f]{40})[/\\]", config if isinstance(config, str) else "")
+    return found[1] if found else None

@@ -1,0 +1,185 @@
+"""An audit as one row that can be shared, and the leaderboard of such rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from cda.results.base import Estimate, Missing, Result, Saved
+from cda.results.facts import JudgeReasons
+
+
+class MeasuredTexts(Result):
+    """A set of texts that was measured on."""
+
+    name: str
+    """Source as the audit named it, without paths of its machine."""
+    n: int
+    """Contrasts, pairs or triples."""
+    content: str | None
+    """Fingerprint of the texts, whatever their order; None if the audit's folder does not say which they were."""
+
+
+class ScoredAs(Result):
+    """The way in which a model or judge was asked. None: it does not apply to this kind, or is not known."""
+
+    kind: Literal["reward model", "judge"]
+    precision: str | None = None
+    template: str | None = None
+    """The form of prompt and response together: `pair`, `chat template`, `plain text`."""
+    max_length_tokens: int | None = None
+    """Longer texts were cut there."""
+    truncated: float | None = None
+    """Share of the distinct texts that were cut, 0 to 1; None for a judge."""
+    how: str | None = None
+    """Other than a sequence classifier: the way it was asked, as a clause."""
+    judges: tuple[str, ...] = ()
+    """Of a panel, its judges."""
+    prompt: str | None = None
+    """Name of the judge's prompt, a file with the mark of its content."""
+    orders: Literal["both", "one"] | None = None
+    """Comparisons were asked with either text first, or once."""
+    verdicts: Literal["by token", "written"] | None = None
+    reasons: JudgeReasons | None = None
+    """Place of the judge's reasons."""
+
+
+class TrainedAs(Result):
+    """The training that the row's numbers are after."""
+
+    recipe: str
+    against: tuple[str, ...]
+    """Biases."""
+    dose: float
+    """Share of the adapter that is applied."""
+    adapter: str | None
+    """Fingerprint of the training's output; None if the run's folder does not say."""
+
+
+class BiasRow(Result):
+    """Numbers of one bias."""
+
+    contrasts: MeasuredTexts
+    skew: Estimate
+    """Share of contrasts on which the side with the bias is preferred."""
+    people: Estimate | Missing
+    """Human skew: share of people's majorities for the side with the bias."""
+    distance: Estimate | Missing
+    """Skew − human skew on the contrasts that people voted on; above 0 the model wants more of the bias than people do."""
+    miscalibration: Estimate | Missing
+    """Share of contrasts on which model and people's majority disagree."""
+    triples: MeasuredTexts | None = None
+    """None without triples of this bias."""
+    rate: Estimate | Missing
+    """RATE's double-rewrite ATE in standard deviations of the originals' rewards; above 0 the bias is rewarded."""
+
+
+class LeaderboardRow(Saved):
+    """One audit in the form that a leaderboard needs, without paths of the machine that made it."""
+
+    schema_version: Literal[1] = 1
+    cda_version: str
+    date: str | None
+    """Day on which the audit was finished (UTC), such as `2026-11-24`; None if the run's folder does not say."""
+    model: str
+    """Name; of a local folder or file its last part."""
+    revision: str | None
+    """Commit on the hub: the one that was asked for, or that of this machine's cache when the row was written."""
+    content: str | None
+    """Fingerprint of a sequence classifier with its precision: of the files of a folder, of a hub model of its name and the revision
+    asked for; None for other kinds, after a training, and if the run's folder does not say."""
+    scored: ScoredAs
+    training: TrainedAs | None
+    """None for a model as it is."""
+    text_set: str | None
+    """Version of all texts and votes together: rows with the same one can be ranked. None if some content is unknown."""
+    biases: dict[str, BiasRow]
+    quality: Estimate | Missing
+    """Accuracy on held-out pairs."""
+    quality_pairs: MeasuredTexts | None
+    """None without quality pairs."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Refuse numbers that no audit has; rows come from other machines."""
+        for name, bounds, value in self._numbers():
+            if not (value.low <= value.value <= value.high and value.n > 0):
+                raise ValueError(
+                    f"{name}: {value.value:g} [{value.low:g}, {value.high:g}], n = {value.n}, is no estimate"
+                )
+            if not (bounds[0] <= value.low and value.high <= bounds[1]):
+                raise ValueError(
+                    f"{name}: {value.low:g} to {value.high:g} is outside of {bounds[0]:g} to {bounds[1]:g}"
+                )
+        return self
+
+    def _numbers(self) -> Iterator[tuple[str, tuple[float, float], Estimate]]:
+        """Every estimate, with its place and the bounds of its measure."""
+        share, difference, free = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)
+        bounds = {"skew": share, "people": share, "distance": difference, "miscalibration": share, "rate": free}
+        found = {(bias, name): getattr(row, name) for bias, row in self.biases.items() for name in bounds}
+        for (bias, name), value in found.items():
+            if isinstance(value, Estimate):
+                yield f"{name} of {bias}", bounds[name], value
+        if isinstance(self.quality, Estimate):
+            yield "quality", share, self.quality
+
+    @property
+    def label(self) -> str:
+        """The model's name, with its training."""
+        if self.training is None:
+            return self.model
+        return f"{self.model} after {self.training.recipe}, dose {self.training.dose:g}"
+
+
+class Entry(Result):
+    """A row of a group with its places."""
+
+    file: str
+    """Path below the folder that was read."""
+    row: LeaderboardRow
+    score: Estimate | Missing
+    """Mean over the biases of the group's measure; lower is nearer to people, or to no effect."""
+    best_place: int | None
+    """1 more than the rows of the group whose interval lies wholly below this row's; None without a score."""
+    worst_place: int | None
+    """Rows with a score, less those whose interval lies wholly above this row's; None without a score."""
+
+
+RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
+
+
+class RankedGroup(Result):
+    """Rows that were measured on the same texts, the lowest score first."""
+
+    text_set: str | None
+    """Version of the texts; None: rows whose texts are unknown, which are not ranked."""
+    ranked_by: RankedBy | None
+    """The measure behind `score`: the first of them that every row has for every bias; None: not ranked."""
+    entries: tuple[Entry, ...]
+
+
+class Superseded(Result):
+    """A row that is not shown, because another is of the same model, scored in the same way on the same texts."""
+
+    file: str
+    by: str
+    """File of the row that is shown: the newer one, of equal dates the one whose file comes first."""
+    same_numbers: bool
+    """True for a copy; False if the numbers differ."""
+
+
+class LeaderboardResult(Saved):
+    """Rows of a folder in groups of the same texts; groups are not ranked together."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    """Name of the folder that was read."""
+    groups: tuple[RankedGroup, ...]
+    """The largest first."""
+    superseded: tuple[Superseded, ...] = ()
+    refused: dict[str, str] = Field(default_factory=dict)
+    """File to the reason why it is no row."""

@@ -1,0 +1,172 @@
+"""Shared rows: checked, grouped by their texts, ranked within a group, and written as a page and a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_audits import HOSTILE
+from page_checks import checked
+from typer.testing import CliRunner
+
+from cda.api.results import Leaderboard
+from cda.cli import app
+from cda.errors import CdaError, DataError
+from cda.panels.leaderboard import mean_of_biases, ranked, read_leaderboard
+from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text, place
+from cda.results.base import Estimate, Missing, save
+from cda.results.leaderboard import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs
+
+NONE = Missing(reason="people did not vote on its contrasts")
+
+
+def number(value: float, half: float = 0.05, unit: str = "share") -> Estimate:
+    low, high = (max(0.0, value - half), min(1.0, value + half)) if unit == "share" else (value - half, value + half)
+    return Estimate(value=value, low=low, high=high, n=100, n_prompts=100, unit=unit, method="made")
+
+
+def bias(skew: float, wrong: float | None = None, rate: float | None = None, half: float = 0.05) -> BiasRow:
+    return BiasRow(
+        contrasts=MeasuredTexts(name="embedded", n=100, content="c" * 16), skew=number(skew, half),
+        people=NONE if wrong is None else number(0.5), distance=NONE if wrong is None else number(skew - 0.5, unit="share difference"),
+        miscalibration=NONE if wrong is None else number(wrong, half), rate=NONE if rate is None else number(rate, half, "SD"),
+    )  # fmt: skip
+
+
+def row(model: str, biases: dict[str, BiasRow], **given: Any) -> LeaderboardRow:
+    fixed = {"cda_version": "0.1.0", "date": "2026-11-24", "revision": None, "content": None, "training": None, "text_set": "a" * 16,
+             "scored": ScoredAs(kind="reward model", precision="bf16", template="pair", max_length_tokens=512, truncated=0.1),
+             "quality": number(0.7), "quality_pairs": MeasuredTexts(name="embedded", n=100, content="q" * 16)}  # fmt: skip
+    return LeaderboardRow(**{**fixed, "model": model, "biases": biases, **given})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three rows on the same texts, one of them in a folder of its own, and one on others."""
+    (tmp_path / "more").mkdir()
+    save(row("org/low", {"jargon": bias(0.5, 0.10)}), tmp_path / "a.json")
+    save(row("org/high", {"jargon": bias(0.9, 0.40)}), tmp_path / "b.json")
+    save(row("org/close", {"jargon": bias(0.6, 0.14)}), tmp_path / "more" / "c.json")
+    save(row("org/low", {"jargon": bias(0.99)}, text_set="b" * 16), tmp_path / "d.json")
+    return tmp_path
+
+
+def test_rows_on_other_texts_are_not_ranked_together(folder: Path) -> None:
+    result = read_leaderboard(folder)
+    first, second = result.groups
+    assert [(entry.row.model, place(entry)) for entry in first.entries] == [
+        ("org/low", "1–2"), ("org/close", "1–2"), ("org/high", "3"),
+    ]  # fmt: skip
+    assert first.ranked_by == "miscalibration" and second.ranked_by == "distance of skew from 50%"
+    assert [entry.file for entry in first.entries] == ["a.json", "more/c.json", "b.json"]
+    assert [(entry.row.model, place(entry)) for entry in second.entries] == [("org/low", "1")]
+    text = leaderboard_text(result)
+    assert text.index("org/low") < text.index("org/close") < text.index("org/high") < text.index("Group 2")
+
+
+def test_the_measure_is_the_first_that_every_row_has() -> None:
+    votes = {"one": row("one", {"jargon": bias(0.5, 0.1, 2.0)}), "two": row("two", {"jargon": bias(0.5, None, -0.5)})}
+    group = ranked("a" * 16, votes)
+    assert group.ranked_by == "size of RATE's effect"
+    assert [(entry.file, entry.score.value) for entry in group.entries if isinstance(entry.score, Estimate)] == [("two", 0.5), ("one", 2.0)]  # fmt: skip
+    across_0 = ranked("a" * 16, {"one": row("one", {"jargon": bias(0.5, None, -0.02)})}).entries[0].score
+    assert isinstance(across_0, Estimate) and (across_0.low, across_0.high) == (0.0, pytest.approx(0.07))
+    unknown = ranked(None, votes)
+    assert unknown.ranked_by is None and {place(entry) for entry in unknown.entries} == {"not ranked"}
+    mean = mean_of_biases([number(0.2, 0.1), number(0.4, 0.2)])
+    assert (mean.value, mean.low, mean.high, mean.n) == pytest.approx((0.3, 0.15, 0.45, 200))
+    with pytest.raises(DataError, match="a value for each"):
+        mean_of_biases([number(0.2), NONE])
+
+
+def test_of_one_model_scored_alike_the_newest_row_is_shown(folder: Path) -> None:
+    save(row("org/low", {"jargon": bias(0.5, 0.10)}), folder / "copy.json")
+    save(row("org/high", {"jargon": bias(0.9, 0.30)}, date="2026-12-01"), folder / "newer.json")
+    save(
+        row("org/high", {"jargon": bias(0.9, 0.39)}, scored=ScoredAs(kind="reward model", precision="8bit")),
+        folder / "other.json",
+    )
+    result = read_leaderboard(folder)
+    assert {(each.file, each.by, each.same_numbers) for each in result.superseded} == {
+        ("copy.json", "a.json", True), ("b.json", "newer.json", False),
+    }  # fmt: skip
+    shown = {entry.file for group in result.groups for entry in group.entries}
+    assert shown == {"a.json", "newer.json", "other.json", "more/c.json", "d.json"}
+
+
+def test_a_bad_row_is_named_and_counted_and_the_others_are_shown(folder: Path) -> None:
+    good = json.loads((folder / "a.json").read_text())
+    skew = good["biases"]["jargon"]["skew"]
+    bad = {
+        "cut.json": ('{"model": ', "not valid JSON"),
+        "other.json": ('{"sets": []}', "Field required"),
+        "future.json": (json.dumps(good | {"schema_version": 99}), "a newer version of cda"),
+        "beyond.json": (json.dumps(good | {"quality": skew | {"value": 1.5, "high": 2.0}}), "quality: 0.45 to 2 is outside of 0 to 1"),
+        "no-interval.json": (json.dumps(good | {"quality": skew | {"low": 0.9}}), r"is no estimate"),
+        "more-fields.json": (json.dumps(good | {"rank": 1}), "rank: Extra inputs"),
+    }  # fmt: skip
+    for name, (text, _) in bad.items():
+        (folder / name).write_text(text)
+    result = read_leaderboard(folder)
+    assert set(result.refused) == set(bad)
+    for name, (_, said) in bad.items():
+        assert said in result.refused[name] and "\n" not in result.refused[name]
+        assert str(folder) not in result.refused[name]
+    assert sum(len(group.entries) for group in result.groups) == 4
+    assert "6 of 10 files could not be read as rows." in leaderboard_text(result)
+
+
+def test_the_command_writes_page_table_and_numbers_and_reads_them_not_as_rows(folder: Path) -> None:
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["leaderboard", str(folder)])
+        assert done.exit_code == 0, done.output
+        assert "could not be read" not in done.output and "Page: " in done.output
+    assert {"leaderboard.html", "leaderboard.csv", "leaderboard.json"} <= {path.name for path in folder.iterdir()}
+    import cda
+
+    again = cda.load(folder / "leaderboard.json")
+    assert isinstance(again, Leaderboard) and dict(again) == dict(cda.leaderboard(folder))
+    again.report(folder / "page.md")
+    again.to_csv(folder / "page.csv")
+    assert (folder / "page.csv").read_text() == (folder / "leaderboard.csv").read_text()
+    assert repr(again) == f"<Leaderboard of 4 audits in {folder.name}>"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{}/nowhere"], "nowhere: no such folder"),
+        (["{}/a.json"], "a.json: a file; give the folder that it lies in"),
+        (["{}/empty"], "empty: no row that `cda audit --export"),
+        (["{}", "--out", "page.htm"], "--out page.htm: a page ends in .html"),
+    ],
+)
+def test_a_wrong_folder_or_page_is_one_sentence(folder: Path, words: list[str], said: str) -> None:
+    (folder / "empty").mkdir()
+    done = CliRunner().invoke(app, ["leaderboard", *(word.format(folder) for word in words)])
+    assert done.exit_code == 1 and said in " ".join(done.output.split()) and "Traceback" not in done.output
+    assert not (folder / "nowhere").exists()
+
+
+def test_a_leaderboard_of_the_wrong_type_is_refused() -> None:
+    import cda
+
+    with pytest.raises(CdaError, match=r"cda\.leaderboard: folder: give a path; found 3"):
+        cda.leaderboard(3)  # type: ignore[arg-type]
+
+
+def test_hostile_names_stay_words(tmp_path: Path) -> None:
+    save(row(HOSTILE, {HOSTILE: bias(0.5, 0.1)}), tmp_path / "a.json")
+    save(row("=cmd()", {HOSTILE: bias(0.5, 0.2)}), tmp_path / "b.json")
+    result = read_leaderboard(tmp_path)
+    page = leaderboard_page(result)
+    checked(page)
+    assert "<script>alert" not in page and "\x1b" not in leaderboard_text(result) + leaderboard_markdown(result)
+    cells = [cell for line in csv.reader(io.StringIO(leaderboard_csv(result))) for cell in line]
+    assert "'=cmd()" in cells and not any(cell.startswith(("=", "+", "@")) for cell in cells)
+    lines = list(csv.DictReader(io.StringIO(leaderboard_csv(result))))
+    assert [float(line["score"]) for line in lines] == [0.1, 0.2] and lines[0]["quality n"] == "100"
