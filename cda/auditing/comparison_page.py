@@ -192,7 +192,7 @@ def _paired_table(pair: PairedAudits) -> Table:
 
 def _paired_cells(found: PairedMargins | Missing, n_cells: int) -> tuple[str, ...]:
     if isinstance(found, Missing):
-        return (found.reason, *[""] * (n_cells - 1))
+        return (*["not paired"] * 2, *[""] * (n_cells - 3), found.reason)
     return (
         share(found.first),
         share(found.other),

@@ -185,7 +185,7 @@ def _setup(row: LeaderboardRow) -> dict[str, str]:
     facts: dict[str, object] = {
         "model": row.model, "revision": row.revision, "weights": row.content, "kind": scored.kind,
         "precision": scored.precision, "template": scored.template, "max length (tokens)": scored.max_length_tokens,
-        "how it was asked": scored.how, "judges": judges or None, "judge's prompt": scored.prompt, "orders": scored.orders,
+        "how it was asked": scored.how, "judges": judges or None, "judge's prompt": scored.prompt, "content of the prompt": scored.prompt_content, "criteria": ", ".join(scored.criteria) or None, "calibration": scored.calibration, "orders": scored.orders,
         "verdicts": scored.verdicts, "reasons": scored.reasons,
         "training": training and f"{training.recipe} against {', '.join(training.against)}, dose {training.dose:g}",
         "adapter": training and training.adapter, "cda": row.cda_version,

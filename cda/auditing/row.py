@@ -103,7 +103,7 @@ def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
         model=without_paths(shown_target(name)),
         revision=section.get("revision") or _cached_commit(name),
         content=found.record.inputs.get("model") if kind_of(name) == "classifier" else None,
-        scored=scored_as(audit),
+        scored=scored_as(audit, found.record.settings.get("calibration")),
         training=_training(audit, found.adapter),
         text_set=_version(biases, pairs, _votes(found)),
         biases=biases,
@@ -112,7 +112,7 @@ def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
     )
 
 
-def scored_as(audit: AuditResult) -> ScoredAs:
+def scored_as(audit: AuditResult, calibration: str | None = None) -> ScoredAs:
     """The way in which an audit's model was asked, without paths."""
     facts = audit.model
     if isinstance(facts, RewardModelFacts):
@@ -123,6 +123,7 @@ def scored_as(audit: AuditResult) -> ScoredAs:
             max_length_tokens=facts.max_length_tokens,
             truncated=facts.truncated / facts.texts if facts.texts else None,
             how=None if facts.how is None else without_paths(facts.how),
+            calibration=calibration,
         )
     return ScoredAs(
         kind="judge",
@@ -131,6 +132,9 @@ def scored_as(audit: AuditResult) -> ScoredAs:
         orders=facts.orders,
         verdicts=facts.verdicts,
         reasons=facts.verdict_reasons,
+        prompt_content=facts.prompt_content,
+        criteria=facts.criteria,
+        calibration=calibration,
     )
 
 

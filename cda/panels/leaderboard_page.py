@@ -160,6 +160,10 @@ def scored_words(scored: ScoredAs) -> str:
         parts = [scored.precision, scored.template, length, scored.how]
         if scored.truncated:
             parts.append(f"{100 * scored.truncated:.0f}% of texts cut")
+    parts += [
+        f"criteria {', '.join(scored.criteria)}" if scored.criteria else None,
+        "calibrated" if scored.calibration else None,
+    ]
     return ", ".join(part for part in parts if part)
 
 

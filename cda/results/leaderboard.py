@@ -39,12 +39,18 @@ class ScoredAs(Result):
     judges: tuple[str, ...] = ()
     """Of a panel, its judges."""
     prompt: str | None = None
-    """Name of the judge's prompt, a file with the mark of its content."""
+    """Name of the judge's prompt."""
+    prompt_content: str | None = None
+    """Fingerprint of all that the judge's prompt says."""
+    criteria: tuple[str, ...] = ()
+    """Names of a judge's criteria."""
     orders: Literal["both", "one"] | None = None
     """Comparisons were asked with either text first, or once."""
     verdicts: Literal["by token", "written"] | None = None
     reasons: JudgeReasons | None = None
     """Place of the judge's reasons."""
+    calibration: str | None = None
+    """Fingerprint of the calibration that corrected its scores; None without one."""
 
 
 class TrainedAs(Result):
