@@ -75,7 +75,7 @@ class Estimate(Result):
     """Distinct prompts behind it (the clusters)."""
     unit: str
     """`share` (0 to 1), `share difference` (−1 to 1), `reward`, `preference` (−1 to 1), `AUC`, `AUC difference`,
-    `correlation`, `alpha`, `cosine`, `standard deviations`, `nats`, or the name of a feature in its own unit."""
+    `correlation`, `alpha`, `cosine`, `standard deviations`, `nats`, `log odds`, or the name of a feature in its own unit."""
     method: str
     """Method of the interval."""
 
