@@ -20,6 +20,7 @@ from cda.results.inspect import InspectResult
 from cda.results.leaderboard import LeaderboardResult, LeaderboardRow
 from cda.results.panel import PanelResult
 from cda.results.study import StudyResult
+from cda.results.topics import TopicsResult
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS: dict[str, tuple[type[Saved], str]] = {
@@ -36,6 +37,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "comparison": (ComparisonResult, "`comparison.json`: `cda report --compare`, `cda.compare`"),
     "leaderboard_row": (LeaderboardRow, "a row to share: `cda audit --export`, `audit.export`"),
     "leaderboard": (LeaderboardResult, "`leaderboard.json`: `cda leaderboard`, `cda.leaderboard`"),
+    "topics": (TopicsResult, "`topics.json`: `cda discover --by-topic`, `cda.discover(…, by_topic=True)`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
     "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
 }

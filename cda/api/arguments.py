@@ -70,7 +70,7 @@ _text, _path, _flag, _whole = _kind(str), _kind(str, PathLike), _kind(bool), _ki
 _paths = _list_of(_path)
 _FORMS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
-    **dict.fromkeys(("dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
+    **dict.fromkeys(("by_topic", "dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
     "attributes": (_paths, "a list of texts or bias files"),
     "betas": (_list_of(_kind(Real)), "a list of numbers"),
     "bias": (_path, "a name or a path"),
@@ -84,6 +84,7 @@ _FORMS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("most", "seed"), (_whole, "a whole number")),
     "sizes": (_list_of(_whole), "a list of whole numbers"),
     "split": (_text, "a name"),
+    "topics": (_list_of(_text), "a list of topics"),
 }
 """Arguments, which mean the same in every function, to a test of their type and the words for it."""
 

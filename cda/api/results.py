@@ -23,6 +23,7 @@ from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_markdown, calibration_page, calibration_text
 from cda.data.load import prompt_of
 from cda.discovery.tables import discover_text
+from cda.discovery.topics_page import topics_text
 from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
@@ -46,6 +47,7 @@ from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.leaderboard import LeaderboardResult
 from cda.results.panel import PanelResult
+from cda.results.topics import TopicsResult
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector, value_of
 
@@ -248,16 +250,24 @@ class Discovery:
     Attributes:
         folder: Holds report.html, discover.json, discover.md and the outputs of every stage.
         summary: Output of the command; `str()` returns it, too.
-        result: Everything that was measured; None while the search waits for a review.
+        result: Everything that was measured; None while the search waits for a review, and of a search by topic.
+        topics: Everything that a search by topic measured; None of other searches.
     """
 
     folder: Path
     summary: str
     result: DiscoverResult | None
+    topics: TopicsResult | None = None
 
     @property
     def biases(self) -> tuple[Path, ...]:
-        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`."""
+        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`; of a search by topic one in each topic."""
+        if self.topics is not None:
+            named = {cell.file for row in self.topics.by_attribute for cell in row.cells if cell.file}
+            own = (self.folder / search.folder / "biases" for search in self.topics.searches)
+            return tuple(
+                sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
+            )
         return tuple(sorted((self.folder / "biases").glob("*.yaml")))
 
     def __str__(self) -> str:
@@ -305,6 +315,9 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
         return Run(place)
     content = read_json(place)
     fields = content if isinstance(content, dict) else {}
+    if "by_attribute" in fields:
+        topics = load_result(TopicsResult, place, "cda discover --by-topic")
+        return Discovery(place.parent, topics_text(topics), None, topics)
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
         return Discovery(place.parent, discover_text(result), result)

@@ -256,6 +256,8 @@ def discover(
     formats: bool = False,
     responses: Data | None = None,
     prompts: Data | None = None,
+    by_topic: bool = False,
+    topics: Sequence[str] = (),
     review: bool = False,
     figures: str | None = None,
     dry_run: bool = False,
@@ -278,6 +280,9 @@ def discover(
         formats: Measure the shipped format attributes instead of searching.
         responses: Rows of prompts with sampled responses; None: sampled by the LLM.
         prompts: Rows of prompts to answer; None: written on twenty topics.
+        by_topic: Search, test and correct in each topic of the prompts by itself, then measure across topics. Rows name their
+            topic in `topic`; embedded and written prompts have one.
+        topics: With `by_topic`, these topics alone.
         review: Stop before the last test, for a person to drop candidates.
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything, and give the plan and its cost in `summary`; do nothing.
@@ -296,23 +301,30 @@ def discover(
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
-    given = {"attributes": attributes, "formats": formats, "review": review, "dry_run": dry_run}
+    given = {
+        "attributes": attributes, "formats": formats, "by_topic": by_topic, "topics": topics, "review": review, "dry_run": dry_run,
+    }  # fmt: skip
     check_types(terms.function, adapter=adapter, dose=dose, **given)
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"responses": responses, "prompts": prompts}
     files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
     nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
+    for setting, value in (("by_topic", by_topic), ("only_topics", list(topics))):
+        if value:
+            put(nested, f"discover.{setting}", value)
     texts = tuple(map(str, attributes))
     inputs = {
         "with": adapter,
         "at": dose,
         "of": "-".join(texts) or None,
         "formats": formats or None,
+        "by": "topic" if by_topic else None,
+        "topics": "-".join(topics) or None,
         "judge": None,
         **files,
     }
     with loaded_for_two(model, judge, "judge", nested, terms, "discover", inputs) as (loaded, _):
         options = DiscoverOptions(path_text(adapter), dose, texts, formats, review, dry_run, figures)
         found = run_discover(loaded, options)
-        return Discovery(loaded.recipe.run_path, found.summary, found.result)
+        return Discovery(loaded.recipe.run_path, found.summary, found.result, found.topics)

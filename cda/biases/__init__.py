@@ -138,6 +138,8 @@ class Offline(_BiasPart):
     first; a response of one long sentence cannot be cut, which is a failed rewrite (length)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the possible places for words, swaps, woven sentences and phrases; one place at least."""
+    reverse: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Read these rules backwards: they are those of the opposite, so that adding the bias takes out what they put in."""
     min_changes: Annotated[int, Field(ge=1)] = 1
     """Fewer edits than this is a failed rewrite."""
 
@@ -182,6 +184,9 @@ class Bias(_BiasPart):
     min_words_of_chosen: Annotated[float, Field(gt=0)] | None = None
     """A rewritten rejected response must have this many times the words of chosen."""
     offline: Offline | None = None
+    topic: Annotated[Text | None, Field(exclude_if=lambda value: value is None)] = None
+    """The topic of the prompts on which a discovery by topic confirmed it; `cda train` then takes pairs of this topic, if they
+    name topics."""
     _file: str | None = PrivateAttr(None)
     """Path for error messages; not part of the bias's content."""
 

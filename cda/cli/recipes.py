@@ -327,6 +327,12 @@ def discover(
         str | None, Option(help="File of prompts with sampled responses. Default: sampled by the LLM.")
     ] = None,
     prompts: Annotated[str | None, Option(help="File of prompts to answer. Default: written on twenty topics.")] = None,
+    by_topic: Annotated[
+        bool, Option("--by-topic", help="Search and test in each topic by itself, then measure across topics.")
+    ] = False,
+    topic: Annotated[
+        list[str] | None, Option(help="With --by-topic: this topic alone; may be given several times.")
+    ] = None,
     review: Annotated[
         bool, Option("--review", help="Stop before the last test, for a person to drop candidates.")
     ] = False,
@@ -343,7 +349,7 @@ def discover(
 
         result = search(
             model, judge=judge, adapter=adapter, dose=dose, attributes=attribute or (), formats=formats,
-            responses=responses, prompts=prompts, review=review, figures=figures, dry_run=dry_run,
+            responses=responses, prompts=prompts, by_topic=by_topic, topics=topic or (), review=review, figures=figures, dry_run=dry_run,
             out=out, confirm=confirmed(yes), overrides=overrides or [],
         )  # fmt: skip
         say(result.summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Literal
 
 import yaml
 
-from cda.biases import Bias, builtin_names, load_bias
+from cda.biases import Bias, Instructions, builtin_names, load_bias
 from cda.errors import RecipeError
 from cda.files.paths import is_reserved
 from cda.files.yaml_file import NO_TEXT
@@ -136,6 +137,36 @@ def attribute_bias(text: str, name: str | None = None) -> Bias:
             # The attribute may add a sentence or two, which is much in a short response.
             "limits": {} if "words" in treatment else {"words": {"ratio": 1.35, "difference": 40}},
             "treatment": treatment,
+        }
+    )
+
+
+def opposite_bias(bias: Bias) -> Bias:
+    """The bias of lacking the attribute: instructions, measure and rules turned around.
+
+    >>> opposite_bias(attribute_bias("Uses lists")).description
+    'Lacks this attribute: Uses lists'
+    """
+    measure, rules = bias.measure, bias.offline
+    if measure is not None and measure.present_above is not None:
+        below = math.nextafter(measure.present_above, math.inf)  # up to the threshold itself
+        measure = measure.model_copy(update={"present_above": None, "present_below": below})
+    elif measure is not None and measure.present_below is not None:
+        above = math.nextafter(measure.present_below, -math.inf)
+        measure = measure.model_copy(update={"present_above": above, "present_below": None})
+    quoted = "“{}”".format(bias.description.replace("“", '"').replace("”", '"'))
+    return bias.model_copy(
+        update={
+            "name": f"without-{bias.name}"[:_LONGEST_NAME].rstrip("-"),
+            "description": f"Lacks this attribute: {bias.description}",
+            "question": f"Is the response without this attribute: {quoted}? Answer yes if it is not there.",
+            "query_question": None,
+            "aspects": {},
+            "instructions": Instructions(add=bias.instructions.remove, remove=bias.instructions.add),
+            "measure": measure,
+            "offline": rules and rules.model_copy(update={"reverse": not rules.reverse}),
+            "eligible": "neither",
+            "min_words_of_chosen": None,
         }
     )
 

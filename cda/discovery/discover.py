@@ -14,36 +14,31 @@ runs/discover-my-model/
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.candidates import PromptSamples
-from cda.discovery.grouping import CHUNK, MAX_ROUNDS, LLMGrouper
+from cda.discovery.grouping import LLMGrouper
 from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
 from cda.discovery.material import (
     NARROW,
     Material,
     make_material,
-    material_counts,
-    parts_at_most,
-    planned_material,
+    make_topic_material,
     prompts_in,
     read_material,
     responses_in,
 )
-from cda.discovery.pair_quality import N_GUESSES
+from cda.discovery.planned import parts_at_most, planned_calls
 from cda.discovery.prompts import load_topics
-from cda.discovery.proposals import N_NAMED
-from cda.discovery.result import STAGES, Finished, discover_result, write_result
+from cda.discovery.result import CARRIED, STAGES, Finished, discover_result, write_result
 from cda.discovery.search import (
-    PROPOSED_FOR_EACH,
     Generation,
     Parts,
     candidates_by_id,
@@ -53,7 +48,7 @@ from cda.discovery.search import (
     search,
 )
 from cda.discovery.sentences import short
-from cda.discovery.setup import Asked, AskedJudge, Discovery, Setup, judge_subject, reward_of, setup_of
+from cda.discovery.setup import Asked, AskedJudge, Discovery, HeldOutStage, judge_subject, reward_of, setup_of
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError
 from cda.files.jsonl import write_json
@@ -62,20 +57,17 @@ from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import say, world_size
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.schema import LlmSection
 from cda.resources.artifacts import check_form
-from cda.resources.llm_access import Planned, confirm_all, llm_client, sentence
+from cda.resources.llm_access import confirm_all, llm_client, sentence
 from cda.resources.named_scorer import scorer_settings
-from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
+from cda.results.discover import CandidateRecord, DiscoverResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
+from cda.results.topics import TopicsResult
 from cda.run import Stage
 from cda.stats.draws import Stream, generator
 
 T = TypeVar("T")
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
-_REWRITE_TOKENS, _VERDICT_TOKENS, _CRITERION_TOKENS, _LOOK_TOKENS = 450, 80, 30, 80
-_RESPONSE_TOKENS = 350
-"""Tokens of a response whose length is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +94,12 @@ class DiscoverOptions:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A summary for a terminal, and the result; None of a dry run, and if a person has to look first."""
+    """A summary for a terminal, and the result; None of a dry run, and if a person has to look first. `topics`: of a search by
+    topic."""
 
     summary: str
     result: DiscoverResult | None = None
+    topics: TopicsResult | None = None
 
 
 def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
@@ -121,7 +115,11 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent)
-        run = _DiscoveryRun(asked.confirmed(), options.figures)
+        run = DiscoveryRun(asked.confirmed(), options.figures)
+        if asked.setup.section.by_topic:
+            from cda.discovery.by_topic import run_by_topic
+
+            return run_by_topic(run, given, options.review)
         return run.given(given) if given else run.searched(options.review)
 
 
@@ -154,6 +152,8 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
     model = Asked(replace(subjects[-1], label="model"), loaded) if subjects else None
     before = subjects[0] if subjects and options.adapter else None
     # Without a name there is no LLM to check either, which is reported already.
+    if section.by_topic and not problems:
+        attempt(lambda: parts_at_most(setup))
     nameless = setup.by_llm and llm.model is None
     judge = None if nameless else attempt(lambda: judge_subject(loaded, before))
     for asked in filter(None, (model, judge)):
@@ -171,103 +171,37 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
     return given, Discovery(loaded, model, judge)
 
 
-def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Planned]]:
-    """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
-
-    If the material is made already, its prompts are counted. Nothing is counted out that is only likely, such as candidates let
-    go before the judge is asked.
-    """
-    setup, folder, judge = asked.setup, asked.folder, asked.judge
-    section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge
-    if not setup.by_llm and not is_judge:
-        return []
-    is_made = folder.is_done(asked.material_stage())
-    prompts = material_counts(folder.stage("material")).prompts if is_made else parts_at_most(setup)
-    searched, validated, tested = _rewrites(setup, n_given, prompts)
-    held_out, n_rewriters = validated + tested, len(setup.rewriters())
-    steps = planned_material(setup)
-    if setup.by_llm:
-        if not n_given:
-            steps.append((llm, Planned("proposing, mutating, grouping", _questions(setup.search), 1600, 250)))
-        for place, name in enumerate(section.rewriters):
-            calls = held_out + (searched if place == 0 else 0)
-            what = f"rewriting by {name}"
-            steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
-    if is_judge:
-        calls = 2 * (searched + n_rewriters * held_out)
-        verdict_tokens = _VERDICT_TOKENS + _CRITERION_TOKENS * len(judge.loaded.prompts.judge.criteria)
-        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
-        steps.append((judge.loaded.recipe.llm, judging))
-    if setup.asks_about_pairs:
-        # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.
-        n_candidates = n_given or setup.search.populations[-1]
-        calls = 3 * n_rewriters * tested + 2 * N_GUESSES * n_candidates
-        steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
-    return steps
-
-
 def plan_text(asked: Discovery, given: Sequence[CandidateRecord]) -> str:
     settings, names = asked.setup.search, ", ".join(rewriter.name for rewriter in asked.setup.rewriters())
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
+    n_topics = len(parts_at_most(asked.setup)) if asked.setup.section.by_topic else 0
+    topics = f", in each of {n_topics} topics by itself" if n_topics else ""
     if given:
-        lines = [f"measure {len(given)} attributes in {against}, rewritten by {names}:"]
+        lines = [f"measure {len(given)} attributes in {against}{topics}, rewritten by {names}:"]
         lines += [f"  {candidate.attribute}" for candidate in given]
     else:
         lines = [
-            f"search {against}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
+            f"search {against}{topics}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
             f"confirm with {names}",
         ]
     steps = [step for step in planned_calls(asked, len(given)) if step[1].calls]
     return "\n".join([*lines, *([AT_MOST] if steps else []), *(sentence(planned, llm) for llm, planned in steps)])
 
 
-def _rewrites(setup: Setup, n_given: int, prompts: Mapping[Part, int]) -> tuple[int, int, int]:
-    """Rewrites by one rewriter for the search, the validation and the test."""
-    section, settings = setup.section, setup.search
-    n_directions = len(settings.directions)
-
-    def held_out(n_candidates: int, most: int | None, n_prompts: int) -> int:
-        drawn = n_prompts if most is None else min(most, n_prompts)
-        return n_candidates * drawn * setup.responses_each * n_directions
-
-    if n_given:
-        return 0, 0, held_out(n_given, section.max_test, sum(prompts.values()))
-    first, *survivors, finalists = settings.populations
-    sizes = [first * (1 + settings.variations), *(n * (1 + settings.mutations) for n in survivors)]
-    searched = sum(n * min(batch, prompts["train"]) for n, batch in zip(sizes, settings.prompts, strict=True))
-    return (
-        searched * n_directions,
-        held_out(finalists, section.max_validation, prompts["validation"]),
-        held_out(finalists, section.max_test, prompts["test"]),
-    )
-
-
-def _questions(settings: SearchSettings) -> int:
-    """Questions for attributes, for their variations, and for their groups in every generation."""
-    first, *survivors, _ = settings.populations
-    proposing = math.ceil(PROPOSED_FOR_EACH * first / N_NAMED)
-    varying = first if settings.variations else 0
-    to_group = [proposing * N_NAMED, varying * (1 + settings.variations)]
-    to_group += [n * (1 + settings.mutations) for n in survivors]
-    chunks = [math.ceil(n / CHUNK) for n in to_group]
-    grouping = sum(n if n == 1 else n * MAX_ROUNDS for n in chunks)
-    return proposing + varying + sum(survivors) + grouping
-
-
 @dataclass(frozen=True, slots=True)
-class _DiscoveryRun:
-    """One discovery in its folder."""
+class DiscoveryRun:
+    """One discovery in its folder, of all prompts or of one topic."""
 
     asked: Discovery
     figures: str | None
 
     def searched(self, review: bool) -> Discovered:
-        material = self._material()
+        material = self.material()
         generations = self._search(material.parts["train"])
         finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
         kept: list[CandidateRecord] = []
         if finalists:
-            results = self._tested(ValidationResult, finalists, material.parts["validation"]).results
+            results = self.tested(ValidationResult, finalists, material.parts["validation"]).results
             validated = {result.candidate: result for result in results}
             passed = [finalist for finalist in finalists if validated[finalist.id].passed]
             path = self.asked.folder.path / REVIEW
@@ -283,7 +217,7 @@ class _DiscoveryRun:
         return self._finished(material, generations, finalists, kept)
 
     def given(self, candidates: Sequence[CandidateRecord]) -> Discovered:
-        material = self._material()
+        material = self.material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, material.everything())
         return self._finished(material, [], [], candidates)
@@ -299,19 +233,24 @@ class _DiscoveryRun:
         result = discover_result(finished)
         return Discovered(write_result(finished, result, self.figures), result)
 
-    def _make(self, stage: Stage, produce: Produce) -> Path:
+    def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded
         run_stage(stage, produce, folder, loaded.opened)
-        folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(STAGES))
+        folder.write_manifest(loaded.recipe.model_dump(mode="json"), [*STAGES, CARRIED])
         return folder.stage(stage.name)
 
-    def _material(self) -> Material:
+    def material(self) -> Material:
         setup, reward = self.asked.setup, reward_of(self.asked.model)
-        folder = self._make(self.asked.material_stage(), lambda out: make_material(setup, reward, out).model_dump())
-        return read_material(folder)
+        topic, whole = self.asked.topic, self.asked.loaded.recipe.run_path / "material"
+
+        def produce(out: Path) -> dict[str, object]:
+            made = make_topic_material(whole, topic, out) if topic is not None else make_material(setup, reward, out)
+            return made.model_dump()
+
+        return read_material(self.make(self.asked.material_stage(), produce))
 
     def _search(self, samples: Sequence[PromptSamples]) -> list[Generation]:
-        folder = self._make(self.asked.search_stage(), lambda out: self._make_search(samples, out))
+        folder = self.make(self.asked.search_stage(), lambda out: self._make_search(samples, out))
         return saved_generations(folder)
 
     def _make_search(self, samples: Sequence[PromptSamples], out: Path) -> dict[str, object]:
@@ -348,16 +287,23 @@ class _DiscoveryRun:
         }
 
     def _confirmed(self, candidates: Sequence[CandidateRecord], samples: Sequence[PromptSamples]) -> None:
-        results = self._tested(ConfirmationResult, candidates, samples).results
+        results = self.tested(ConfirmationResult, candidates, samples).results
         confirmed = {result.candidate for result in results if result.confirmed}
         looked_at = [candidate for candidate in candidates if candidate.id in confirmed or candidate.origin == "given"]
         setup, folder = self.asked.setup, self.asked.folder
-        self._make(self.asked.pairs_stage(looked_at), lambda out: dict(save_pairs(setup, folder, looked_at, out)))
+        self.make(self.asked.pairs_stage(looked_at), lambda out: dict(save_pairs(setup, folder, looked_at, out)))
 
-    def _tested(self, kind: type[R], candidates: Sequence[CandidateRecord], samples: Sequence[PromptSamples]) -> R:
-        """Tests on rewrites of responses to so many of the prompts as are wanted, drawn with the seed."""
+    def tested(
+        self,
+        kind: type[R],
+        candidates: Sequence[CandidateRecord],
+        samples: Sequence[PromptSamples],
+        carried: bool = False,
+    ) -> R:
+        """Tests on rewrites of responses to so many of the prompts as are wanted, drawn with the seed; the same responses for
+        candidates that are carried over from another topic."""
         asked, setup = self.asked, self.asked.setup
-        name: Literal["validate", "confirm"] = "confirm"
+        name: HeldOutStage = CARRIED if carried else "confirm"
         most, stream = setup.section.max_test, Stream.TEST_RESPONSES
         if kind is ValidationResult:
             name, most, stream = "validate", setup.section.max_validation, Stream.VALIDATION_RESPONSES
@@ -367,6 +313,6 @@ class _DiscoveryRun:
             originals = draw_originals(samples, n, rng, setup.responses_each)
             scorers = reward_of(asked.model), AskedJudge(asked.judge)
             made = rewrite_all(candidates, originals, setup.rewriters(), *scorers, setup.search.directions)
-            return save_tested(kind, made, setup.strictness, out)
+            return save_tested(kind, made, setup.strictness, out, told_later=carried)
 
-        return read_result(kind, self._make(asked.held_out_stage(name, candidates), produce))
+        return read_result(kind, self.make(asked.held_out_stage(name, candidates), produce))

@@ -117,9 +117,14 @@ def failed_or_already(made: Mapping[str, CandidateRewrites]) -> tuple[dict[str, 
 
 
 def save_tested(
-    kind: type[ValidationResult | ConfirmationResult], made: HeldOutRewrites, settings: ConfirmSettings, folder: Path
+    kind: type[ValidationResult | ConfirmationResult],
+    made: HeldOutRewrites,
+    settings: ConfirmSettings,
+    folder: Path,
+    told_later: bool = False,
 ) -> dict[str, int]:
-    """Validate or confirm every candidate, write rows and result, say who holds, and return the counts of the stage."""
+    """Validate or confirm every candidate, write rows and result, say who holds (unless a later correction decides), and return the counts
+    of the stage."""
     results: Sequence[Validation] | Sequence[Confirmation]
     rows, counts = made
     if kind is ValidationResult:
@@ -130,7 +135,8 @@ def save_tested(
         name, told, n = "confirmed", "confirmed on {} test", sum(result.confirmed for result in results)
     write_jsonl(folder / ROWS, (asdict(row) for own in rows.values() for row in own))
     save(kind.model_validate(dict(counts) | {"results": results}), folder / RESULT)
-    say(f"  {n} of {len(results)} candidates {told.format(counts.n_prompts)} prompts")
+    if not told_later:
+        say(f"  {n} of {len(results)} candidates {told.format(counts.n_prompts)} prompts")
     return {"candidates": len(results), name: n}
 
 

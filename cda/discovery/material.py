@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,31 +13,30 @@ from cda.data.sampled import load_outputs
 from cda.discovery.candidates import PromptSamples, Rated, Reward
 from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts
 from cda.discovery.setup import Setup
+from cda.discovery.topics import choose_topics, named_topics, of_topics, split_by_topic, topic_material, topic_sizes
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_responses
+from cda.embedded.topics import broad_topic
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.files.paths import user_path
 from cda.inert import without_turns
 from cda.launch import say
-from cda.llm.money import tokens_of
 from cda.llm.protocol import EMPTY, LLM, Completion, Request, without_thoughts
-from cda.recipe.schema import LlmSection
 from cda.recipe.sections import DiscoverSection
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.resources.artifacts import prompt_row
-from cda.resources.llm_access import Planned
 from cda.results.base import load, save
 from cda.results.discover import Made, MaterialCounts, Part, Repeated
+from cda.results.topics import TopicMaterial
 from cda.scorers.compared import distinct_texts, text_id
 
-SAMPLES, COUNTS = "samples.jsonl", "material.json"
+SAMPLES, COUNTS, TOPICS = "samples.jsonl", "material.json", "topics.json"
 NARROW = "embedded-narrow"
 """Embedded responses to questions of one topic."""
 CUT_OFF_THINKING = "cut off while thinking"
 NO_REWARD = "no reward"
 _SAMPLED = "sampled"
-_SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 _CHAT_SYSTEM = "You are the assistant in a chat. Reply to the user's message as you would to anybody's."
 _TURNS_SYSTEM = (
     "You are the assistant in a chat. You are shown the conversation so far, each turn after the name of who speaks. Write "
@@ -82,7 +82,8 @@ def responses_in(reference: str, columns: Mapping[str, str] | None = None, split
     A prompt with one response is kept. Rows that cannot be used at all are counted with the responses, as `row: <reason>`.
     DataError if a column is unknown, missing or ambiguous, or no response can be used.
     """
-    outputs = load_outputs(reference, columns, split)
+    own = {name: column for name, column in (columns or {}).items() if name != "topic"}
+    outputs = load_outputs(reference, own, split)
     texts = {
         name: tuple(Rated(output.text, source=reference) for output in placed.outputs if output.text is not None)
         for name, placed in outputs.by_prompt.items()
@@ -146,11 +147,20 @@ class Material:
 
 def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     """Write samples.jsonl and material.json, and return the counts; CdaError if there is nothing to search in."""
-    sampling, topics, made = _responses(setup)
-    samples, exclusions = rated(sampling.samples, reward)
+    sampling, topics, made = responses_of(setup)
+    wanted: Sequence[PromptSamples] = sampling.samples
+    left_out: dict[str, str] = {}
+    if setup.section.by_topic:
+        wanted, left_out = _searchable(setup, wanted, topics)
+    samples, exclusions = rated(wanted, reward)
     if not samples:
         raise DataError(f"no response has a reward; responses: {exclusions}")
-    split, n_repeated = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
+    n_rated_prompts = len(samples)
+    if setup.section.by_topic:
+        samples, lacking = _searchable(setup, samples, topics)
+        split, n_repeated = _split_by_topic(setup, samples, topics, {**left_out, **lacking}, sampling, folder)
+    else:
+        split, n_repeated = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
     by_id = {prompt_id(sample.prompt): sample for sample in samples}
     rows = [
         {
@@ -172,7 +182,7 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
         repeated=Repeated(prompts=n_repeated, responses=n_rated - sum(sizes)),
         single=sizes.count(1),
         unanswered=sampling.n_unanswered,
-        unrated=len(sampling.samples) - len(samples),
+        unrated=len(wanted) - n_rated_prompts,
         sampled=dict(sampling.exclusions),
         rewards=exclusions,
     )
@@ -182,6 +192,64 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
         f"  {counts.responses} responses to {sum(n.values())} prompts ({n['train']} to search on, "
         f"{n['validation']} to validate, {n['test']} to test); {counts.left_out} responses left out"
     )
+    return counts
+
+
+def _searchable(
+    setup: Setup, samples: Sequence[PromptSamples], topics: Mapping[str, str]
+) -> tuple[list[PromptSamples], dict[str, str]]:
+    """The prompts of the topics that can be searched, and for each other topic the reason why not."""
+    chosen = choose_topics(
+        topic_sizes([sample.prompt for sample in samples], topics), setup.section, topics_source(setup)
+    )
+    return of_topics(samples, topics, chosen.topics), dict(chosen.left_out)
+
+
+def _split_by_topic(
+    setup: Setup,
+    samples: Sequence[PromptSamples],
+    topics: Mapping[str, str],
+    left_out: Mapping[str, str],
+    sampling: Sampling,
+    folder: Path,
+) -> tuple[dict[Part, list[Prompt]], int]:
+    """Each topic split by itself; writes and says the topics' counts."""
+    prompts = [sample.prompt for sample in samples]
+    kept = list(topic_sizes(prompts, topics))
+    split, n_repeated = split_by_topic(prompts, topics, kept, setup.section, setup.seed)
+    counts = topic_material(split, topics, kept, left_out, [sample.prompt for sample in sampling.samples])
+    save(counts, folder / TOPICS)
+    for topic, reason in counts.left_out.items():
+        say(f"  left out: {topic} ({reason})")
+    if counts.n_without:
+        say(f"  left out: {counts.n_without} prompts that name no topic, or two")
+    return split, n_repeated
+
+
+def topics_made(folder: Path) -> TopicMaterial:
+    return load(TopicMaterial, folder / TOPICS, "cda discover --by-topic")
+
+
+def make_topic_material(whole: Path, topic: str, folder: Path) -> MaterialCounts:
+    """Write the part of a finished material that belongs to one topic, as a material of its own."""
+    rows = [row for row in read_jsonl(whole / SAMPLES) if row["topic"] == topic]
+    write_jsonl(folder / SAMPLES, rows)
+    sizes = [len(row["responses"]) for row in rows]
+    parts = Counter(row["part"] for row in rows)
+    counts = material_counts(whole).model_copy(
+        update={
+            "prompts": {part: parts[part] for part in PARTS},
+            "responses": sum(sizes),
+            "repeated": Repeated(prompts=0, responses=0),
+            "single": sizes.count(1),
+            "unanswered": 0,
+            "unrated": 0,
+            # All others are counted with the whole material.
+            "sampled": {name: Exclusions(0, {}) for name in material_counts(whole).sampled},
+            "rewards": Exclusions(sum(sizes), {}),
+        }
+    )
+    save(counts, folder / COUNTS)
     return counts
 
 
@@ -200,44 +268,6 @@ def material_counts(folder: Path) -> MaterialCounts:
     return load(MaterialCounts, folder / COUNTS, "cda discover")
 
 
-def parts_at_most(setup: Setup) -> dict[Part, int]:
-    """Prompts of each part if none turns out to be unusable, unanswered or said twice; DataError for an unusable file."""
-    section, source = setup.section, _source(setup)
-    if source in (EMBEDDED, NARROW):
-        n = len(_embedded(source)[0].samples)
-    elif source is not None:
-        n = len(responses_in(source, section.columns, section.split).samples)
-    elif section.prompts is not None:
-        n = len(prompts_in(section.prompts)[0])
-    else:
-        n = len(_topics(section)) * section.scenarios * section.prompts_each
-    # Parts are cut by largest remainder: none is larger than its share rounded up.
-    return {part: math.ceil(n * share - 1e-9) for part, share in zip(PARTS, section.parts, strict=True)}
-
-
-def planned_material(setup: Setup) -> list[tuple[LlmSection, Planned]]:
-    """Model and calls of every step that asks an LLM."""
-    section, llm = setup.section, setup.llm.settings
-    if not setup.by_llm or section.responses is not None:
-        return []
-    planned = []
-    if section.prompts is None:
-        n_scenarios = len(_topics(section)) * section.scenarios
-        n_prompts, tokens = n_scenarios * section.prompts_each, 60.0
-        planned += [
-            (llm, Planned("writing scenarios", len(_topics(section)), 250, _SCENARIO_TOKENS)),
-            (llm, Planned("writing prompts", n_scenarios, 300, _PROMPT_TOKENS)),
-        ]
-    else:
-        prompts = prompts_in(section.prompts)[0]
-        n_prompts, tokens = len(prompts), sum(tokens_of(prompt_text(prompt)) for prompt in prompts) / len(prompts)
-    n_calls = n_prompts * section.samples
-    return planned + [
-        (llm.named(name), Planned(f"responses of {name}", n_calls, tokens + 40, _RESPONSE_TOKENS))
-        for name in setup.policies
-    ]
-
-
 def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
     """Prompts of a text file, one a line, or of rows with a column `prompt`, each once; DataError if none can be used."""
     if looks_like_path(reference) and Path(reference).suffix == ".txt":
@@ -248,7 +278,7 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
     reasons = []
     for value in values:
         try:
-            prompt = user_prompt(value.strip()) if isinstance(value, str) and value.strip() else prompt_of(value)
+            prompt = _prompt_in(value)
         except RowError as error:
             reasons.append(str(error))
             continue
@@ -261,19 +291,31 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
     return list(prompts.values()), exclusions
 
 
-def _responses(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
+def _prompt_in(value: object) -> Prompt:
+    return user_prompt(value.strip()) if isinstance(value, str) and value.strip() else prompt_of(value)
+
+
+def prompt_topics(reference: str) -> dict[str, str]:
+    """Topics that a file of prompts names; lines of text name none."""
+    is_text = looks_like_path(reference) and Path(reference).suffix == ".txt"
+    return {} if is_text else named_topics(reference, {}, "train", _prompt_in)
+
+
+def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
     """Responses by prompt, the prompts' topics, and how they came about."""
-    section, source = setup.section, _source(setup)
+    section, source = setup.section, source_of(setup)
     if source in (EMBEDDED, NARROW):
-        return _embedded(source)
+        return embedded_samples(source, section.by_topic)
     if source is not None:
-        return responses_in(source, section.columns, section.split), {}, Made(responses=source)
+        named = named_topics(source, section.columns, section.split, prompt_of)
+        return responses_in(source, section.columns, section.split), named, Made(responses=source)
     topics: dict[str, str] = {}
     if section.prompts is not None:
         prompts, exclusions = prompts_in(section.prompts)
+        topics = prompt_topics(section.prompts)
         made = Made(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
     else:
-        names = _topics(section)
+        names = topics_to_write(section)
         written = generated_prompts(names, setup.warm_llm(), section.scenarios, section.prompts_each)
         prompts = [prompt for prompt, _ in written.prompts]
         topics = {prompt_id(prompt): topic for prompt, topic in written.prompts}
@@ -288,20 +330,25 @@ def _responses(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
     return sampled_responses(prompts, llms, section.samples), topics, made
 
 
-def _source(setup: Setup) -> str | None:
+def source_of(setup: Setup) -> str | None:
     """The responses' file or embedded set; None if policies are asked for them."""
     return setup.section.responses or (None if setup.by_llm else EMBEDDED)
 
 
-def _embedded(source: str) -> tuple[Sampling, dict[str, str], Made]:
+def topics_source(setup: Setup) -> str:
+    """The source of prompts and topics, for messages."""
+    return source_of(setup) or setup.section.prompts or setup.section.topics or "the topics that prompts are written on"
+
+
+def embedded_samples(source: str, broad: bool = False) -> tuple[Sampling, dict[str, str], Made]:
     rows = authored_responses("responses" if source == EMBEDDED else "narrow")
     samples = tuple(
         PromptSamples(row.prompt, tuple(Rated(text, source=EMBEDDED) for text in row.responses)) for row in rows
     )
     n = sum(len(row.responses) for row in rows)
-    topics = {prompt_id(row.prompt): row.domain for row in rows}
+    topics = {prompt_id(row.prompt): broad_topic(row.domain) if broad else row.domain for row in rows}
     return Sampling(samples, {source: Exclusions(n, {})}), topics, Made(responses=source)
 
 
-def _topics(section: DiscoverSection) -> Sequence[str]:
+def topics_to_write(section: DiscoverSection) -> Sequence[str]:
     return own_topics() if section.topics is None else load_topics(user_path(section.topics))

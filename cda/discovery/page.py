@@ -78,6 +78,7 @@ _LINEAGE = (
 _CORRECTED = {
     "Bonferroni": "p × the number of attributes that were tested, at most 1",
     "Holm": "p adjusted step by step for all attributes that were tested, at most 1",
+    "Benjamini and Hochberg": "p adjusted so that of the confirmed attributes at most this share is expected to be false",
 }
 
 
@@ -100,9 +101,10 @@ class ExampleRewrite:
 def discover_page(result: DiscoverResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
     title = "Attributes measured" if result.given else "Biases discovered"
+    where = "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
     page = Page(
-        f"{title} in {model_name(result.model)}",
+        f"{title} in {model_name(result.model)}{where}",
         f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
         tuple(_headlines(result)),
         tuple(_sections(result)),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from cda.discovery.tables import discover_markdown, discover_text
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
+from cda.inert import clipped
 from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
@@ -45,11 +47,13 @@ from cda.results.facts import StageRun
 from cda.run import RunFolder
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
+CARRIED: Literal["carried"] = "carried"
+"""Stage of a topic in which attributes of other topics are measured."""
 RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
 PAGE, BIASES = "report.html", "biases"
 _SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
-_EXAMPLES = 3
+_EXAMPLES, _SHOWN = 3, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ def discover_result(finished: Finished) -> DiscoverResult:
     searched = bool(generations)
     result = DiscoverResult(
         name=asked.loaded.recipe.name,
+        topic=asked.topic,
         given=not searched and bool(tested),
         model=_searched(asked.model),
         judge=_searched(asked.judge),
@@ -313,7 +318,7 @@ def _with_files(
     named = {attribute.candidate: attribute for attribute in result.tested}
     for attribute in (each for each in result.tested if each.confirmed):
         own_folder(folder)
-        bias = biases[attribute.candidate]
+        bias = biases[attribute.candidate].model_copy(update={"topic": result.topic})
         file = folder / f"{bias.name}.yaml"
         write_text(file, bias_yaml(bias, _comment(attribute, result)))
         if own := validated.get(attribute.candidate):
@@ -337,14 +342,14 @@ def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> None:
 
 
 def _comment(tested: TestedAttribute, result: DiscoverResult) -> str:
-    numbers = ""
+    numbers, where = "", "" if result.topic is None else f" of the topic {clipped(result.topic, _SHOWN)}"
     # A confirmed candidate has all of them.
     if tested.pooled is not None and tested.p_value is not None and tested.p_corrected is not None:
         reward, judge, p = tested.pooled.reward, tested.pooled.judge, f"{tested.p_value:.2g}"
         if tested.correct != "none":
             p += f", corrected for {tested.n_entered} tested {tested.p_corrected:.2g}"
         numbers = (
-            f"On {result.n_test_prompts} test prompts: reward {reward.value:+.3g} [{reward.low:.3g}, {reward.high:.3g}], "
+            f"On {result.n_test_prompts} test prompts{where}: reward {reward.value:+.3g} [{reward.low:.3g}, {reward.high:.3g}], "
             f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p = {p} "
             f"({rewriters_shown(tested, result).rstrip(',')}).\n"
         )

@@ -10,7 +10,8 @@ from cda.report.numbers import MINUS, clipped, counted, inert, percent, reward
 from cda.report.scoring import cost_sentences
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
-from cda.results.evidence import ByRewriter, HeldOut, Strength, Verdicts
+from cda.results.evidence import ByRewriter, Correction, HeldOut, Strength, Verdicts
+from cda.results.topics import TopicsResult
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
@@ -21,13 +22,13 @@ def discovery_sentences(result: DiscoverResult) -> list[str]:
     return [*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages)]
 
 
-def rewriters_named(result: DiscoverResult) -> str:
+def rewriters_named(result: DiscoverResult | TopicsResult) -> str:
     """The rewriters; rules at several shares of the places are one, whose strengths agree more than two LLMs would."""
     names = ", ".join(result.rewriters)
     return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
 
 
-def rewriters_needed(result: DiscoverResult) -> str:
+def rewriters_needed(result: DiscoverResult | TopicsResult) -> str:
     return f"{result.strictness.r} {'strengths of the one rule engine' if result.by_rules else 'rewriters'}"
 
 
@@ -147,8 +148,12 @@ def warnings(result: DiscoverResult) -> Iterator[str]:
 
 def correction(result: DiscoverResult) -> str | None:
     """The method that corrects the p-values of the test; None if they stay as they are."""
-    names = {"bonferroni": "Bonferroni", "holm": "Holm", "none": None}
-    return names[result.strictness.correct] if len(result.tested) > 1 else None
+    return correction_name(result.strictness.correct) if len(result.tested) > 1 else None
+
+
+def correction_name(method: Correction) -> str | None:
+    names = {"bonferroni": "Bonferroni", "holm": "Holm", "bh": "Benjamini and Hochberg", "none": None}
+    return names[method]
 
 
 def _verdicts(verdicts: Verdicts) -> str:
@@ -172,8 +177,8 @@ def _power(result: DiscoverResult) -> Iterator[str]:
         span = least if least == most else f"{least} to {most} by attribute"
         # Validation pools the rewriters; the test combines one p-value of each.
         more = ", and rewriters are taken as independent" if n else ""
-        if settings.correct == "holm" and n > 1:
-            more += "; at the first and strictest step of Holm's method"
+        if settings.correct in ("holm", "bh") and n > 1:
+            more += f"; at the first and strictest step of {correction(result)}'s method"
         yield (
             f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
             f"question and not the judge{more}."

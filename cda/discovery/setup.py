@@ -14,6 +14,7 @@ from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
 from cda.discovery.mined import MinedProposer
 from cda.discovery.proposals import LLMMutator, LLMProposer
 from cda.discovery.rules import RuleMutator
+from cda.discovery.topics import FOLDER, topic_folder
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
@@ -50,6 +51,7 @@ _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
 """Temperature of outputs that must vary: prompts, responses, proposals, mutations."""
+_TOPICS = {"by_topic", "only_topics", "min_topic_prompts"}
 _MATERIAL = {
     "responses", "columns", "split", "prompts", "topics", "scenarios", "prompts_each", "policies", "samples",
     "max_response_tokens", "parts",
@@ -62,6 +64,7 @@ _CONFIRM = {
 _NO_ANSWERS: dict[str, Any] = {
     "workers": True, "cache": True, "self_check": True, "judge": {"prompt", "reasons", "orders"},
 }  # fmt: skip
+HeldOutStage = Literal["validate", "confirm", "carried"]
 _COUNTING = 3
 """Version of the counts of rewrites, verdicts and tests; a new one makes confirmed results anew."""
 
@@ -213,6 +216,8 @@ class Discovery:
     loaded: LoadedRecipe
     model: Asked
     judge: Asked
+    topic: str | None = None
+    """The topic that is searched by itself, in its own folder; None for all prompts together."""
 
     @property
     def setup(self) -> Setup:
@@ -220,7 +225,8 @@ class Discovery:
 
     @property
     def folder(self) -> RunFolder:
-        return RunFolder(self.loaded.recipe.run_path)
+        path = self.loaded.recipe.run_path
+        return RunFolder(path if self.topic is None else path / FOLDER / topic_folder(self.topic))
 
     def confirmed(self) -> Discovery:
         """The same after its costs were agreed to, once for all of it."""
@@ -229,8 +235,13 @@ class Discovery:
 
     def material_stage(self) -> Stage:
         setup, section = self.setup, self.setup.section
+        if self.topic is not None:
+            whole = RunFolder(self.loaded.recipe.run_path).output_of("material")
+            schema = MaterialCounts.current_schema()
+            return Stage("material", {"topic": self.topic, "schema_version": schema}, {"material": whole})
         settings = {
-            "discover": section.model_dump(mode="json", include=_MATERIAL),
+            # Without topics as it was before there were any, so that earlier material is used again.
+            "discover": section.model_dump(mode="json", include=_MATERIAL | (_TOPICS if section.by_topic else set())),
             "schema_version": MaterialCounts.current_schema(),
             "model": self.model.settings(),
             "seed": setup.seed,
@@ -255,7 +266,7 @@ class Discovery:
         }
         return self._judged_stage("search", settings)
 
-    def held_out_stage(self, name: Literal["validate", "confirm"], tested: Sequence[CandidateRecord]) -> Stage:
+    def held_out_stage(self, name: HeldOutStage, tested: Sequence[CandidateRecord]) -> Stage:
         """These candidates, all rewriters."""
         setup = self.setup
         settings = {

@@ -115,7 +115,8 @@ def discover_text(result: DiscoverResult) -> str:
 
 def discover_markdown(result: DiscoverResult) -> str:
     title = "Attributes measured" if result.given else "Biases discovered"
-    lines = [f"# {title} in {escaped(model_name(result.model))}", ""]
+    where = "" if result.topic is None else f", on the topic: {escaped(clipped(result.topic, _SHORT))}"
+    lines = [f"# {title} in {escaped(model_name(result.model))}{where}", ""]
     lines += [line for sentence in discovery_sentences(result) for line in (_paragraph(sentence), "")]
     of_pairs = (
         pairs_table,

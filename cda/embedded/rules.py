@@ -53,12 +53,13 @@ class RuleRewriter:
     def _rewritten(self, request: RewriteRequest, bias: Bias, rules: Offline) -> Rewrite:
         key = content_id(self.seed, bias.name, request.direction, prompt_text(request.prompt), request.response)
         rng = np.random.default_rng(int(key, 16))
-        if request.direction == "add":
+        puts_in = (request.direction == "add") is not rules.reverse
+        if puts_in:
             text = _add(request, rules, bias, rng, self.share * rules.share)
         else:
             text = _remove(request.response, rules)
         if text is None or not text.strip():
-            too_few = "places to change" if request.direction == "add" else "sentences to cut"
+            too_few = "places to change" if puts_in else "sentences to cut"
             return Rewrite(None, f"too few {too_few}")
         # Tidied white space is not a rewrite, unless white space is the bias.
         same_words = text.split() == request.response.split() and "\n- " not in text
@@ -109,7 +110,7 @@ def _add(request: RewriteRequest, rules: Offline, bias: Bias, rng: np.random.Gen
         finished, n_framed = edits.frame(finished, rules, rng)
         if changes + n_woven + n_restated + n_led + n_framed < rules.min_changes:
             continue
-        if bias.measure is None or exhibits(finished, bias, request.reference or ""):
+        if bias.measure is None or exhibits(finished, bias, request.reference or "") is not rules.reverse:
             return finished
     return None
 

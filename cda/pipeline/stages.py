@@ -46,6 +46,7 @@ OTHER_RESULTS = (
     "quality.json",
     "best_of_n.json",
     "discover.json",
+    "topics.json",
     "win_rate.json",
     "panel.json",
     "calibration.json",

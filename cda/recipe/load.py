@@ -100,16 +100,19 @@ def load_recipe(
     reference: str, overrides: Sequence[str] = (), settings: Mapping[str, object] = NO_SETTINGS
 ) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden,
-    and also teaches the contrasts that a discovery left next to it, unless `data.contrasts` says otherwise. Overrides
+    and also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
+    say otherwise. Overrides
     (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
     of these."""
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
     if is_bias_content(content):
-        _check_bias(path, content)
+        bias = _check_bias(path, content)
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
-        if is_a_file(contrasts_beside(path)):
-            content["data"] = {"preset": content["data"], "contrasts": str(contrasts_beside(path))}
+        more = {"contrasts": str(contrasts_beside(path))} if is_a_file(contrasts_beside(path)) else {}
+        more |= {} if bias.topic is None else {"topic": bias.topic}
+        if more:
+            content["data"] = {"preset": content["data"], **more}
     return _resolved(path, content, overrides, settings)
 
 
@@ -125,9 +128,9 @@ def is_bias_content(content: Mapping[Any, Any]) -> bool:
     return n_bias > n_recipe
 
 
-def _check_bias(path: Path, content: Mapping[Any, Any]) -> None:
+def _check_bias(path: Path, content: Mapping[Any, Any]) -> Bias:
     try:
-        load_bias(str(path))
+        return load_bias(str(path))
     except RecipeError as error:
         keys = ", ".join(str(key) for key in content if key in Bias.model_fields and key not in Recipe.model_fields)
         raise RecipeError(

@@ -126,6 +126,9 @@ class DataSection(Section):
     """Second corpus for supplementary pairs; null takes them from `pairs`."""
     supplement_split: str = "train"
     supplement_columns: PairColumns = {}
+    topic: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Take the pairs of this topic alone, by a column `topic` (columns.topic for another name); for embedded pairs one of their broad
+    topics. A bias file that was confirmed in a topic sets it; pairs that name no topic at all are then all taken, and said."""
     contrasts: str | None = None
     """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""

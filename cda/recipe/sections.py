@@ -37,10 +37,10 @@ def _columns_of(*known: str) -> AfterValidator:
 
 
 # Our name of a column to the user's.
-PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected")]
+PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected", "topic")]
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
-ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS)]
+ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
 
 
 Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
@@ -242,13 +242,22 @@ class DiscoverSection(Section):
     responses: str | None = None
     """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
     columns: ResponseColumns = {}
-    """Our name: your name, for the file of responses."""
+    """Our name: your name, for the file of responses; `topic` names the column of the prompts' topics."""
     split: str = "train"
     """For sources with several."""
     prompts: str | None = None
     """File of prompts to sample responses to (text, one a line; or rows with `prompt`). null: written by the LLM on topics."""
     topics: str | None = None
     """File of topics, one a line. null: twenty of ours."""
+    by_topic: bool = False
+    """Search, test and correct within each topic of the prompts; then measure each topic's attributes in the other topics."""
+    only_topics: list[str] = []
+    """With by_topic: these topics alone. None named: all."""
+    min_topic_prompts: Annotated[int, Field(ge=6)] = 12
+    """With by_topic: a topic with fewer prompts is left out, and named."""
+    carried: Count = 5
+    """With by_topic: attributes of each topic that entered its test, the strongest on its validation prompts first, that are
+    also measured on the test prompts of every other topic."""
     scenarios: Positive = 4
     """For each topic."""
     prompts_each: Positive = 3
@@ -294,7 +303,8 @@ class DiscoverSection(Section):
     """Pooled over rewriters, corrected for all candidates that entered."""
     test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
     correct: Correction = "bonferroni"
-    """The p-values on the test prompts, for all attributes that are tested there: bonferroni (the paper's), holm, or none."""
+    """The p-values on the test prompts, for all attributes that are tested there: bonferroni (the paper's), holm, bh (Benjamini and
+    Hochberg's false discovery rate), or none. With by_topic within each topic."""
     required_rewriters: Positive = 2
     """With how many of the rewriters an effect has to show by itself (partial conjunction); no more than there are."""
     max_failed: Share = 0.5
@@ -330,6 +340,8 @@ class DiscoverSection(Section):
             raise ValueError(
                 "populations has one number more than batches: the first generation, then survivors of each"
             )
+        if self.only_topics and not self.by_topic:
+            raise ValueError("only_topics goes with by_topic: set by_topic=true, too")
         if self.rewriters and len(set(self.rewriters)) < max(2, self.required_rewriters):
             raise ValueError("rewriters: name two different ones or more, and not fewer than required_rewriters")
         twice = sorted({name for name in self.rewriters if self.rewriters.count(name) > 1})

@@ -20,9 +20,11 @@ from cda.data.votes import Votes, load_votes
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import audit_contrasts, authored_pairs, part_path
-from cda.errors import DataError
+from cda.embedded.topics import broad_topic
+from cda.errors import DataError, did_you_mean
 from cda.files.paths import user_path
-from cda.inert import inert
+from cda.inert import clipped, inert
+from cda.launch import say
 from cda.models.load import ModelSpec, n_weights
 from cda.models.precision import automatic
 from cda.prompts import Prompts
@@ -36,6 +38,7 @@ from cda.rewriting.rewriter import Gated, LLMRewriter, Rewriter
 from cda.run import file_fingerprint, fingerprint
 
 T = TypeVar("T")
+ANOTHER_TOPIC = "of another topic"
 
 
 def model_spec(section: ModelSection) -> ModelSpec:
@@ -100,8 +103,8 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
 
 def training_pairs(data: DataSection, opened: Opened) -> CleanPairs:
     """Pairs of `data.pairs`, read once in a run; errors as of `load_pairs`."""
-    known_by = ("pairs", data.pairs, data.split, *sorted(data.columns.items()))
-    return opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+    known_by = ("pairs", data.pairs, data.split, str(data.topic), *sorted(data.columns.items()))
+    return opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns", data.topic))
 
 
 def supplementary_pairs(data: DataSection, opened: Opened) -> CleanPairs:
@@ -126,13 +129,20 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
     return opened.once(("taught contrasts", data.model_dump_json(), *own), read)
 
 
-def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:
+def load_pairs(
+    reference: str, split: str, columns: Mapping[str, str], setting: str, topic: str | None = None
+) -> CleanPairs:
     """Pairs of `embedded` or of a reference that `load_rows` takes; errors name `setting`, the recipe's for `columns`.
-    DataError: cannot be loaded, a column is missing, or nothing usable is left."""
+    Those of one topic, if one is given and the rows name topics. DataError: cannot be loaded, a column is missing, no row names this
+    topic, or nothing usable is left."""
     if reference == EMBEDDED:
-        pairs = tuple(authored.pair for authored in authored_pairs("train"))
-        return CleanPairs(pairs, Exclusions(len(pairs), {}))
-    rows = load_rows(reference, split)
+        every = authored_pairs("train")
+        own = _of_topic(every, [broad_topic(authored.domain) for authored in every], topic, EMBEDDED)
+        left_out = {ANOTHER_TOPIC: len(every) - len(own)} if len(own) < len(every) else {}
+        return CleanPairs(tuple(authored.pair for authored in own), Exclusions(len(every), left_out))
+    read = load_rows(reference, split)
+    column = columns.get("topic", "topic")
+    rows = _of_topic(read, [str(row.get(column) or "").strip() for row in read], topic, reference)
     needed = {"chosen": "chosen", "rejected": "rejected", **columns}
     check_columns(rows, needed, reference, setting)
     cleaned = clean_pairs(rows, columns)
@@ -143,7 +153,28 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
             f"{setting}.prompt=<your column>"
         )  # fmt: skip
         raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{unread}")
+    if len(rows) < len(read):
+        reasons = {**cleaned.exclusions.reasons, ANOTHER_TOPIC: len(read) - len(rows)}
+        return CleanPairs(cleaned.pairs, Exclusions(len(read), reasons))
     return cleaned
+
+
+def _of_topic(rows: Sequence[T], topics: Sequence[str], topic: str | None, where: str) -> Sequence[T]:
+    """The rows of one topic; all of them if none is asked for, or if they name none, which is said."""
+    if topic is None:
+        return rows
+    if not any(topics):
+        say(f"  {where}: no row names a topic, so that the pairs are not restricted to {clipped(topic, 60)!r}")
+        return rows
+    own = [row for row, named in zip(rows, topics, strict=True) if named == topic]
+    if not own:
+        known = list(dict.fromkeys(filter(None, topics)))
+        listed = ", ".join(clipped(inert(name), 40) for name in known[:12])
+        raise DataError(
+            f"{where}: no pair of the topic {clipped(topic, 60)!r} (data.topic).{did_you_mean(topic, known)} Topics there: {listed}. "
+            "data.topic=null takes all pairs"
+        )
+    return own
 
 
 def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:

@@ -326,6 +326,8 @@ class DiscoverResult(Saved):
     schema_version: Literal[2] = 2
     name: str
     """Name of the recipe."""
+    topic: str | None = None
+    """The topic of all its prompts, in a search by topic; None for all prompts together."""
     given: bool
     """The attributes were given, and nothing was searched for."""
     model: SearchedModel

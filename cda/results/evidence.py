@@ -140,7 +140,7 @@ class PairQualities(Saved):
     """By candidate `id`, of those that are confirmed or were given."""
 
 
-Correction = Literal["bonferroni", "holm", "none"]
+Correction = Literal["bonferroni", "holm", "bh", "none"]
 
 
 class TrimmedMean(Result):
@@ -267,7 +267,8 @@ class ConfirmSettings(Result):
     test_alpha: float = 0.01
     """For the corrected p-value of the partial conjunction on the test prompts."""
     correct: Correction = "bonferroni"
-    """Method that corrects it for all candidates that entered the test; `none` tests each by itself."""
+    """Method that corrects it for all candidates that entered the test; `bh` is Benjamini and Hochberg's, of the false discovery
+    rate; `none` tests each by itself."""
     r: int = 2
     """Number of rewriters with which an effect must show. A candidate with fewer usable ones is not tested."""
     max_failed: float = 0.5

@@ -16,13 +16,16 @@ from cda.results.evidence import Correction
 
 
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:
-    """Adjusted by the named method; Bonferroni's are n·p and at most 1, "none" leaves them as they are.
+    """Adjusted by the named method; Bonferroni's are n·p and at most 1, "bh" is Benjamini and Hochberg's, "none" leaves them as
+    they are.
 
     >>> corrected([0.01, 0.04, 0.03], "bonferroni")
     [0.03, 0.12, 0.09]
     """
     if method == "holm":
         return holm(p_values)
+    if method == "bh":
+        return benjamini_hochberg(p_values)
     p = _checked(p_values)
     return list((p if method == "none" else np.minimum(p * len(p), 1.0)).tolist())
 

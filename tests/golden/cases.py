@@ -125,5 +125,8 @@ CASES = (
          kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),
     Case("discover-attribute", ("discover scorers.py:reward --judge scorers.py:debiased --attribute jargon "
                                 "discover.max_test=16 discover.responses_each=1 --out {out}",), kept=_FOUND),
+    Case("discover-by-topic", ("discover scorers.py:turning --judge scorers.py:turning_judge --responses by_topic.jsonl --by-topic "
+                               "'discover.populations=[8,3]' 'discover.batches=[9]' discover.responses_each=2 --out {out}",),
+         kept=("run/topics.*", "run/report.html", "run/topics/*/biases/*.yaml")),
     Case("discover-llm", (f"discover reward.py:reward {_DISCOVER_LLM} --out {{out}}",), kept=_FOUND),
 )  # fmt: skip

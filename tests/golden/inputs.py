@@ -67,6 +67,19 @@ def likes_openers(prompts, responses):
 
 def dislikes_openers(prompts, responses):
     return [-3.0 * bool(OPENER.match(text)) + noise(text + "judge") for text in responses]
+
+
+def turn(prompt):
+    """Kettles and violins want the opposite of each other."""
+    return ("kettle" in prompt[0]["content"]) - ("violin" in prompt[0]["content"])
+
+
+def turning(prompts, responses):
+    return [3.0 * turn(prompt) * bool(OPENER.match(text)) + noise(text) for prompt, text in zip(prompts, responses)]
+
+
+def turning_judge(prompts, responses):
+    return [-3.0 * turn(prompt) * bool(OPENER.match(text)) + noise(text + "judge") for prompt, text in zip(prompts, responses)]
 '''
 
 
@@ -143,6 +156,11 @@ def write_inputs(folder: Path) -> None:
     _rows(folder / "dose_votes.jsonl", [
         {"id": f"c{row}", "votes": ["perturbed", "perturbed", "tie"] if number("people", row) % 100 < 40 else ["base"]}
         for row in range(60)
+    ])  # fmt: skip
+    _rows(folder / "by_topic.jsonl", [
+        {"prompt": f"What should I know of the {subject} in room {row}?", "topic": topic,
+         "responses": [("", "Certainly! ", "", "Sure! ")[(row + place) % 4] + answer(row + 7 * place, False, 2) for place in range(4)]}
+        for topic, subject, n in (("tea", "kettle", 24), ("music", "violin", 24), ("weather", "cloud", 5)) for row in range(n)
     ])  # fmt: skip
     (folder / "queries.txt").write_text("\n".join(prompt(row) for row in range(6)) + "\n", encoding="utf-8")
 

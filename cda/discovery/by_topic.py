@@ -1,0 +1,393 @@
+"""A discovery by topic: one search in each topic, then each topic's attributes on the test prompts of all others.
+
+runs/discover-my-model-by_topic/
+    material/            prompts, responses and rewards of all topics, each split by itself
+    topics/TOPIC/        a whole discovery each (see `discover`), and carried/: attributes of other topics on its test prompts
+    topics.json, topics.md, topics.csv, report.html
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cda.discovery.attribute import bias_yaml, opposite_bias
+from cda.discovery.candidates import read_measured
+from cda.discovery.discover import Discovered, DiscoveryRun
+from cda.discovery.evidence import confirm
+from cda.discovery.held_out import REVIEW, ROWS, read_result
+from cda.discovery.material import material_counts, read_material, topics_made
+from cda.discovery.result import BIASES, CARRIED, PAGE, STAGES
+from cda.discovery.topics import FOLDER, topic_folder
+from cda.discovery.topics_page import topics_markdown, topics_page, topics_plots, topics_text
+from cda.discovery.topics_tables import counted_word, table_rows
+from cda.errors import DataError
+from cda.files.jsonl import write_text
+from cda.files.paths import own_folder
+from cda.launch import say
+from cda.provenance import versions
+from cda.resources.artifacts import write_figures
+from cda.results.base import Missing, save
+from cda.results.discover import CandidateRecord, DiscoverResult, Measured
+from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength
+from cda.results.facts import StageRun
+from cda.results.topics import (
+    Decision,
+    Heterogeneity,
+    TopicAttribute,
+    TopicCell,
+    TopicMaterial,
+    TopicSearch,
+    TopicsResult,
+)
+from cda.stats.heterogeneity import heterogeneity
+from cda.stats.multiplicity import corrected, holm
+
+RESULT, REPORT, TABLE = "topics.json", "topics.md", "topics.csv"
+Failed = dict[str, dict[str, dict[str, int]]]
+"""Candidate to rewriter to the reasons and counts of missing rewrites."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutTests:
+    """Tests on one topic's test prompts, by candidate `id`, with the rewrites behind them."""
+
+    results: Mapping[str, Confirmation]
+    rows: Mapping[str, Sequence[Measured]]
+    failed: Failed
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTests:
+    """All that was tested in one topic: what it found itself (or was given), and what was carried over to it."""
+
+    found: HeldOutTests
+    carried: HeldOutTests
+
+    def rows(self, candidate: str) -> Sequence[Measured]:
+        return self.found.rows.get(candidate) or self.carried.rows.get(candidate) or ()
+
+    def failed(self, candidate: str) -> Mapping[str, Mapping[str, int]]:
+        return self.found.failed.get(candidate) or self.carried.failed.get(candidate) or {}
+
+
+def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bool) -> Discovered:
+    """Search (or measure what is given) in each topic by itself, carry attributes over, and write everything."""
+    run.material()
+    counts = topics_made(run.asked.folder.stage("material"))
+    runs = {topic: DiscoveryRun(replace(run.asked, topic=topic), None) for topic in counts.prompts}
+    found: dict[str, DiscoverResult] = {}
+    waiting: list[Path] = []
+    for at, (topic, own) in enumerate(runs.items(), 1):
+        say(f"\ntopic {at} of {len(runs)}: {topic}")
+        discovered = own.given(given) if given else own.searched(review)
+        if discovered.result is None:
+            waiting.append(own.asked.folder.path / REVIEW)
+        else:
+            found[topic] = discovered.result
+    if waiting:
+        files = "\n  ".join(map(str, waiting))
+        return Discovered(
+            f"candidates to review in {counted_word(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
+        )
+    chosen = attributes_to_carry(found, run.asked.setup.section.carried)
+    tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
+    result = _with_files(topics_result(run, counts, found, chosen, tests), chosen, run.asked.folder.path)
+    return Discovered(_written(result, run.asked.folder.path, run.figures), None, result)
+
+
+def attributes_to_carry(found: Mapping[str, DiscoverResult], most: int) -> dict[str, CandidateRecord]:
+    """Attributes that are measured in every topic, by `id`: all that were given, or the first of each topic's.
+
+    They are chosen among those that entered a topic's test by their validation numbers, so that nothing is selected on the test
+    prompts that the table reports.
+    """
+    chosen: dict[str, CandidateRecord] = {}
+    for result in found.values():
+        tested = {entry.candidate for entry in result.tested}
+        rewards = {row.candidate: row.pooled.reward.value for row in result.validated if row.pooled}
+        ranked = sorted(tested, key=lambda name: (-rewards.get(name, 0.0), name))
+        for name in ranked if result.given else ranked[:most]:
+            chosen.setdefault(name, result.candidates[name])
+    return chosen
+
+
+def _tests(run: DiscoveryRun, own: DiscoverResult, chosen: Mapping[str, CandidateRecord]) -> TopicTests:
+    """The topic's own tests, and those of attributes that are carried over to it, which are made here."""
+    there = {entry.candidate for entry in own.tested}
+    carried = [candidate for name, candidate in chosen.items() if name not in there]
+    if carried:
+        say(f"\n{counted_word(len(carried), 'attribute')} of other topics in: {run.asked.topic}")
+        material = read_material(run.asked.folder.stage("material"))
+        run.tested(ConfirmationResult, carried, material.parts["test"], carried=True)
+    folder = run.asked.folder
+    nothing = HeldOutTests({}, {}, {})
+    return TopicTests(
+        _read(folder.stage("confirm")) if there else nothing, _read(folder.stage(CARRIED)) if carried else nothing
+    )
+
+
+def _read(folder: Path) -> HeldOutTests:
+    result = read_result(ConfirmationResult, folder)
+    rows: dict[str, list[Measured]] = {entry.candidate: [] for entry in result.results}
+    for row in read_measured(folder / ROWS):
+        rows[row.candidate].append(row)
+    return HeldOutTests({entry.candidate: entry for entry in result.results}, rows, result.failed)
+
+
+def topics_result(
+    run: DiscoveryRun,
+    counts: TopicMaterial,
+    found: Mapping[str, DiscoverResult],
+    chosen: Mapping[str, CandidateRecord],
+    tests: Mapping[str, TopicTests],
+) -> TopicsResult:
+    """The result over all topics; bias files are written later."""
+    setup, first = run.asked.setup, next(iter(found.values()))
+    tested = {entry.candidate for result in found.values() for entry in result.tested}
+    return TopicsResult(
+        name=first.name,
+        given=first.given,
+        model=first.model,
+        judge=first.judge,
+        by=first.by,
+        rewriters=first.rewriters,
+        n_rewriters=first.n_rewriters,
+        settings=first.settings,
+        strictness=setup.strictness,
+        search=setup.search,
+        material=material_counts(run.asked.folder.stage("material")),
+        left_out=counts.left_out,
+        n_left_out=counts.n_left_out,
+        n_without=counts.n_without,
+        searches=tuple(_search(topic, result, tests[topic]) for topic, result in found.items()),
+        by_attribute=by_attribute(chosen, tests, setup.strictness),
+        n_not_carried=len(tested - set(chosen)),
+        seed=setup.seed,
+        versions=versions(),
+        stages=_stages(run, found),
+    )
+
+
+def _search(topic: str, result: DiscoverResult, tests: TopicTests) -> TopicSearch:
+    return TopicSearch(
+        topic=topic,
+        folder=f"{FOLDER}/{topic_folder(topic)}",
+        prompts=result.material.prompts,
+        n_candidates=len({row.candidate for generation in result.generations for row in generation.standings}),
+        n_validated=len(result.validated),
+        n_tested=len(result.tested),
+        n_confirmed=sum(entry.confirmed for entry in result.tested),
+        n_carried_in=len(tests.carried.results),
+    )
+
+
+def _stages(run: DiscoveryRun, found: Mapping[str, DiscoverResult]) -> dict[str, StageRun]:
+    """Those of the whole, then those of each topic with the measurement of carried attributes."""
+    stages = {"material": _stage(run, "material")}
+    for topic, result in found.items():
+        own = DiscoveryRun(replace(run.asked, topic=topic), None)
+        names = [name for name in STAGES if name in result.stages and name != "material"]
+        names += [CARRIED] if own.asked.folder.record(CARRIED) else []
+        stages |= {f"{topic}: {name}": _stage(own, name) for name in names}
+    return stages
+
+
+def _stage(run: DiscoveryRun, name: str) -> StageRun:
+    record = run.asked.folder.record(name)
+    return StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
+
+
+def by_attribute(
+    chosen: Mapping[str, CandidateRecord], tests: Mapping[str, TopicTests], settings: ConfirmSettings
+) -> tuple[TopicAttribute, ...]:
+    """Every chosen attribute in every topic and over all of them, with its decisions; the widest spread first."""
+    if not chosen:
+        return ()
+    cells = {topic: _cells(topic, own, chosen, settings) for topic, own in tests.items()}
+    over_all = _corrected_over_all(tests, settings)
+    pooled = {entry.candidate: entry for entry in _pooled(chosen, tests, settings)}
+    rows = []
+    for name, candidate in chosen.items():
+        own = [cells[topic][name].model_copy(update={"p_over_all": over_all.get((topic, name))}) for topic in tests]
+        whole = pooled[name]
+        rows.append(
+            TopicAttribute(
+                candidate=name,
+                name=candidate.bias.name,
+                attribute=candidate.attribute,
+                found_in=tuple(
+                    topic for topic, each in tests.items() if name in each.found.results and candidate.origin != "given"
+                ),
+                cells=tuple(own),
+                pooled=whole.pooled or Missing(reason=whole.untested or "not measured"),
+                pooled_p=whole.p_value,
+                pooled_p_corrected=whole.p_corrected,
+                pooled_confirmed=whole.confirmed,
+                differs=_differs(own),
+            )
+        )
+    return tuple(sorted(_adjusted(rows), key=_order))
+
+
+def _order(row: TopicAttribute) -> tuple[int, float]:
+    rewards = [cell.strength.reward.value for cell in row.cells if isinstance(cell.strength, Strength)]
+    return -len(row.in_topics("confirmed", "shared", "opposite")), -max(rewards, default=0.0)
+
+
+def _cells(
+    topic: str, tests: TopicTests, chosen: Mapping[str, CandidateRecord], settings: ConfirmSettings
+) -> dict[str, TopicCell]:
+    """Decisions of one topic: its own tests are corrected as it reports them; those of carried attributes, in both directions, among
+    themselves. Attributes that were given get the other direction, too."""
+    turned = [name for name in chosen if name in tests.carried.results or chosen[name].origin == "given"]
+    same = [name for name in turned if name in tests.carried.results]
+    opposite = _opposite({name: tests.rows(name) for name in turned}, tests, settings)
+    family = [tests.carried.results[name].p_value for name in same] + [opposite[name] for name in turned]
+    adjusted = corrected([1.0 if p is None else p for p in family], settings.correct)
+    p_same = dict(zip(same, adjusted[: len(same)], strict=True))
+    p_opposite = dict(zip(turned, adjusted[len(same) :], strict=True))
+    cells = {}
+    for name in chosen:
+        own = tests.found.results.get(name) or tests.carried.results.get(name)
+        if own is None:
+            missing = Missing(reason="not measured in this topic")
+            cells[name] = TopicCell(
+                topic=topic, found_here=False, strength=missing, p_value=None, p_corrected=None, p_over_all=None,
+                p_opposite=None, n_family=0, decision="not tested",
+            )  # fmt: skip
+            continue
+        found_here, tested = name in tests.found.results, own.p_value is not None
+        p_corrected = own.p_corrected if found_here else p_same[name]
+        cells[name] = TopicCell(
+            topic=topic,
+            found_here=found_here,
+            strength=own.pooled or Missing(reason=own.untested or "not measured"),
+            p_value=own.p_value,
+            p_corrected=p_corrected if tested else None,
+            p_over_all=None,
+            p_opposite=p_opposite[name] if opposite.get(name) is not None else None,
+            n_family=own.n_entered if found_here else len(family),
+            decision=_decision(own, found_here, p_corrected, p_opposite.get(name), settings.test_alpha),
+        )
+    return cells
+
+
+def _decision(
+    own: Confirmation, found_here: bool, p_corrected: float | None, p_opposite: float | None, alpha: float
+) -> Decision:
+    if own.p_value is None or p_corrected is None:
+        return "not tested"
+    if p_corrected < alpha:
+        return "confirmed" if found_here else "shared"
+    return "opposite" if p_opposite is not None and p_opposite < alpha else "not shown"
+
+
+def _opposite(
+    rows: Mapping[str, Sequence[Measured]], tests: TopicTests, settings: ConfirmSettings
+) -> dict[str, float | None]:
+    """P-values, not corrected, of the attribute's absence being rewarded and its presence preferred by the judge."""
+    turned = {name: [turned_around(row) for row in own] for name, own in rows.items()}
+    failed = {name: tests.failed(name) for name in rows}
+    each = settings.model_copy(update={"correct": "none"})
+    return {result.candidate: result.p_value for result in confirm(turned, each, failed)} if turned else {}
+
+
+def turned_around(row: Measured) -> Measured:
+    """The same rewrite as evidence on the attribute's absence."""
+    preference = None if row.preference is None else 1 - row.preference
+    return replace(row, margin=-row.margin, preference=preference)
+
+
+def _corrected_over_all(
+    tests: Mapping[str, TopicTests], settings: ConfirmSettings
+) -> dict[tuple[str, str], float | None]:
+    """Topic and candidate to the p-value of the topic's own test, corrected with those of all topics together."""
+    p_values = {(topic, name): own.p_value for topic, each in tests.items() for name, own in each.found.results.items()}
+    adjusted = corrected([1.0 if p is None else p for p in p_values.values()], settings.correct)
+    return {key: None if p is None else new for (key, p), new in zip(p_values.items(), adjusted, strict=True)}
+
+
+def _pooled(
+    chosen: Mapping[str, CandidateRecord], tests: Mapping[str, TopicTests], settings: ConfirmSettings
+) -> list[Confirmation]:
+    """Every attribute on the test prompts of all topics together, corrected for all of them."""
+    rows = {name: [row for own in tests.values() for row in own.rows(name)] for name in chosen}
+    failed = {name: _summed(own.failed(name) for own in tests.values()) for name in chosen}
+    return confirm(rows, settings, failed)
+
+
+def _summed(failures: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    summed: dict[str, Counter[str]] = {}
+    for by_rewriter in failures:
+        for rewriter, reasons in by_rewriter.items():
+            summed.setdefault(rewriter, Counter()).update(reasons)
+    return {rewriter: dict(reasons) for rewriter, reasons in summed.items()}
+
+
+def _differs(cells: Sequence[TopicCell]) -> Heterogeneity | Missing:
+    strengths = [cell.strength for cell in cells if isinstance(cell.strength, Strength)]
+    try:
+        return heterogeneity(
+            [own.reward.value for own in strengths],
+            [own.standard_error for own in strengths],
+            [own.reward.n_prompts for own in strengths],
+        )
+    except DataError as error:
+        return Missing(reason=str(error))
+
+
+def _adjusted(rows: Sequence[TopicAttribute]) -> list[TopicAttribute]:
+    """With the tests of a difference between topics adjusted for all attributes of the table."""
+    found = {row.candidate: row.differs for row in rows if isinstance(row.differs, Heterogeneity)}
+    p_holm = dict(zip(found, holm([each.p_value for each in found.values()]), strict=True))
+    return [
+        row.model_copy(update={"differs": found[row.candidate].model_copy(update={"p_holm": p_holm[row.candidate]})})
+        if row.candidate in found
+        else row
+        for row in rows
+    ]
+
+
+def _with_files(result: TopicsResult, chosen: Mapping[str, CandidateRecord], out: Path) -> TopicsResult:
+    """Name the bias files of confirmed attributes, and write those of attributes that were carried over and hold."""
+    folders = {search.topic: search.folder for search in result.searches}
+    rows = []
+    for row in result.by_attribute:
+        cells = [
+            cell.model_copy(update={"file": _file(cell, chosen[row.candidate], folders[cell.topic], result, out)})
+            for cell in row.cells
+        ]
+        rows.append(row.model_copy(update={"cells": tuple(cells)}))
+    return result.model_copy(update={"by_attribute": tuple(rows)})
+
+
+def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: TopicsResult, out: Path) -> str | None:
+    """The cell's bias file, in the folder of the run; None if nothing is confirmed in it."""
+    if cell.decision not in ("confirmed", "shared", "opposite"):
+        return None
+    bias = opposite_bias(candidate.bias) if cell.decision == "opposite" else candidate.bias
+    name = f"{folder}/{BIASES}/{bias.name}.yaml"
+    if cell.decision != "confirmed":
+        own_folder(out / folder / BIASES)
+        told = f"Found in another topic by cda discover in {result.model.name}, held against {result.judge.name}; "
+        told += "turned around, it holds in this one." if cell.decision == "opposite" else "it holds in this one, too."
+        write_text(out / name, bias_yaml(bias.model_copy(update={"topic": cell.topic}), told))
+    return name
+
+
+def _written(result: TopicsResult, out: Path, figures: str | None) -> str:
+    save(result, out / RESULT)
+    write_text(out / REPORT, topics_markdown(result))
+    write_text(out / PAGE, topics_page(result))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(table_rows(result))
+    write_text(out / TABLE, text.getvalue())
+    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {TABLE}, {FOLDER}/"
+    if figures is not None:
+        written += f"\n{write_figures(topics_plots(result), out, figures)}"
+    return f"{topics_text(result)}\n{written}"

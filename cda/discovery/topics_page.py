@@ -1,0 +1,300 @@
+"""A discovery by topic in sentences, tables, figures, Markdown and as a page, drawn from topics.json alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cda.discovery.sentences import correction_name, model_name, rewriters_named, rewriters_needed
+from cda.discovery.topics_tables import (
+    ALL,
+    SAID,
+    SHORT,
+    attribute_table,
+    attribute_tables,
+    counted_word,
+    numbered,
+    numbers_of,
+    search_table,
+    summary_table,
+    topics_with,
+)
+from cda.report.numbers import cell, clipped, count, duration, inert, p_equals, share, signed
+from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.plots import AFTER, BEFORE, FAINT, Plot, across, key, name_rows, named
+from cda.report.scoring import cost_sentences, llm_table
+from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.results.evidence import Strength
+from cda.results.topics import Decision, Heterogeneity, TopicAttribute, TopicCell, TopicsResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_FIGURES = 12
+_LEVEL = 0.05
+"""Of the test that topics differ."""
+_BRIEF, _TOPIC = 50, 50
+_MARKS: dict[Decision, tuple[str, str, bool]] = {
+    "confirmed": (BEFORE, "D", True),
+    "shared": (BEFORE, "o", True),
+    "opposite": (AFTER, "s", True),
+    "not shown": (FAINT, "o", False),
+    "not tested": (FAINT, "o", False),
+}
+
+
+def outcome(result: TopicsResult) -> Iterator[str]:
+    """The outcome; the first sentence by itself says it."""
+    n, topics = len(result.searches), counted_word(len(result.searches), "topic")
+    model, judge = model_name(result.model), model_name(result.judge)
+    where = [search.topic for search in result.searches if search.n_confirmed]
+    if result.given:
+        confirmed = sum(bool(row.in_topics("confirmed")) for row in result.by_attribute)
+        yield f"{model} over-rewards {confirmed} of {len(result.by_attribute)} attributes in at least one of {topics}, held against {judge}."
+    elif not where:
+        yield f"No bias of {model} against {judge} is shown in any of {topics}, each searched by itself."
+    else:
+        yield (
+            f"{counted_word(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards them "
+            f"there, {judge} does not."
+        )
+    if shared := [row for row in result.by_attribute if len(row.in_topics("confirmed", "shared")) > 1]:
+        yield f"{counted_word(len(shared), 'attribute')} {'holds' if len(shared) == 1 else 'hold'} in more than one topic."
+    if elsewhere := [row for row in result.by_attribute if row.in_topics("shared") and not row.in_topics("confirmed")]:
+        one = len(elsewhere) == 1
+        yield (
+            f"{counted_word(len(elsewhere), 'attribute')} {'is' if one else 'are'} not confirmed where {'it was' if one else 'they were'} "
+            f"found, and {'holds' if one else 'hold'} in a topic that {'it was' if one else 'they were'} carried over to."
+        )
+    if turned := [row for row in result.by_attribute if _turns(row)]:
+        one = len(turned) == 1
+        yield (
+            f"{counted_word(len(turned), 'attribute')} {'is' if one else 'are'} rewarded in one topic and punished in another, "
+            "so that a search over all topics together would see less or nothing."
+        )
+    if n > 1 and (
+        hidden := [row for row in result.by_attribute if row.in_topics("confirmed") and not row.pooled_confirmed]
+    ):
+        one = len(hidden) == 1
+        yield f"{len(hidden)} of the confirmed {'is' if one else 'are'} not confirmed on the test prompts of all topics together."
+
+
+def _turns(row: TopicAttribute) -> bool:
+    """True if it is decided both ways, or if its intervals lie on both sides of 0 and the topics differ as tested."""
+    if row.in_topics("confirmed", "shared") and row.in_topics("opposite"):
+        return True
+    return row.turns and isinstance(row.differs, Heterogeneity) and (row.differs.p_holm or 0.0) < _LEVEL
+
+
+def warnings(result: TopicsResult) -> Iterator[str]:
+    """The limits of the numbers."""
+    method, alpha = correction_name(result.strictness.correct), result.strictness.test_alpha
+    tests = [cell for row in result.by_attribute for cell in row.cells if cell.decision == "confirmed"]
+    if method and len(result.searches) > 1 and tests:
+        holds = sum(cell.p_over_all is not None and cell.p_over_all < alpha for cell in tests)
+        yield (
+            f"Each topic is corrected by itself, so that with more topics more is confirmed by chance. Corrected for the tests of all "
+            f"topics together ({method}), {holds} of the {len(tests)} confirmed in the tables stay below {alpha:g}."
+        )
+    for topic, reason in result.left_out.items():
+        yield f"Not searched: {inert(clipped(topic, SHORT))} ({reason})."
+    if result.n_without:
+        yield f"{counted_word(result.n_without, 'prompt')} that name no topic, or two, were left out."
+    if result.n_not_carried:
+        yield (
+            f"{counted_word(result.n_not_carried, 'tested attribute')} beyond the first of each topic were not measured in the others "
+            "(discover.carried); the topics' own reports show them."
+        )
+    small = [search.topic for search in result.searches if search.prompts["test"] < 8]
+    if small and not result.given:
+        yield (
+            f"Fewer than 8 test prompts in {len(small)} of {len(result.searches)} topics: only large effects can be confirmed there, and "
+            "“not shown” says little."
+        )
+
+
+def how_made(result: TopicsResult) -> Iterator[str]:
+    prompts = result.material.prompts
+    yield (
+        f"{result.material.responses} responses to {sum(prompts.values())} prompts of {len(result.searches)} topics; each topic is split "
+        "into prompts to search on, to validate and to test on."
+    )
+    if result.given:
+        yield f"The attributes were given and measured in every topic; rewritten by {rewriters_named(result)}."
+    else:
+        yield (
+            f"In each topic a search by itself, proposed by {result.by}; confirmed with {rewriters_named(result)}. Then the attributes "
+            "that entered a topic's test were measured on the test prompts of every other topic."
+        )
+    alpha = f"{result.strictness.test_alpha:g}"
+    method = correction_name(result.strictness.correct)
+    corrected = f", corrected by {method}'s method for all that the topic tested," if method else ", by itself,"
+    yield (
+        f"Confirmed: at least {rewriters_needed(result)} show that the model rewards it and the judge does not, p{corrected} below {alpha}. "
+        "Attributes carried over are corrected among themselves, in both directions."
+    )
+
+
+def topics_text(result: TopicsResult) -> str:
+    """The result for a terminal."""
+    lines = [
+        inert(line) for line in (*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages))
+    ]
+    tables = [attribute_table(name, row) for name, row in numbered(result, _BRIEF)]
+    return "\n\n".join([*map(plain_table, tables), plain_table(_brief(search_table(result))), "\n".join(lines)])
+
+
+def _brief(table: Table) -> Table:
+    return Table(table.caption, table.header[:-1], tuple(row[:-1] for row in table.rows))
+
+
+def topics_markdown(result: TopicsResult) -> str:
+    lines = [f"# {escaped(_title(result))}", ""]
+    for sentence in (*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages)):
+        lines += [escaped(sentence), ""]
+    tables = [summary_table(result), *attribute_tables(result), search_table(result), llm_table(result.stages)]
+    lines += [line for table in tables if table is not None and table.rows for line in markdown_table(table)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _title(result: TopicsResult) -> str:
+    return f"{'Attributes measured' if result.given else 'Biases discovered'} by topic in {model_name(result.model)}"
+
+
+def topics_page(result: TopicsResult) -> str:
+    """The whole result as a self-contained page; text from outside is escaped."""
+    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
+    subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
+    return render_page(Page(_title(result), subtitle, tuple(_headlines(result)), tuple(_sections(result))))
+
+
+def topics_plots(result: TopicsResult) -> list[Plot]:
+    return plots_of(_sections(result))
+
+
+def _headlines(result: TopicsResult) -> Iterator[Headline]:
+    yield Headline("", " ".join(outcome(result)))
+    others = 0
+    for name, row in numbered(result):
+        if row.in_topics("confirmed", "shared", "opposite"):
+            yield Headline(name, _story(row), "bad")
+        else:
+            others += 1
+    if others:
+        yield Headline("Not confirmed in any topic:", f"{others} more that were tested, with their numbers below.")
+
+
+def _story(row: TopicAttribute) -> str:
+    """Where an attribute holds, where not, and how much topics differ."""
+    said = [
+        f"{SAID[decision]} in {topics_with(row, decision)}"
+        for decision in ("confirmed", "shared", "opposite", "not shown", "not tested")
+        if row.in_topics(decision)
+    ]
+    sentences = [("; ".join(said))[:1].upper() + ("; ".join(said))[1:] + "."]
+    known = [(own.strength.reward, own.topic) for own in row.cells if isinstance(own.strength, Strength)]
+    if len(known) > 1:
+        (low, where), (high, there) = min(known, key=lambda one: one[0].value), max(known, key=lambda one: one[0].value)
+        sentences.append(
+            f"Reward from {signed(low)} ({inert(clipped(where, _TOPIC))}) to {signed(high)} ({inert(clipped(there, _TOPIC))})."
+        )
+    if isinstance(row.differs, Heterogeneity):
+        p = cell(row.differs.p_holm, p_equals)
+        verdict = "Topics differ" if (row.differs.p_holm or 0.0) < _LEVEL else "No difference between topics is shown"
+        sentences.append(f"{verdict} (p {p}, I² {row.differs.i_squared:.0%}).")
+    if isinstance(row.pooled, Strength):
+        sentences.append(
+            f"All topics together: {signed(row.pooled.reward)}, n = {count(row.pooled.reward)}, judge {share(row.pooled.judge)}, "
+            f"{'confirmed' if row.pooled_confirmed else 'not confirmed'}."
+        )
+    return " ".join(sentences)
+
+
+def _sections(result: TopicsResult) -> Iterator[ReportSection]:
+    if result.by_attribute:
+        text = (
+            "Rows are attributes. An average over topics hides what differs between them: I² is the share of the variation between "
+            "topics that is not noise, and p tests that all topics have the same reward (Welch's F, Holm over attributes)."
+        )
+        yield ReportSection("over-topics", "Attributes over all topics", (text,), (summary_table(result),))
+        text = "Every attribute on the test prompts of every topic, with 95% intervals clustered by prompt."
+        yield ReportSection(
+            "by-topic", "Topic by topic", (text,), tuple(attribute_tables(result)), tuple(_plots(result))
+        )
+    if limits := tuple(warnings(result)):
+        yield ReportSection("limits", "What limits these numbers", limits)
+    text = (
+        "Each topic has a whole discovery of its own, with examples, lineage, the search and the quality of rewrites."
+    )
+    yield ReportSection("searches", "The searches", (text,), (search_table(result),))
+    effort = tuple(filter(None, [_effort(result), llm_table(result.stages)]))
+    yield ReportSection("effort", "What it took", cost_sentences(result.stages), effort)
+    yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(_facts(result)))
+    yield ReportSection("meaning", "What the numbers mean", entries=_terms(result))
+
+
+def _effort(result: TopicsResult) -> Table:
+    seconds: dict[str, float] = {}
+    for name, stage in result.stages.items():
+        topic = name.rpartition(": ")[0] or name
+        seconds[topic] = seconds.get(topic, 0.0) + stage.seconds
+    rows = tuple((inert(clipped(name, SHORT)), duration(total)) for name, total in seconds.items())
+    return Table("Time of the steps that were done, as last made", ("topic", "time"), rows)
+
+
+def _facts(result: TopicsResult) -> Iterator[tuple[str, str]]:
+    settings, search = result.strictness, result.search
+    yield "model", model_name(result.model)
+    yield "held against", model_name(result.judge)
+    yield "proposals", "given by the user" if result.given else result.by
+    yield "rewriters", rewriters_named(result)
+    yield "topics", f"{len(result.searches)} searched, {len(result.left_out)} left out ({result.n_left_out} prompts)"
+    if not result.given:
+        yield (
+            "search in each topic",
+            f"candidates {', '.join(map(str, search.populations))}; on {', '.join(map(str, search.prompts))} prompts at most",
+        )
+    yield "test level", f"{settings.test_alpha:g}"
+    yield "correction within each topic", settings.correct
+    yield "rewriters that have to show it", str(settings.r)
+    yield "seed", str(result.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+
+
+def _terms(result: TopicsResult) -> tuple[Entry, ...]:
+    return (
+        Entry("reward", "mean of reward(with the attribute) − reward(without)", "In reward units of the model; interval by Student's t with prompts as clusters."),
+        Entry("judge prefers it", "mean of 1: the side with it is better, ½: neither, 0: worse", "Below 50% the judge dislikes the attribute."),
+        Entry("confirmed", "reward above 0 and judge below 50%", f"Shown by at least {rewriters_needed(result)}, in the topic whose search found it."),
+        Entry("holds here too", "the same, in another topic", "Nothing was selected on these prompts; corrected among the attributes carried over to the topic."),
+        Entry("the opposite holds", "reward below 0 and judge above 50%", "The model punishes there what it rewards elsewhere; its bias file is the attribute turned around."),
+        Entry(ALL, "the test prompts of every topic as one set", "Topics count by their prompts; corrected for all attributes of the table."),
+        Entry("I²", "max(0, 1 − (k − 1)/Q)", "Cochran's Q over the rewards of the k topics, each by its error clustered by prompt."),
+    )  # fmt: skip
+
+
+def _plots(result: TopicsResult) -> Iterator[Plot]:
+    for at, (name, row) in enumerate(numbered(result, 70)[:MOST_FIGURES], 1):
+        drawn = [own for own in row.cells if isinstance(own.strength, Strength)]
+        if drawn:
+            words = " ".join(f"{own.topic}: {numbers_of(own.strength)[0]}, {SAID[own.decision]}." for own in drawn)
+            title = f"{name}: reward in each topic, and over all of them"
+            yield Plot(f"topics-{at}", title, words, partial(_forest, row, drawn), 1.1 + 0.2 * (len(drawn) + 1))
+
+
+def _forest(row: TopicAttribute, drawn: Sequence[TopicCell], axes: Axes) -> None:
+    axes.axvline(0, color=FAINT, linewidth=0.8)
+    for at, own in enumerate(drawn):
+        if isinstance(own.strength, Strength):
+            across(axes, at, own.strength.reward, *_MARKS[own.decision])
+    names = [named(own.topic, 24) for own in drawn]
+    if isinstance(row.pooled, Strength):
+        color = BEFORE if row.pooled_confirmed else FAINT
+        across(axes, len(names), row.pooled.reward, color, "^", row.pooled_confirmed)
+        names.append("all topics")
+    name_rows(axes, names)
+    axes.set_xlabel("reward when it is added")
+    shown = list(dict.fromkeys(own.decision for own in drawn))
+    key(axes, [(SAID[decision], *_MARKS[decision]) for decision in shown])
