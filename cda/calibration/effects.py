@@ -12,12 +12,13 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.calibration.fit import (
     STRENGTHS,
+    Fit,
     Held,
     Problem,
     Prompts,
     chosen_strengths,
     corrected_apart,
-    corrections_of,
+    fit_of,
     folds_of,
     prompts_of,
 )
@@ -49,16 +50,16 @@ _MAX_NUMBERS = 1 << 20  # draws × rows at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """Out-of-fold numbers, and the final correction: its strength, the full corrections (k,), and these on resampled prompts
-    (draws, k). `corrected`: margins out of fold, mean over repeats, shape (n,)."""
+    """Out-of-fold numbers, and the final correction: its strength, the full fit, and fits on resampled prompts. `corrected`:
+    margins out of fold, mean over repeats, shape (n,)."""
 
     biases: dict[str, CalibratedBias]
     quality: BeforeAfter | None
     prefers_first: BeforeAfter | None
     strengths: dict[str, float]
     strength: float
-    corrections: FloatArray
-    drawn: FloatArray
+    fit: Fit
+    drawn: Fit
     corrected: FloatArray
 
 
@@ -84,8 +85,8 @@ def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_co
         prefers_first=None if order_column is None else _prefers_first(problem, held, order_column),
         strengths={f"{strength:g}": float((held.chosen == strength).mean()) for strength in STRENGTHS},
         strength=STRENGTHS[final],
-        corrections=corrections_of(problem, prompts, ones[:1])[0],
-        drawn=corrections_of(problem, prompts, weights),
+        fit=fit_of(problem, prompts, ones[:1]),
+        drawn=fit_of(problem, prompts, weights),
         corrected=held.margins.mean(axis=0),
     )
 

@@ -54,7 +54,7 @@ def calibrate_files(
     biases = tuple(str(score.row.get("bias") or ONE_BIAS) for score in rows.values())
     enough = check_prompts(_prompts(rows, people, biases), 0)
     checked: Rows = {}
-    left_out = {"rows of scores": out, "rows of scores, by majority": people.exclusions}
+    left_out = {"rows of scores": out}  # those without a majority are in the notes
     if quality is not None:
         checked, left_out["rows of quality pairs"] = read_scores(quality, ("chosen_score", "rejected_score"))
         check_prompts(dict.fromkeys(enough, MIN_PROMPTS), len({score.prompt for score in checked.values()}))

@@ -20,8 +20,9 @@ from cda.dosing.choice import DECIMALS, Codes, Rows
 from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
 
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the fitted correction that are tried; 0 is the scorer as it is."""
+STRENGTHS = (0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the fitted correction that are tried; 0 is the scorer as it is. The small ones are for scorers that hardly follow
+people, whose full corrections are many times their margins."""
 PRIOR_SD = 2.5
 """Standard deviation of the normal prior on each coefficient, of terms of size 1 (Gelman et al., 2008, use this scale): it
 keeps a correction finite if all votes are for one side."""
@@ -83,8 +84,16 @@ class Held(NamedTuple):
     chosen: FloatArray
 
 
-def fitted(rows: Scored, target: FloatArray, weights: FloatArray) -> FloatArray:
-    """Corrections in margin per unit of each term, shape (draws, k); 0 for a term that is 0 throughout.
+class Fit(NamedTuple):
+    """Corrections in margin per unit of each term, shape (draws, k), 0 for a term that is 0 throughout; and how far people
+    follow the margin itself: a, in log odds per root mean square of the margins, shape (draws,)."""
+
+    corrections: FloatArray
+    following: FloatArray
+
+
+def fitted(rows: Scored, target: FloatArray, weights: FloatArray) -> Fit:
+    """Corrections of the rows' margins.
 
     P(people prefer the first side) = σ(a · margin − Σ bⱼ · termⱼ), with normal priors on a and b; correctionⱼ = bⱼ / a. There is
     no intercept: swapping the sides of a pair turns every sign. `target`: 1, 0 or 0.5, shape (n,); `weights` (draws, n).
@@ -92,7 +101,7 @@ def fitted(rows: Scored, target: FloatArray, weights: FloatArray) -> FloatArray:
     size = _sizes(rows.margins[:, None])
     scales = _sizes(rows.terms)
     beta = newton(np.column_stack([rows.margins / size, -rows.terms / scales]), target, weights)
-    return np.asarray(beta[:, 1:] / np.maximum(beta[:, :1], LEAST_FOLLOWING) * size / scales)
+    return Fit(beta[:, 1:] / np.maximum(beta[:, :1], LEAST_FOLLOWING) * size / scales, beta[:, 0])
 
 
 def newton(design: FloatArray, target: FloatArray, weights: FloatArray) -> FloatArray:
@@ -144,7 +153,7 @@ def corrected_apart(
         own = weights * half
         places = chosen_strengths(problem, prompts, own, folds_of(prompts.strata, own, rng), max_loss)
         chosen[:, at] = np.array(STRENGTHS)[places]
-        corrections = chosen[:, [at]] * corrections_of(problem, prompts, own)
+        corrections = chosen[:, [at]] * fit_of(problem, prompts, own).corrections
         margins -= problem.contrasts.shifts(corrections) * ~half[:, prompts.of_contrast]
         quality -= problem.quality.shifts(corrections) * ~half[:, prompts.of_quality]
     return Held(margins, quality, chosen)
@@ -186,7 +195,7 @@ def _shifts_by_fold(
         np.zeros((len(weights), len(rows.margins))) for rows in (problem.contrasts, problem.quality)
     )
     for fold in range(FOLDS):
-        corrections = corrections_of(problem, prompts, weights * (folds != fold))
+        corrections = fit_of(problem, prompts, weights * (folds != fold)).corrections
         shift += problem.contrasts.shifts(corrections) * (folds[:, prompts.of_contrast] == fold)
         quality_shift += problem.quality.shifts(corrections) * (folds[:, prompts.of_quality] == fold)
     return shift, quality_shift
@@ -222,9 +231,8 @@ def _losses(hits: FloatArray, target: FloatArray, weights: FloatArray) -> FloatA
     return np.asarray(np.abs(excess) + side * excess)
 
 
-def corrections_of(problem: Problem, prompts: Prompts, weights: FloatArray) -> FloatArray:
-    """Full corrections by the rows with a majority, under each weighting of the prompts, shape (draws, prompts). Shape (draws,
-    k)."""
+def fit_of(problem: Problem, prompts: Prompts, weights: FloatArray) -> Fit:
+    """The fit on the rows with a majority, under each weighting of the prompts, shape (draws, prompts)."""
     return fitted(problem.contrasts, problem.people.target, weights[:, prompts.of_contrast] * problem.people.used)
 
 

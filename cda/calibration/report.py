@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cda.calibration.fit import LEAST_FOLLOWING
 from cda.calibration.result import RESULT
 from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import is_main
@@ -75,7 +76,9 @@ def verdict(result: CalibrationResult) -> str:
             "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
             f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
         )
-    how = f"score.calibration={RESULT}" if result.scorer is not None else "the callable of cda.load"
+    how = (
+        f"score.calibration={RESULT}" if result.scorer is not None else f'cda.load("{RESULT}").corrected(margins, bias)'
+    )
     return f"A calibration at strength {result.strength:g} was chosen; apply it with {how}."
 
 
@@ -145,6 +148,12 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
         "The corrections in the file were fitted on all votes. Applied to these same contrasts they look better than they are; "
         "the numbers above do not.",
     ]
+    if result.following.low <= LEAST_FOLLOWING:
+        lines.append(
+            "With the terms held fixed, the margins hardly follow people's votes (log odds of "
+            f"{_number(result.following)} per root mean square of the margins): a correction moves how often the side with the "
+            "bias is preferred, and says little about which pairs people prefer."
+        )
     lines += [
         f"{name} has no {part}: {found.reason}."
         for name, own in result.corrections.items()

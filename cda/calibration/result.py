@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from cda.arrays import FloatArray
 from cda.calibration.effects import METHOD, Effects, effects
 from cda.calibration.fit import Problem
 from cda.dosing.choice import MIN_PROMPTS
@@ -105,6 +106,7 @@ def calibration_result(
         facts=origin.facts,
         unit=origin.unit,
         strength=found.strength,
+        following=_drawn(problem, found.fit.following, found.drawn.following, "log odds per root mean square"),
         corrections=corrections,
         order=order_found,
         biases=found.biases,
@@ -124,17 +126,22 @@ def calibration_result(
 
 def _estimate(problem: Problem, found: Effects, at: int, term: Term, unit: Unit) -> Estimate | Missing:
     """A full correction with the interval of resampled prompts."""
-    used = problem.people.used
-    if not problem.contrasts.terms[used, at].any():
+    if not problem.contrasts.terms[problem.people.used, at].any():
         return Missing(reason=NO_SIDES_DIFFER)
-    value = float(found.corrections[at])
-    low, high = (float(end) for end in np.quantile(found.drawn[:, at], (0.025, 0.975)))
+    named = f"{unit} per {term.unit}" if term.part == "slope" else unit
+    return _drawn(problem, found.fit.corrections[:, at], found.drawn.corrections[:, at], named)
+
+
+def _drawn(problem: Problem, fit: FloatArray, drawn: FloatArray, unit: str) -> Estimate:
+    """A fitted number, shape (1,), with the interval of resampled prompts, shape (draws,)."""
+    used, (value,) = problem.people.used, fit.tolist()
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
     return Estimate(
         value=value,
         low=min(low, value),
         high=max(high, value),
         n=int(used.sum()),
         n_prompts=len({name for name, kept in zip(problem.contrasts.prompt_ids, used, strict=True) if kept}),
-        unit=f"{unit} per {term.unit}" if term.part == "slope" else unit,
+        unit=unit,
         method=_FIT_METHOD,
     )

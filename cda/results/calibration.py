@@ -72,6 +72,9 @@ class CalibrationResult(Saved):
     """Unit of the corrections. Preferences from −1 to 1 are corrected as log odds, log((1 + p) / (1 − p))."""
     strength: float
     """Share of the fitted corrections to apply, chosen on all votes; 0: the scorer stays as it is."""
+    following: Estimate
+    """Log odds of people's preference per root mean square of the margins, with the terms held fixed: near 0 the scorer follows
+    people in nothing but the biases, and a correction cannot make it."""
     corrections: dict[str, BiasCorrection]
     """By bias."""
     order: OrderCorrection | Missing

@@ -1,5 +1,5 @@
 """Claim: a judge's planted taste for length and for the first place is at least halved by a calibration on simulated people's
-votes, no accuracy is lost, and a judge without such tastes is left as it is.
+votes, no accuracy is lost, and a judge without such tastes loses nothing.
 
 The judge is a real server that gives the probabilities of a one-token verdict, asked in one order. Every text has a hidden
 value; the judge's log odds are the difference of values, plus, if a taste is planted, 1.5 times that of log words, and 0.9

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import cda
 from cda.calibration.files import calibrate_files
+from cda.calibration.report import calibration_text
 from cda.cli import app
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
@@ -85,6 +86,15 @@ def test_a_scale_of_the_margins_changes_nothing_but_the_corrections(tmp_path: Pa
     one, other = (result.corrections["bias"].slope for result in (own, large))
     assert isinstance(one, Estimate) and isinstance(other, Estimate)
     assert other.value == pytest.approx(100 * one.value, rel=1e-6)
+
+
+def test_margins_that_do_not_follow_people_are_said(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    blind = [row | {"margin": 1 + float(rng.normal())} for row in without(scores(), "first", "difference")]
+    result = found(tmp_path, blind)
+    assert result.following.low < 0.1 < 1 < found(tmp_path, without(scores(), "first")).following.low
+    assert "hardly follow people's votes" in calibration_text(result)
+    assert "hardly follow" not in calibration_text(found(tmp_path, without(scores(), "first")))
 
 
 def test_several_biases_each_have_their_own_terms_and_few_votes_none(tmp_path: Path) -> None:

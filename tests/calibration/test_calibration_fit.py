@@ -19,7 +19,7 @@ from cda.calibration.fit import (
     Scored,
     chosen_strengths,
     corrected_apart,
-    corrections_of,
+    fit_of,
     fitted,
     folds_of,
     newton,
@@ -69,20 +69,22 @@ def test_swapping_the_sides_of_pairs_changes_no_correction() -> None:
     rows, target, once = problem.contrasts, problem.people.target, np.ones((1, N))
     swapped = Scored(rows.margins * turned, rows.terms * turned[:, None], rows.prompt_ids)
     other = np.where(turned < 0, 1 - target, target)
-    assert fitted(swapped, other, once) == pytest.approx(fitted(rows, target, once), rel=1e-6)
+    assert fitted(swapped, other, once).corrections == pytest.approx(fitted(rows, target, once).corrections, rel=1e-6)
 
 
 def test_units_of_margins_and_terms_do_not_matter() -> None:
     problem = made(1.0)
     rows, target, once = problem.contrasts, problem.people.target, np.ones((1, N))
     scaled = Scored(rows.margins * 10, rows.terms * np.array([1, 100]), rows.prompt_ids)
-    assert fitted(scaled, target, once) / [[10, 0.1]] == pytest.approx(fitted(rows, target, once), rel=1e-6)
+    assert fitted(scaled, target, once).corrections / [[10, 0.1]] == pytest.approx(
+        fitted(rows, target, once).corrections, rel=1e-6
+    )
 
 
 def test_votes_for_one_side_alone_and_terms_of_zeros_leave_finite_corrections() -> None:
     problem = made(1.0)
     rows = replace(problem.contrasts, terms=problem.contrasts.terms * [1, 0])
-    found = fitted(rows, np.zeros(N), np.ones((1, N)))
+    found = fitted(rows, np.zeros(N), np.ones((1, N))).corrections
     assert np.isfinite(found).all() and found[0, 0] > 1 and found[0, 1] == 0
 
 
@@ -130,8 +132,8 @@ def test_a_prompt_drawn_twice_counts_as_two_prompts_of_the_same_rows() -> None:
         biases=("length",) * 82,
     )  # fmt: skip
     own = prompts_of(doubled)
-    assert corrections_of(problem, prompts, weights) == pytest.approx(
-        corrections_of(doubled, own, np.ones((1, len(own.strata)))), rel=0.002
+    assert fit_of(problem, prompts, weights).corrections == pytest.approx(
+        fit_of(doubled, own, np.ones((1, len(own.strata)))).corrections, rel=0.002
     )
 
 
@@ -156,9 +158,9 @@ def test_a_planted_bias_is_taken_off_and_the_interval_says_so() -> None:
     assert found.quality is not None and isinstance(found.quality.change, Estimate)
     assert found.quality.change.value > -0.03
     assert sum(found.strengths.values()) == pytest.approx(1)
-    assert found.corrections[1] == pytest.approx(0.6, abs=0.25)
-    low, high = np.quantile(found.drawn[:, 1], (0.025, 0.975))
-    assert 0.2 < low < found.corrections[1] < high < 0.9
+    assert found.fit.corrections[0, 1] == pytest.approx(0.6, abs=0.25)
+    low, high = np.quantile(found.drawn.corrections[:, 1], (0.025, 0.975))
+    assert 0.2 < low < found.fit.corrections[0, 1] < high < 0.9
 
 
 def test_where_nothing_is_planted_most_choices_are_none_and_nothing_is_lost() -> None:
@@ -181,4 +183,4 @@ def test_ties_of_a_judge_count_half_as_it_is_and_are_decided_once_corrected() ->
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     first, again = (effects(made(0.5, n=60), seed=4, repeats=3, max_loss=0.01) for _ in range(2))
-    assert first.biases == again.biases and (first.drawn == again.drawn).all()
+    assert first.biases == again.biases and (first.drawn.corrections == again.drawn.corrections).all()
