@@ -29,7 +29,18 @@ from cda.report.numbers import (
     signed,
 )
 from cda.report.page import Headline, Page, ReportSection, render_page
-from cda.report.plots import KINDS, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Scale, draw_rows, named, rows_height
+from cda.report.plots import (
+    COLUMN_INCHES,
+    KINDS,
+    PAGE_INCHES,
+    SHARE_LIMITS,
+    Mark,
+    Plot,
+    Scale,
+    draw_rows,
+    named,
+    rows_height,
+)
 from cda.report.plots import Row as PlotRow
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.resources.artifacts import of_this_version
@@ -58,7 +69,7 @@ _PAIRED = (
     "have one skew and prefer it in other contrasts. r is Pearson's correlation of their margins."
 )
 _BEWARE = "Beware."
-_MOST_MARKS = len(KINDS)
+_MOST_MARKS, _MOST_IN_A_COLUMN = len(KINDS), 3
 _SHORT, _LONGEST_CELL = 14, 60
 Form = Callable[[Estimate], str]
 
@@ -265,9 +276,10 @@ def skew_plot(result: ComparisonResult) -> Plot:
         for name, row in result.audits.items()
     )
     scale = Scale("skew, % of contrasts", True, SHARE_LIMITS, 50.0)
+    width = COLUMN_INCHES if len(marks) <= _MOST_IN_A_COLUMN else PAGE_INCHES
     title = "Skew of every bias in each audit, with 95% intervals; 50% is no preference"
     draw = partial(draw_rows, rows=rows, marks=marks, scale=scale)
-    return Plot("compared-skew", title, f"{said}.", draw, rows_height(len(rows), len(marks)), PAGE_INCHES)
+    return Plot("compared-skew", title, f"{said}.", draw, rows_height(len(rows), len(marks)), width)
 
 
 def _runs_table(audits: Mapping[str, AuditResult]) -> Table:

@@ -183,7 +183,7 @@ def _setup(row: LeaderboardRow) -> dict[str, str]:
     scored, training = row.scored, row.training
     judges = ", ".join(scored.judges)
     facts: dict[str, object] = {
-        "model": row.model, "revision": row.revision, "weights": row.content, "kind": scored.kind,
+        "model": row.model, "revision": row.revision, "weights or precision": row.content, "kind": scored.kind,
         "precision": scored.precision, "template": scored.template, "max length (tokens)": scored.max_length_tokens,
         "how it was asked": scored.how, "judges": judges or None, "judge's prompt": scored.prompt, "content of the prompt": scored.prompt_content, "criteria": ", ".join(scored.criteria) or None, "calibration": scored.calibration, "orders": scored.orders,
         "verdicts": scored.verdicts, "reasons": scored.reasons,
