@@ -132,8 +132,8 @@ def panel_sentences(result: PanelResult) -> list[str]:
         means = [(bias, mean) for bias, found in panel.biases.items() for mean in found.means if len(mean.models) > 1]
         lines += _interval_sentences(panel.kind, {len(mean.models) for _, mean in means})
         lines += [
-            f"{inert(bias)}: {mean.left_out} contrasts without a margin of every model are left out of the mean of "
-            f"{len(mean.models)} {panel.kind}."
+            f"{inert(bias)}: left out of the mean of {len(mean.models)} {panel.kind}, for want of a margin of each: "
+            f"{mean.left_out} of {mean.left_out + mean.skew.n} contrasts."
             for bias, mean in means
             if mean.left_out
         ]

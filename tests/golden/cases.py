@@ -91,8 +91,8 @@ CASES = (
     Case("audit-rubric", (f"audit judge:judge,other,third {_JUDGE} {_OWN} --votes votes.csv --quality none --triples none "
                           "'score.judge.criteria=[correctness, {name: tone, question: \"Which answer is kinder?\"}]' --out {out}",)),
     Case("panel", (
-        f"audit scorers.py:reward scorers.py:debiased scorers.py:preference scorers.py:debiased {_OWN} --votes votes.csv "
-        "--quality quality.jsonl --triples none --figures svg --out {out}",
+        f"audit scorers.py:reward scorers.py:debiased scorers.py:preference judge:judge scorers.py:debiased llm.base_url={{llm}} {_OWN} "
+        "--votes votes.csv --quality quality.jsonl --triples none --figures svg --out {out}",
     ), kept=("run/panel/*",)),
     Case("panel-trainings", ("audit train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
          kept=("run/panel/*",)),
