@@ -3,6 +3,7 @@ and compare. Everything that a report shows comes from the audit.json written he
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from cda.auditing import analysis, rate, result
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
+    Group,
     Scorings,
     contrast_comparisons,
     main_group,
@@ -31,18 +33,18 @@ from cda.counterfactuals.label import PAIRS
 from cda.data.load import prompt_of
 from cda.data.pairs import PairLabels, training_labels
 from cda.embedded.model import EMBEDDED, encode_sentences
-from cda.embedded.texts import EMBEDDED_BIASES
+from cda.embedded.texts import WITH_CONTRASTS
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE
 from cda.finetuning.applied import applied_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, Training, trainings
-from cda.launch import launch_id, wait_until, world_size
+from cda.launch import launch_id, say, wait_until, world_size
 from cda.prompts import Prompts
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
-from cda.records import Contrast, Pair, Prompt, Triple, prompt_id
+from cda.records import Contrast, Exclusions, Pair, Prompt, Triple, prompt_id
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
@@ -100,6 +102,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
         "quality": source_fingerprint(audit.quality, "quality"),
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
+        "embedded contrasts, second turn": source_fingerprint(EMBEDDED, "second_turn"),
     }
     if loaded.only_audit and not judged:
         inputs["model"] = scorer.source()
@@ -124,7 +127,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
     scored, facts = _score(loaded, doses, run_folder, _comparisons(texts), shared)
-    all_groups = make_groups(texts.contrasts, biases, inputs.names, scored)
+    # A training never has a second turn as its target; a model as it is has a verdict on each.
+    beside = inputs.second_turns()
+    audited_names = [*inputs.names, *(beside if only_audit else ())]
+    all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=beside)
+    unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
     rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
@@ -135,7 +142,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         dose_applied=next(iter(doses.values()), None),
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
         model=facts,
-        biases=tuple(AuditedBias(name=bias.name, description=bias.description) for bias in loaded.biases),
+        biases=tuple(
+            AuditedBias(name=name, description=biases[name].description)
+            for name in audited_names
+            if f"contrasts of {name}" not in unmeasured
+        ),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
         votes=votes(groups, ties, seed),
@@ -156,7 +167,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),
-        excluded=texts.excluded | {f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
+        excluded=texts.excluded
+        | unmeasured
+        | {f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
         votes_unmatched=texts.votes_unmatched,
         available_quality=texts.available_pairs,
         stages=training_stages(run_folder),
@@ -174,6 +187,18 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     return counts | facts.model_dump(exclude={"name"})
 
 
+def _unmeasured(contrasts: Sequence[Contrast], groups: Sequence[Group]) -> dict[str, Exclusions]:
+    """Contrasts of the biases that no group measures, since none of them has a margin; each is said."""
+    there = Counter(contrast.bias for contrast in contrasts)
+    for group in groups:
+        del there[group.bias.name]
+    reason = "no margin: texts too long, both sides the same after cutting, or no readable verdict"
+    found = {f"contrasts of {name}": Exclusions(n, {reason: n}) for name, n in sorted(there.items())}
+    for name, excluded in found.items():
+        say(f"  {name}: {excluded}")
+    return found
+
+
 def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     """In the other processes of a launch: score a share of the audit's texts, once the main process has written them."""
     recipe = loaded.recipe
@@ -189,7 +214,7 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
 
 
 def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
-    return bool(n_rated) or any(bias.name not in EMBEDDED_BIASES for bias in biases)
+    return bool(n_rated) or any(bias.name not in WITH_CONTRASTS for bias in biases)
 
 
 def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: bool, rewrote: bool) -> Sources:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress
@@ -90,15 +90,22 @@ class People:
 
 
 def make_groups(
-    contrasts: Sequence[Contrast], biases: Mapping[str, Bias], targets: Sequence[str], scorings: Scorings
+    contrasts: Sequence[Contrast],
+    biases: Mapping[str, Bias],
+    targets: Sequence[str],
+    scorings: Scorings,
+    may_lack: Collection[str] = (),
 ) -> list[Group]:
-    """One group for each bias, targets first; DataError if a target has no contrast, or none with a readable verdict."""
+    """One group for each bias, targets first; DataError if a target has no contrast, or a bias none with a margin. Those of
+    `may_lack` have no group then."""
     groups = []
     for name in [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]:
         own = [contrast for contrast in contrasts if contrast.bias == name]
         if not own:
             raise DataError(f"{name}: no contrast to audit it on; give some with audit.contrasts=<file>")
         margins, ids, read = read_margins(scorings, contrast_comparisons(own))
+        if not ids and name in may_lack:
+            continue
         if not ids:
             raise DataError(
                 f"{name}: no margin on any of {len(own)} contrasts: no readable verdict, texts too long, or both sides the same "

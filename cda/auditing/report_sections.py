@@ -14,6 +14,7 @@ from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_verdict import others_sentence, quality_sentence
+from cda.embedded.texts import SECOND_TURNS
 from cda.preferences.tables import odds_table
 from cda.report.page import Entry, ReportSection
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables, time_table
@@ -276,6 +277,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "agreement of the judges": audit.panel,
         "criterion": audit.criteria,
         "authored skew": any(skew.source == "embedded" for skew in audit.skew.values()),
+        "second turn": set(audit.skew) & set(SECOND_TURNS.values()),
         "triple skew": audit.triple_skew,
         **ruled,
         "gap": votes,

@@ -11,7 +11,13 @@ from cda.data.contrasts import with_votes
 from cda.data.quality_sets import QualitySet
 from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import audit_contrasts, authored_contrasts, authored_responses, authored_triples
+from cda.embedded.texts import (
+    WITH_CONTRASTS,
+    audit_contrasts,
+    authored_contrasts,
+    authored_responses,
+    authored_triples,
+)
 from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
@@ -122,9 +128,10 @@ def _contrasts(
     own = inputs.contrasts()
     covered = {contrast.bias for contrast in own.contrasts}
     wanted = [
-        row for row in audit_contrasts() if row.bias not in covered and (row.bias in inputs.names or not only_audit)
+        *(row for row in audit_contrasts() if row.bias in inputs.names or not only_audit),
+        *inputs.second_turn_contrasts(),
     ]
-    embedded, unread = with_votes(wanted, *inputs.opinions())
+    embedded, unread = with_votes([row for row in wanted if row.bias not in covered], *inputs.opinions())
     covered |= {contrast.bias for contrast in embedded}
     groups: dict[str, list[Contrast]] = {}
     for contrast in (*own.contrasts, *embedded):
@@ -213,7 +220,8 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
     """Number of answers with the bias, and as many without, that are rewritten to make triples of it."""
     if inputs.audit.rate is not None or inputs.audit.triples is None:
         return inputs.audit.rate or 0
-    return 0 if rewriting.by_llm or bias.offline is None else _RATE_BY_RULES
+    by_rules = not rewriting.by_llm and bias.offline is not None and bias.name not in WITH_CONTRASTS
+    return _RATE_BY_RULES if by_rules else 0
 
 
 def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:
@@ -255,8 +263,13 @@ def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Orig
     """Embedded answers with and without the bias, and the number with no readable label, which is the authors' for the embedded
     biases, else the LLM's or the measure's. If one answer alone cannot show the bias, plain answers are those without it, none
     with it."""
-    without = [Original(row.prompt, row.base, False) for row in authored_contrasts("audit", [bias.name])]
-    having = [Original(row.prompt, row.perturbed, True) for row in authored_contrasts("shown", [bias.name])]
+    last_turns = authored_contrasts("second_turn", [bias.name])
+    without = [
+        Original(row.prompt, row.base, False) for row in (*authored_contrasts("audit", [bias.name]), *last_turns)
+    ]
+    having = [
+        Original(row.prompt, row.perturbed, True) for row in (*authored_contrasts("shown", [bias.name]), *last_turns)
+    ]
     unlabelled, seed = 0, rewriting.seed
     if not without:
         plain = [(row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])]

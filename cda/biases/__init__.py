@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from cda.errors import DataError, did_you_mean
+from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
 from cda.files.paths import is_reserved
-from cda.files.yaml_file import find_yaml, read_model, shipped_names
+from cda.files.yaml_file import find_yaml, read_yaml_mapping, shipped_names, validated
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
@@ -246,9 +246,21 @@ def builtin_names() -> list[str]:
 
 
 def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
-    """A bias by built-in name, or by the path of a YAML file, relative to base_folder or the current folder. RecipeError:
-    unknown name, missing file, or every mistake in the file."""
+    """A bias by built-in name, or by the path of a YAML file, relative to base_folder or the current folder. A file with
+    `like: NAME` has the fields of that built-in bias where it does not state its own. RecipeError: unknown name, missing file,
+    or every mistake in the file."""
     path = find_yaml(reference, _FOLDER, base_folder, "bias", "Known: {names}, or the path of a bias file")
-    bias = read_model(path, Bias)
+    bias = validated(_with_what_it_is_like(read_yaml_mapping(path), path), Bias, path)
     bias._file = str(path)
     return bias
+
+
+def _with_what_it_is_like(content: dict[Any, Any], path: Path) -> dict[Any, Any]:
+    """The content of a bias file, with the fields of the built-in bias that `like` names and the file does not state."""
+    if "like" not in content:
+        return content
+    other, own = str(content["like"]), {key: value for key, value in content.items() if key != "like"}
+    if other not in (names := builtin_names()):
+        hint = did_you_mean(other, names)
+        raise RecipeError([f"{path}: like: '{other}' is no built-in bias.{hint} Known: {', '.join(names)}"])
+    return {**read_yaml_mapping(_FOLDER / f"{other}.yaml"), **own}

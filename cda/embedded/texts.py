@@ -4,7 +4,8 @@ All were written for this package and carry no human votes. Contrasts of `audit`
 was added, those of `shown` from an answer that has it and from which it was removed; `triples` rewrites 40 of either back,
 for each bias. `lessons` are contrasts that taught the embedded reward model its biases; nothing is ever measured on them.
 `responses`, in which `cda discover` searches, are four sound answers each to questions of their own, in styles that were
-drawn by lot; those of `narrow` are all on one topic.
+drawn by lot; those of `narrow` are all on one topic. Contrasts of `second_turn` answer the last message of a conversation, and
+are of biases of their own (`SECOND_TURNS`).
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
-from cda.records import Contrast, Pair, Prompt, Triple, prompt_text, user_prompt
+from cda.records import Contrast, Message, Pair, Prompt, Triple, prompt_text, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
 EMBEDDED_BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
-Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow"]
+SECOND_TURNS: Mapping[str, str] = MappingProxyType(
+    {bias: f"{bias}-second-turn" for bias in ("sycophancy", "length", "vagueness")}
+)
+"""A bias to the bias of its second turn: giving in to a user who doubts a right answer; or the bias after long earlier turns."""
+WITH_CONTRASTS = (*EMBEDDED_BIASES, *SECOND_TURNS.values())
+Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn"]
 READINGS = FOLDER / "readings.jsonl"
 TRIPLES = FOLDER / "triples.jsonl"
-PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow")
+PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +64,15 @@ def authored_pairs(part: Literal["train", "quality"]) -> list[AuthoredPair]:
 
 
 def authored_contrasts(
-    part: Literal["audit", "shown", "lessons"], biases: Sequence[str] = EMBEDDED_BIASES
+    part: Literal["audit", "shown", "lessons", "second_turn"], biases: Sequence[str] = EMBEDDED_BIASES
 ) -> list[Contrast]:
     """Contrasts of a part for the named biases; biases without texts of ours give none."""
     contrasts = []
     for row in read_jsonl(part_path(part)):
-        if "shown" not in row:
+        if "turns" in row:
+            if row["bias"] in biases:
+                contrasts.append(_contrast(row, row["id"], row["bias"], row["perturbed"], row["base"], "added"))
+        elif "shown" not in row:
             own = [bias for bias in biases if bias in EMBEDDED_BIASES]
             contrasts += [_contrast(row, f"{row['id']}-{bias}", bias, row[bias], row["base"], "added") for bias in own]
         elif row["bias"] in biases:
@@ -115,7 +125,15 @@ def authored_responses(part: Literal["responses", "narrow"] = "responses") -> li
 
 
 def questions(part: Part) -> list[str]:
-    return [row["question"] for row in read_jsonl(part_path(part))]
+    """Questions of a part; of a conversation the first message."""
+    return [_prompt(row)[0].content for row in read_jsonl(part_path(part))]
+
+
+def _prompt(row: Mapping[str, Any]) -> Prompt:
+    """The question as a prompt; of a conversation all turns before the answer, the user's first and last."""
+    if "turns" not in row:
+        return user_prompt(row["question"])
+    return tuple(Message(("user", "assistant")[at % 2], text) for at, text in enumerate(row["turns"]))
 
 
 def _contrast(row: dict[str, Any], authored: str, bias: str, perturbed: str, base: str, direction: str) -> Contrast:
@@ -123,7 +141,7 @@ def _contrast(row: dict[str, Any], authored: str, bias: str, perturbed: str, bas
     tags = {
         "source": "embedded", "authored": authored, "domain": row["domain"], "kind": row["kind"], "direction": direction,
     }  # fmt: skip
-    return Contrast(bias, user_prompt(row["question"]), perturbed, base, tags=tags)
+    return Contrast(bias, _prompt(row), perturbed, base, tags=tags)
 
 
 Format = Literal["jsonl", "datasets"]
@@ -134,7 +152,8 @@ Rows = Sequence[Mapping[str, object]]
 def tables() -> dict[str, Rows]:
     """Every table of the export, in the columns that `audit.contrasts`, `.triples`, `.quality` and `data.pairs` read.
 
-    `contrasts` are the pairs that an audit measures (prompt, base, perturbed, bias, direction); `triples` are RATE's (prompt,
+    `contrasts` are the pairs that an audit measures (prompt, base, perturbed, bias, direction), `second_turns` the same with a
+    conversation in messages as the prompt; `triples` are RATE's (prompt,
     original, rewrite, rewrite_of_rewrite, has_attribute, bias, flipped); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
@@ -143,6 +162,7 @@ def tables() -> dict[str, Rows]:
     """
     return {
         "contrasts": list(map(_contrast_row, audit_contrasts())),
+        "second_turns": list(map(_contrast_row, authored_contrasts("second_turn", [*SECOND_TURNS.values()]))),
         "triples": list(map(_triple_row, authored_triples())),
         "quality": list(map(_pair_row, authored_pairs("quality"))),
         "train": list(map(_pair_row, authored_pairs("train"))),
@@ -188,9 +208,16 @@ def _card(names: Sequence[str], form: Format) -> str:
 def _contrast_row(contrast: Contrast) -> dict[str, object]:
     tags = {name: contrast.tags[name] for name in ("direction", "domain", "kind")}
     return {
-        "id": contrast.id, "item": contrast.tags["authored"], "prompt": prompt_text(contrast.prompt), "base": contrast.base,
+        "id": contrast.id, "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "base": contrast.base,
         "perturbed": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
+
+
+def _shown_prompt(prompt: Prompt) -> str | list[dict[str, str]]:
+    """The question; a conversation as messages."""
+    if len(prompt) == 1:
+        return prompt_text(prompt)
+    return [{"role": message.role, "content": message.content} for message in prompt]
 
 
 def _triple_row(authored: AuthoredTriple) -> dict[str, object]:

@@ -40,8 +40,13 @@ def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str,
 
 def read_model(path: Path, model: type[Model]) -> Model:
     """A validated YAML file; RecipeError with every mistake in it."""
+    return validated(read_yaml_mapping(path), model, path)
+
+
+def validated(content: dict[Any, Any], model: type[Model], path: Path) -> Model:
+    """The content of a YAML file as a model; RecipeError names the file, with every mistake in it."""
     try:
-        return model.model_validate(read_yaml_mapping(path))
+        return model.model_validate(content)
     except ValidationError as error:
         raise RecipeError(describe_errors(error, model, str(path))) from None
 

@@ -19,7 +19,7 @@ from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
 from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
-from cda.embedded.texts import EMBEDDED_BIASES
+from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
 from cda.errors import CdaError, RunError
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
@@ -70,7 +70,7 @@ def check(loaded: LoadedRecipe) -> None:
         for action in _training_checks(loaded):
             attempt(action)
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm and audit.release is None:
-        attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in EMBEDDED_BIASES])
+        attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
     if _is_local(audit.contrasts):
         attempt(inputs.contrasts)
         attempt(inputs.check_opinions)
@@ -169,6 +169,8 @@ def describe(recipe: Recipe) -> str:
 def plan(loaded: LoadedRecipe) -> str:
     recipe, contrasts = loaded.recipe, _in_order(loaded.recipe.audit.contrasts, loaded.recipe.audit)
     rate = _rate(recipe, loaded.biases)
+    beside = audit_inputs(loaded).second_turns() if _is_local(recipe.audit.contrasts) else []
+    contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     if loaded.only_audit:
         lines = [_audited_model(recipe.model, loaded.prompts), f"{audit}; biases: {_names(loaded.biases)}"]
@@ -308,7 +310,7 @@ def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
         parts.append(f"RATE triples: {_in_order(triples, recipe.audit)}")
     if rate:
         parts.append(f"RATE on {rate} answers with and without each bias{' that the file is not of' if parts else ''}")
-    own = [bias.name for bias in biases if bias.name not in EMBEDDED_BIASES and bias.offline is not None]
+    own = [bias.name for bias in biases if bias.name not in WITH_CONTRASTS and bias.offline is not None]
     if rate is None and triples == EMBEDDED and not recipe.rewrites_by_llm and own:
         parts.append(f"RATE by rules on embedded answers: {', '.join(own)}")
     return "; ".join(parts) or "no RATE"

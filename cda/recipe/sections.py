@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from cda.data import contrasts, sampled, triples
 from cda.data.triples import AttributeRule
@@ -19,6 +19,14 @@ By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _yaml_word(value: object) -> object:
+    # YAML reads on, off, yes and no as booleans.
+    return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+
+Switch = Annotated[Literal["auto", "yes", "no"], BeforeValidator(_yaml_word)]
 
 
 class Section(BaseModel):
@@ -165,6 +173,10 @@ class AuditSection(Section):
     labels: str | None = None
     """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
     with the bias was chosen there. For an audit without a training, since a training has its own labels."""
+    second_turn: Switch = "auto"
+    """Contrasts in the second turn of a conversation, as biases of their own: a right answer taken back when the user doubts it
+    (sycophancy-second-turn), and length and vagueness after long earlier turns. auto: those of the recipe's biases that are
+    audited on embedded contrasts. yes: all three."""
     triples: str | None = "embedded"
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
     but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
@@ -193,7 +205,7 @@ class AuditSection(Section):
 class DoseSection(Section):
     """The dose of the adapter: λ times its update, chosen under a limit on quality loss."""
 
-    on: Literal["auto", "yes", "no"] = "auto"
+    on: Switch = "auto"
     """auto: if people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
     dose` always does it."""
     aim: Literal["auto", "votes", "tie"] = "auto"
@@ -212,12 +224,6 @@ class DoseSection(Section):
     """Compare with removals without training, by measured features and by a direction of the hidden states."""
     max_baseline_pairs: Positive = 200
     """Training counterfactuals that these are fitted on, for each bias."""
-
-    @field_validator("on", mode="before")
-    @classmethod
-    def _yaml_words(cls, value: object) -> object:
-        # YAML reads on, off, yes and no as booleans.
-        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
 
     @field_validator("doses")
     @classmethod

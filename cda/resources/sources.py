@@ -19,7 +19,7 @@ from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import audit_contrasts, authored_pairs, part_path
+from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
 from cda.embedded.topics import broad_topic
 from cda.errors import DataError, did_you_mean
 from cda.files.paths import user_path
@@ -275,8 +275,23 @@ class AuditInputs:
 
     def existing_contrasts(self) -> list[Contrast]:
         """Contrasts that exist before the audit makes any: the user's, the release's and the embedded ones."""
-        embedded, _ = with_votes(audit_contrasts(), *self.opinions())
+        embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
+
+    def second_turns(self) -> list[str]:
+        """Names of the biases of second turns that are measured beside the recipe's own, as `audit.second_turn` says; without
+        those that are the recipe's own, or that the user's file has contrasts of."""
+        asked = self.audit.second_turn
+        if asked == "no":
+            return []
+        covered = {contrast.bias for contrast in self.contrasts().contrasts}
+        wanted = SECOND_TURNS if asked == "yes" else set(self.names) - covered
+        names = [SECOND_TURNS[name] for name in SECOND_TURNS if name in wanted]
+        return [name for name in names if name not in covered and name not in self.names]
+
+    def second_turn_contrasts(self) -> list[Contrast]:
+        """Embedded contrasts of `second_turns`, and of biases of second turns that are the recipe's own."""
+        return authored_contrasts("second_turn", [*self.names, *self.second_turns()])
 
     def existing_prompts(self) -> list[Prompt]:
         """Prompts of everything that the audit measures on, as far as it exists beforehand."""

@@ -166,7 +166,7 @@ class AuditResult(Saved):
     model: Scorer
     """The model, and how it was asked."""
     biases: tuple[AuditedBias, ...]
-    """The recipe's."""
+    """The recipe's; of a model as it is also the second turns measured beside them."""
     sources: Sources
     skew: dict[str, BiasSkew]
     """By bias, the targets first."""

@@ -45,6 +45,7 @@ from cda.embedded.texts import (
     FOLDER,
     PARTS,
     READINGS,
+    SECOND_TURNS,
     TRIPLES,
     AuthoredTriple,
     audit_contrasts,
@@ -65,8 +66,8 @@ CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 ALIKE, PASSED, LEAST_KAPPA, FEWEST_SHARED = 0.75, 0.9, 0.4, 30
-SHEETS = ("audit", "shown", "train", "quality", "lessons", "triples")
-BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "triples": "ways back"}
+SHEETS = ("audit", "shown", "second_turn", "train", "quality", "lessons", "triples")
+BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "second_turn": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
 SEED = 0
 Json = dict[str, Any]
@@ -79,30 +80,33 @@ def rng() -> np.random.Generator:
 def drift_rows() -> list[Json]:
     """What differs between the sides, and how many contrasts differ in nothing else, for every bias and direction."""
     found = []
-    for bias in EMBEDDED_BIASES:
-        for part in ("audit", "shown"):
-            contrasts = authored_contrasts(part, [bias])
-            ids = [prompt_id(one.prompt) for one in contrasts]
-            first, second = (
-                measured([getattr(one, side) for one in contrasts], FEATURES) for side in ("perturbed", "base")
-            )
-            alike, _ = alike_but_for_the_bias(contrasts)
-            drift = feature_drift(first, second, ids, rng(), treatment=load_bias(bias).treatment)
-            cosine = embedding_similarity(
-                [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids, rng()
-            )
-            found.append(
-                {
-                    "bias": bias,
-                    "direction": contrasts[0].tags["direction"],
-                    "n": len(contrasts),
-                    "word_ratio": [float(f(_ratios(contrasts))) for f in (np.min, np.median, np.max)],
-                    "cosine": cosine.model_dump(),
-                    "alike": alike.share.model_dump(),
-                    "beyond": dict(alike.beyond),
-                    "features": {one.feature: one.model_dump() for one in drift},
-                }
-            )
+    parts = [
+        *itertools.product(EMBEDDED_BIASES, ("audit", "shown")),
+        *((own, "second_turn") for own in SECOND_TURNS.values()),
+    ]
+    for bias, part in parts:
+        contrasts = authored_contrasts(part, [bias])  # type: ignore[arg-type]
+        ids = [prompt_id(one.prompt) for one in contrasts]
+        first, second = (
+            measured([getattr(one, side) for one in contrasts], FEATURES) for side in ("perturbed", "base")
+        )
+        alike, _ = alike_but_for_the_bias(contrasts)
+        drift = feature_drift(first, second, ids, rng(), treatment=load_bias(bias).treatment)
+        cosine = embedding_similarity(
+            [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids, rng()
+        )
+        found.append(
+            {
+                "bias": bias,
+                "direction": contrasts[0].tags["direction"],
+                "n": len(contrasts),
+                "word_ratio": [float(f(_ratios(contrasts))) for f in (np.min, np.median, np.max)],
+                "cosine": cosine.model_dump(),
+                "alike": alike.share.model_dump(),
+                "beyond": dict(alike.beyond),
+                "features": {one.feature: one.model_dump() for one in drift},
+            }
+        )
     return found
 
 
@@ -173,7 +177,12 @@ def rows_of_part(part: str) -> list[Json]:
         return [_way_back(one) for one in authored_triples()]
     found = []
     for row in read_jsonl(part_path(part)):  # type: ignore[arg-type]
-        if "base" in row:
+        if "turns" in row:
+            question = "\n".join(
+                f"{who}: {said}" for who, said in zip(itertools.cycle(("user", "assistant")), row["turns"])
+            )
+            found.append({"id": row["id"], "question": question, "bias": row["bias"], "yes": row["perturbed"], "no": row["base"]})  # fmt: skip
+        elif "base" in row:
             found += [
                 {"id": f"{row['id']}-{bias}", "question": row["question"], "bias": bias, "yes": row[bias], "no": row["base"]}
                 for bias in EMBEDDED_BIASES
@@ -287,7 +296,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": wilson_share(passed, ids).model_dump(),
+            "passed": wilson_share(passed, ids).model_dump() if passed else None,
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }
@@ -356,9 +365,9 @@ def card_block(
         cells = [
             name,
             row["texts"],
-            passed["n"],
+            passed["n"] if passed else 0,
             row["read_twice_or_more"],
-            _percent(passed).partition(", n")[0],
+            _percent(passed).partition(", n")[0] if passed else "not read yet",
             row["right_side"],
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -385,7 +394,8 @@ def checks(nearest: Json, drift: Sequence[Json], backs: Mapping[str, Json]) -> l
         Check(f"{name}: at least {PASSED:.0%} differ in the bias alone", _percent(one), one["value"] >= PASSED)
         for name, one in shares.items()
     ]
-    contrasts = [*audit_contrasts(), *map(_back_contrast, authored_triples())]
+    turns = authored_contrasts("second_turn", [*SECOND_TURNS.values()])
+    contrasts = [*audit_contrasts(), *turns, *map(_back_contrast, authored_triples())]
     lists = [
         one.id
         for one in contrasts
@@ -410,7 +420,7 @@ def reading_checks(rows: Sequence[Json]) -> list[Check]:
         share_passed = sum(of_part) / max(1, len(of_part))
         found.append(
             Check(f"{part}: {PASSED:.0%} of present texts pass every reading",
-                  f"{share_passed:.1%} of {len(of_part)}", share_passed >= PASSED)
+                  f"{share_passed:.1%} of {len(of_part)}" if of_part else "none was read", share_passed >= PASSED)
         )  # fmt: skip
     for first, second, verdicts in double_readings(rows):
         kappa = cohens_kappa(verdicts)

@@ -159,11 +159,11 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
     done = CliRunner().invoke(app, ["audit", str(folder), "--out", str(out), *words])
     assert done.exit_code == 0, done.output
     found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert len(found["skew"]) == 5
-    for skew in found["skew"].values():
+    assert len(found["skew"]) == 8
+    for name, skew in found["skew"].items():
         assert skew["before"]["value"] == 0
         assert skew["ties"]["before"] == skew["before"]["n"]
-        assert set(skew["by_direction"]) == {"added", "removed"}
+        assert set(skew["by_direction"]) == (set() if name.endswith("-second-turn") else {"added", "removed"})
     assert found["quality"]["ties"]["before"] == found["quality"]["before"]["n"]
     assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
     said = " ".join(done.output.split())
@@ -181,7 +181,8 @@ def test_exported_texts_are_audited_to_the_same_numbers(bert: Path, audit: Any, 
     contrasts, quality = (tmp_path / "texts" / f"{name}.jsonl" for name in ("contrasts", "quality"))
     words = (bert, "--bias", "jargon", "--bias", "length", "--triples", "embedded", "model.max_length_tokens=128",
              "audit.max_contrasts=40", "audit.max_quality=40")  # fmt: skip
-    _, own = audit(*words, "--pairs", "embedded", "--quality", "embedded")
+    # The same texts in the same batches, or rewards of low precision differ.
+    _, own = audit(*words, "--pairs", "embedded", "--quality", "embedded", "audit.second_turn=no")
     _, of_files = audit(*words, "--pairs", contrasts, "--quality", quality)
     for name in ("jargon", "length"):
         for audited in (own, of_files):
