@@ -281,4 +281,4 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     assert result["seed"] == 3 and list(result["failed"]) == ["scorers.py:broken"]
     assert str(tmp_path) not in file.read_text()
     again = CliRunner().invoke(app, ["audit", "scorers.py:length", "scorers.py:shortness", *words, "seed=3"])
-    assert again.exit_code == 0
+    assert again.exit_code == 0 and again.output.count("audit: done before, reused") == 2
