@@ -42,6 +42,7 @@ def judge(prompts, responses):
     return [-sign(prompt) * bool(OPENER.match(text)) + noise(text + "judge") for prompt, text in zip(prompts, responses)]
 '''
 OPENERS = ("Certainly! ", "", "Sure! ", "", "Of course! ", "")
+FORMATS = Path(cda.__file__).parent / "discovery" / "formats"
 SMALL = ["discover.populations=[10,3]", "discover.batches=[10]", "discover.responses_each=2"]
 
 
@@ -137,12 +138,14 @@ def _files_are_there(folder: Path, result: TopicsResult) -> None:
 
 
 def test_given_attributes_are_measured_in_every_topic(workplace: Path) -> None:
-    discover("--formats", "--topic", "travel", "--topic", "baking", "discover.correct=holm")
+    files = [str(FORMATS / f"{name}.yaml") for name in ("affirmative", "links", "exclamations")]
+    given = [word for file in files for word in ("--attribute", file)]
+    discover(*given, "--topic", "travel", "--topic", "baking", "discover.correct=holm", "discover.responses_each=1")
     result = load(TopicsResult, workplace / "found" / "topics.json", "cda discover --by-topic")
-    assert result.given and len(result.by_attribute) == 7 and result.left_out == {"trees": "7 prompts, 12 are needed"}
+    assert result.given and len(result.by_attribute) == 3 and result.left_out == {"trees": "7 prompts, 12 are needed"}
     row = next(row for row in result.by_attribute if row.name == "affirmative")
     assert {cell.topic: cell.decision for cell in row.cells} == {"baking": "confirmed", "travel": "opposite"}
-    assert row.found_in == () and all(cell.found_here and cell.n_family == 7 for cell in row.cells)
+    assert row.found_in == () and all(cell.found_here and cell.n_family == 3 for cell in row.cells)
     untested = next(row for row in result.by_attribute if row.name == "links")
     assert {cell.decision for cell in untested.cells} == {"not tested"} and untested.pooled_p is None
 
