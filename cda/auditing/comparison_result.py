@@ -18,7 +18,6 @@ from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, load
 from cda.results.comparison import ComparisonResult, PairedAudits, PairedMargins, SetupDifference
 from cda.results.leaderboard import LeaderboardRow, MeasuredTexts
-from cda.stats.draws import Stream, generator
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.paired import compare_margins
 from cda.stats.proportions import ModelTies
@@ -91,7 +90,7 @@ def _paired(
     def side_by_side(kind: str, bias: str | None) -> PairedMargins | Missing:
         if lacking:
             return Missing(reason=f"{', '.join(lacking)}: no {MARGINS} next to the audit")
-        return paired_margins(_margins(one, kind, bias), _margins(two, kind, bias), prompts, ties, one.audit.seed)
+        return paired_margins(_margins(one, kind, bias), _margins(two, kind, bias), prompts, ties)
 
     both = all(rows[name].quality_pairs for name in (first, other))
     return PairedAudits(
@@ -103,7 +102,7 @@ def _paired(
 
 
 def paired_margins(
-    first: Margins, other: Margins, prompts: Mapping[str, str], ties: tuple[ModelTies, ModelTies], seed: int
+    first: Margins, other: Margins, prompts: Mapping[str, str], ties: tuple[ModelTies, ModelTies]
 ) -> PairedMargins | Missing:
     """Two sets of margins on the texts that both have, in clusters by `prompts`; Missing if there are none, or a prompt is
     unknown."""
@@ -118,7 +117,6 @@ def paired_margins(
         np.array([first[name] for name in shared]),
         np.array([other[name] for name in shared]),
         [prompts[name] for name in shared],
-        generator(seed, Stream.AUDIT_INTERVALS),
         ties,
         (len(first) - len(shared), len(other) - len(shared)),
     )

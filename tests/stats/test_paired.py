@@ -16,7 +16,7 @@ def test_counts_difference_test_and_agreement_by_hand() -> None:
     # Both above 0 in 10 rows, the first alone in 9, the other alone in 2, neither in 19.
     first = np.repeat([2.0, 3.0, -1.0, -4.0], [10, 9, 2, 19])
     other = np.repeat([70.0, -10.0, 20.0, -50.0], [10, 9, 2, 19])
-    found = compare_margins(first, other, ids(40), rng(), unpaired=(3, 0))
+    found = compare_margins(first, other, ids(40), unpaired=(3, 0))
     assert (found.both, found.only_first, found.only_other, found.neither) == (10, 9, 2, 19)
     assert (found.first.value, found.other.value, found.difference.value) == (19 / 40, 12 / 40, pytest.approx(-7 / 40))
     assert found.difference.low < -7 / 40 < found.difference.high
@@ -27,9 +27,9 @@ def test_counts_difference_test_and_agreement_by_hand() -> None:
 
 def test_a_judges_tie_counts_half_and_agrees_with_a_tie_alone() -> None:
     first, other = [0.0, 0.0, 1.0, -1.0], [0.0, 1.0, 1.0, -1.0]
-    judged = compare_margins(first, other, ids(4), rng(), ("half", "half"))
+    judged = compare_margins(first, other, ids(4), ("half", "half"))
     assert (judged.first.value, judged.other.value, judged.agreement.value) == (0.5, 0.625, 0.75)
-    reward = compare_margins(first, other, ids(4), rng(), ("no-hit", "half"))
+    reward = compare_margins(first, other, ids(4), ("no-hit", "half"))
     assert (reward.first.value, reward.other.value) == (0.25, 0.625)
 
 
@@ -37,19 +37,19 @@ def test_the_correlation_is_pearsons_whatever_the_units() -> None:
     draws = rng(3)
     first = draws.normal(size=300)
     other = 1e6 + 250 * (0.6 * first + 0.8 * draws.normal(size=300))
-    found = margin_correlation(first, other, ids(300), rng())
+    found = margin_correlation(first, other, ids(300))
     assert found.value == pytest.approx(np.corrcoef(first, other)[0, 1], abs=1e-9)
     centre, half = np.arctanh(found.value), 1.96 / np.sqrt(297)
     assert (found.low, found.high) == pytest.approx((np.tanh(centre - half), np.tanh(centre + half)), abs=0.03)
-    again = margin_correlation(3 * first - 5, other, ids(300), rng())
+    again = margin_correlation(3 * first - 5, other, ids(300))
     assert again.value == pytest.approx(found.value)
-    assert margin_correlation(first, 2 * first, ids(300), rng()).value == pytest.approx(1.0)
+    assert margin_correlation(first, 2 * first, ids(300)).value == pytest.approx(1.0)
 
 
 def test_rows_of_a_prompt_are_one_draw() -> None:
     first, other = rng(1).normal(size=(2, 60))
-    once = compare_margins(first, other, ids(60), rng())
-    four_times = compare_margins(np.repeat(first, 4), np.repeat(other, 4), ids(240, 4), rng())
+    once = compare_margins(first, other, ids(60))
+    four_times = compare_margins(np.repeat(first, 4), np.repeat(other, 4), ids(240, 4))
     for name in ("difference", "agreement", "correlation"):
         one, many = getattr(once, name), getattr(four_times, name)
         assert (many.n, many.n_prompts) == (240, 60)
@@ -58,11 +58,11 @@ def test_rows_of_a_prompt_are_one_draw() -> None:
 
 
 def test_margins_without_a_spread_or_with_few_prompts_have_no_correlation() -> None:
-    alike = compare_margins([1.0, 1.0, 1.0], [1.0, 2.0, -3.0], ids(3), rng())
+    alike = compare_margins([1.0, 1.0, 1.0], [1.0, 2.0, -3.0], ids(3))
     assert isinstance(alike.correlation, Missing) and "alike" in alike.correlation.reason
     assert isinstance(alike.difference, Estimate)
-    few = compare_margins([1.0, 2.0, -1.0, 1.0], [1.0, 2.0, -3.0, 0.5], ids(4, 2), rng())
+    few = compare_margins([1.0, 2.0, -1.0, 1.0], [1.0, 2.0, -3.0, 0.5], ids(4, 2))
     assert isinstance(few.correlation, Missing) and "three prompts" in few.correlation.reason
     for bad in ([], [1.0, np.nan, 2.0]):
         with pytest.raises(DataError):
-            compare_margins(bad, bad, ids(len(bad)), rng())
+            compare_margins(bad, bad, ids(len(bad)))
