@@ -148,6 +148,26 @@ def test_two_prompts_of_one_judge_are_told_apart(serve: Any, audit: Any, report:
     assert len(set(marks)) == 4 and skews == [1, 0.5, 1, 0.5]
 
 
+def test_a_prompt_against_bias_is_compared_paired_by_contrast(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        blind = "do not let style decide" in body["messages"][0]["content"]
+        return reply(f"So.\nVerdict: {'tie' if blind else for_good(shown(body)[0])}")
+
+    url = f"llm.base_url={serve(answer)}"
+    runs = [str(tmp_path / name) for name in ("ours", "blind")]
+    for run, words in zip(runs, ((), ("score.judge.prompt=style-blind",)), strict=True):
+        done = CliRunner().invoke(
+            app,
+            ["audit", "judge:local", "--bias", "jargon", "--pairs", str(pairs), "--quality", "none",
+             "--triples", "none", "--out", run, url, *words],
+        )  # fmt: skip
+        assert done.exit_code == 0, done.output
+    said = CliRunner().invoke(app, ["report", *runs, "--compare", "--out", str(tmp_path / "c.html")])
+    text = " ".join(said.output.split())
+    assert said.exit_code == 0 and "judge's prompt" in text and "style-blind" in text, said.output
+    assert re.search(r"[−-]50 \[", text), said.output  # from all contrasts to ties
+
+
 def test_commands_that_report_no_criteria_do_not_pay_for_them(tmp_path: Path) -> None:
     rows = tmp_path / "quality.jsonl"
     rows.write_text(json.dumps({"prompt": "q", "chosen": "a", "rejected": "b"}), encoding="utf-8")
