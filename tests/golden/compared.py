@@ -170,7 +170,9 @@ def _same_text(recorded: str, found: str, tolerance: Tolerance) -> bool:
         return recorded == found
     if [part.split() for part in _NUMBER.split(recorded)] != [part.split() for part in _NUMBER.split(found)]:
         return False
-    pairs = zip(_NUMBER.findall(recorded), _NUMBER.findall(found), strict=True)
+    pairs = list(zip(_NUMBER.findall(recorded), _NUMBER.findall(found), strict=True))
+    if any(math.isinf(float(number)) for pair in pairs for number in pair):
+        return False  # a mark such as 9244e829, which is no number
     return all(
         abs(float(before) - float(after)) <= 1.001 * max(_last_digit(before), _last_digit(after))
         for before, after in pairs
