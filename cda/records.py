@@ -217,6 +217,8 @@ class Triple:
     """True if the original exhibits the bias (w = 1)."""
     flipped: bool | None = None
     """True if readers or labels found that both rewrites flipped the bias; None without a check."""
+    by: tuple[tuple[str, str], ...] = ()
+    """Column and value of the covariates that the audit was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ def write_user_files(folder: Path) -> None:
     _write(folder / "my_preferences.jsonl", sources)
     _write(folder / "my_labels.jsonl", [{"chosen_list": "yes", "rejected_list": "no"} for _ in ids])
     _write(folder / "my_heldout.jsonl", [pair])
-    _write(folder / "my_contrasts.jsonl", [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)])
+    numbered = [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)]
+    by = [{"topic": ("home", "music")[row % 2], "year": str(1950 + 2 * row)} for row in range(len(numbered))]
+    _write(folder / "my_contrasts.jsonl", [row | own for row, own in zip(numbered, by, strict=True)])
     _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])
     _write(folder / "my_triples.jsonl", [triple])
     _write(folder / "before.jsonl", [{"id": one, "margin": 1.0} for one in ids])

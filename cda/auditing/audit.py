@@ -12,6 +12,7 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.auditing import analysis, rate, result
+from cda.auditing.covariates import by_columns
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -135,6 +136,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
     rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
+    refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
     audited = AuditResult(
         recipe=recipe.name,
@@ -153,6 +155,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         votes_undecided=votes_undecided(groups, ties),
         panel=panels(groups, scorings, ties, seed),
         criteria=criteria(groups, scorings, ties),
+        by=by_columns(groups, triples, scorings, recipe.audit.by, recipe.audit.cutoffs, refused),
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
         quality_sections=result.quality_by_section(texts.quality, scorings, seed),
@@ -346,6 +349,8 @@ def triple_rows(triples: Sequence[Triple], scorings: Scorings) -> list[dict[str,
     rows = []
     for triple in triples:
         row: dict[str, object] = to_jsonable_python(triple)
+        if not triple.by:
+            del row["by"]
         texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
         for label, scoring in scorings.items():
             if isinstance(scoring, Rewards):

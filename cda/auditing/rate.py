@@ -92,7 +92,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     place = np.cumsum(read) - 1
     # Pairs of all triples, as asked: excluding a triple drops its pair, and its partner gets no other.
     pairs = [(int(place[row]), int(place[other])) for row, other in naive_pairs(triples) if read[row] and read[other]]
-    contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
+    contrasts = {label: contrasts_of(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(
             overall=or_missing(partial(statistics.rate_effects, of_scoring, Resampling(rng(seed)), refused)),
@@ -120,7 +120,8 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     )
 
 
-def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
+def contrasts_of(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
+    """Contrasts of triples that the scoring has every number of; `pairs` of rows are the originals that a judge compares."""
     attribute = [triple.has_attribute for triple in triples]
     ids = [prompt_id(triple.prompt) for triple in triples]
     if isinstance(scoring, Rewards):

@@ -9,6 +9,7 @@ from cda.auditing import paper
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
 from cda.auditing.report_cells import compares, effects_in, report_texts, said
+from cda.auditing.report_covariates import by_tables, by_words
 from cda.auditing.report_judges import judge_tables, judge_words
 from cda.auditing.report_plots import section_plots
 from cda.auditing.report_scoring import how_chosen, provenance
@@ -61,6 +62,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("judges", judge_words(audit), judge_tables(audit))
     found += section("effects", _effect_words(audit), (data.effects_table(audit),))
     found += section("rate", _rate_words(audit), data.rate_tables(audit), always=bool(audit.rate))
+    if audit.by:
+        found += section("by", by_words(audit), by_tables(audit), always=True)
     if audit.quality:
         judged = (quality_sentence(audit), *tables.section_sentences(audit))
         by_section = set_tables(audit.quality_sections) if audit.quality_sections else []
@@ -183,6 +186,11 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
     ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
+    ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")[:2]),
+    ("mean margin by column", f"by.*.contrasts.*.levels.*.margin.{_SCORED}.estimate by.*.contrasts.*.slope.{_SCORED}.estimate", "",
+     f"by.*.contrasts.*.levels.*.test by.*.contrasts.*.differ.{_SCORED} by.*.contrasts.*.change_differs"),
+    ("RATE effects by column", f"by.*.triples.*.effects|slope.{_SCORED}.effects.*.estimate|standardised", "",
+     f"by.*.triples.*.tests.* by.*.triples.*.differ.{_SCORED}"),
     ("rates of the bias in the training data", "analysis.*.labels.contingency"),
     ("odds of being chosen", "analysis.*.labels.odds.crude|adjusted.estimate", "", "analysis.*.labels.odds.crude|adjusted.test"),
     ("correlations", "analysis.*.labels.r_train analysis.*.correlation"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Option
@@ -145,6 +146,12 @@ def audit(
     verdicts: Annotated[str | None, Option(help="LLM judges' verdicts on them, to stretch few votes (PPI++).")] = None,
     quality: Annotated[str | None, Option(help="Preference pairs for accuracy; `none` for no such check.")] = None,
     triples: Annotated[str | None, Option(help="RATE triples of your own; `none` for no RATE.")] = None,
+    by: Annotated[
+        list[str] | None,
+        Option(
+            help="A column of your contrasts or triples to compare effects by, such as a topic; may be given several times."
+        ),
+    ] = None,
     out: Annotated[
         str | None, Option(help="Folder of the run, or of all runs of a panel. Default: runs/audit-<model>.")
     ] = None,
@@ -159,11 +166,12 @@ def audit(
 ) -> None:
     """Measure reward models and judges as they are, several next to each other; with a recipe, before and after its training."""
     overrides, models = settings_apart(targets)
+    overrides += [f"audit.by={json.dumps(by)}"] if by else []
     target = models[0] if models else ""
     options = {
         "bias": (bias, "biases"), "pairs": (pairs, "audit.contrasts"), "votes": (votes, "audit.votes"),
         "verdicts": (verdicts, "audit.verdicts"), "quality": (quality, "audit.quality"), "triples": (triples, "audit.triples"),
-        "out": (out, "run.folder"),
+        "by": (by, "audit.by"), "out": (out, "run.folder"),
     }  # fmt: skip
     with user_errors():
         from cda.api.arguments import Terms

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cda.data.load import Row, RowError, check_agree, message_text, prompt_of, side_text
+from cda.data.load import Row, RowError, check_agree, covariates, message_text, prompt_of, side_text
 from cda.data.votes import VoteReader, response_word, side_of, vote_words, voter_of
 from cda.errors import DataError, refuse
 from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts
@@ -88,6 +88,7 @@ def clean_contrasts(
     votes: Opinions | None = None,
     verdicts: Opinions | None = None,
     setting: str = "audit.columns",
+    by: Sequence[str] = (),
 ) -> CleanContrasts:
     """Turn rows into contrasts, counting unusable rows; `columns` maps our name to the rows', and `setting` maps `columns`.
 
@@ -95,6 +96,8 @@ def clean_contrasts(
     the two carries the bias. Optional: `preferred` (`perturbed`, `base`, `response_1`, `response_2` or `tie`),
     `votes` (a list of the same words), `id`, `bias` (needed when several are audited), and `direction` (`added`: the
     perturbed side was made from the base; `removed`: the base was made from the perturbed side).
+
+    `by` are columns whose values each contrast keeps in its tag `by`; of rows on the same texts that differ in one, none.
 
     Votes from a separate file go by the row's `id` or the contrast's, and override the row's own. If several rows have the same
     texts, votes under each of their ids count. An id made from other text matches nothing. Verdicts of LLM judges: likewise.
@@ -116,7 +119,7 @@ def clean_contrasts(
         try:
             if bias not in biases:
                 raise RowError(f"of another bias ({bias[:40]})")
-            sided = _sided(values, bias, number, voter_of(row))
+            sided = _sided(values, bias, number, voter_of(row), covariates(row, by))
             known_by = sided.contrast.id
             groups.setdefault(known_by, []).append(sided)
         except RowError as problem:
@@ -167,7 +170,7 @@ class _SidedRow:
         return self.preferred is not None or bool(vote_words(self.votes))
 
 
-def _sided(values: Mapping[str, object], bias: str, number: int, voter: str) -> _SidedRow:
+def _sided(values: Mapping[str, object], bias: str, number: int, voter: str, by: Mapping[str, str]) -> _SidedRow:
     prompt = prompt_of(values["prompt"])
     given = {name: value for name, value in values.items() if value not in (None, "")}
     sides: dict[str, Preference] = {}
@@ -182,10 +185,11 @@ def _sided(values: Mapping[str, object], bias: str, number: int, voter: str) -> 
     perturbed, base = side_text(perturbed), side_text(base)
     if equal_texts(perturbed, base):
         raise RowError("identical sides")
-    tags = {"item": str(given["id"])} if "id" in given else {}
+    tags: dict[str, object] = {"item": str(given["id"])} if "id" in given else {}
+    tags |= {"by": by} if by else {}
     if "direction" in given:
-        tags["direction"] = str(given["direction"]).strip().lower()
-        if tags["direction"] not in DIRECTIONS:
+        tags["direction"] = direction = str(given["direction"]).strip().lower()
+        if direction not in DIRECTIONS:
             raise RowError("direction is neither added nor removed")
     preferred = side_of(given["preferred"], sides) if "preferred" in given else None
     if "preferred" in given and preferred is None:
@@ -201,6 +205,7 @@ def _pooled(
     items = [item for row in group if (item := ids.of(row.contrast)) is not None]
     tags: dict[str, object] = {name: tag for row in group for name, tag in row.contrast.tags.items() if name != "item"}
     tags |= {"item": items[0]} if items else {}
+    tags |= {"by": _agreed([row.contrast.tags.get("by", {}) for row in group])} if "by" in tags else {}
     if len(group) > 1:
         tags["items"] = (*items, *(name for row in group for name in _made_ids(row.contrast)))
     contrast = replace(group[0].contrast, tags=tags)
@@ -220,6 +225,15 @@ def _pooled(
         votes=words,
         verdicts=reader.under(names, verdicts, sides),
     )
+
+
+def _agreed(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Values of columns on which no two rows differ."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, set()).add(value)
+    return {name: own.pop() for name, own in values.items() if len(own) == 1}
 
 
 def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str, setting: str) -> None:

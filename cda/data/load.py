@@ -73,6 +73,12 @@ def as_prompt(messages: Sequence[Message]) -> Prompt:
     return tuple(messages)
 
 
+def covariates(row: Row, columns: Sequence[str]) -> dict[str, str]:
+    """Values of the columns that effects are compared by, without those that are empty."""
+    values = {name: str(row[name]).strip() for name in columns if row.get(name) is not None}
+    return {name: value for name, value in values.items() if value}
+
+
 def prompt_of(value: object) -> Prompt:
     """A prompt column's value, plain text or messages; RowError if it is neither, or empty."""
     if isinstance(value, str):

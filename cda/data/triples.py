@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from cda.data.load import Row, RowError, check_agree, message_text, prompt_of, readable, side_text
+from cda.data.load import Row, RowError, check_agree, covariates, message_text, prompt_of, readable, side_text
 from cda.errors import DataError, refuse
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
 
@@ -105,11 +105,13 @@ def clean_triples(
     columns: Mapping[str, str],
     where: str,
     attribute: AttributeRule = BY_WORDS,
+    by: Sequence[str] = (),
 ) -> CleanTriples:
     """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples, counting unusable rows.
 
     `has_attribute`, read by `attribute`, says if the original exhibits the bias; `flipped` may say if a check found that both
     rewrites flipped it (empty: no check); with several biases rows need a column `bias`. `columns` maps our name to the rows'.
+    `by` are columns whose values each triple keeps; of rows of the same triple, those of the first.
 
     Raises:
         DataError: A column is missing, no row is usable, or one response is said to have the attribute and to lack it.
@@ -131,7 +133,7 @@ def clean_triples(
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         if bias not in biases:
             raise RowError(f"of another bias ({bias[:40]})")
-        return _triple(values, bias, attribute)
+        return replace(_triple(values, bias, attribute), by=tuple(covariates(row, by).items()))
 
     numbered, unusable = readable(rows, read)
     groups: dict[tuple[str, ...], list[tuple[int, Triple]]] = {}

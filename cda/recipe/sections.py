@@ -183,6 +183,12 @@ class AuditSection(Section):
     triple_columns: TripleColumns = {}
     attribute: AttributeRule = AttributeRule()
     """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
+    by: list[str] = []
+    """Columns of the contrasts and triples (a topic, a source, a length) by which skew, margins and RATE effects are compared.
+    Categories with fewer than 10 prompts are pooled."""
+    cutoffs: dict[str, list[Annotated[float, Field(allow_inf_nan=False)]]] = {}
+    """Column of `by`: the lowest number of each range after the first. Without, more than 8 different numbers are cut into three
+    ranges of equal filling."""
     rate: Count | None = None
     """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
     rewrites and rewrites back. null: 40 if rules rewrite and a bias has no triples of its own, otherwise none."""

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from cda.biases import Bias, builtin_names
 from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
-from cda.data.load import check_columns, load_rows, looks_like_path
+from cda.data.covariates import by_problems, cutoff_problems
+from cda.data.load import Row, check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.release import release_folder, released_contrasts, released_labels, released_triples
@@ -21,7 +22,7 @@ from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
 from cda.embedded.topics import broad_topic
-from cda.errors import DataError, did_you_mean
+from cda.errors import DataError, did_you_mean, refuse
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
@@ -250,10 +251,21 @@ class AuditInputs:
     def triples(self) -> CleanTriples:
         """RATE triples of the user's file; none if the recipe names no file."""
         where = self.audit.triples
+        self.check_by()
         if where is None or where == EMBEDDED:
             return CleanTriples((), Exclusions(0, {}))
-        columns, rule = self.audit.triple_columns, self.audit.attribute
-        return self._once("triples", lambda: clean_triples(load_rows(where), self.names, columns, where, rule))
+        columns, rule, by = self.audit.triple_columns, self.audit.attribute, self.audit.by
+        return self._once("triples", lambda: clean_triples(self._rows(where), self.names, columns, where, rule, by))
+
+    def check_by(self) -> None:
+        """DataError (all listed) if a column of `audit.by` is in no file, or the same in every row; or cutoffs have no column."""
+        audit = self.audit
+        files = [name for name in (audit.contrasts, audit.triples) if name not in (None, EMBEDDED)]
+        rows = {str(name): self._rows(str(name)) for name in files} if audit.by else {}
+        refuse([*by_problems(audit.by, rows), *cutoff_problems(audit.by, audit.cutoffs)])
+
+    def _rows(self, name: str) -> list[Row]:
+        return self.opened.once(("rows", name), lambda: load_rows(name))
 
     def labels(self) -> dict[str, PairLabels]:
         """Labels of preference pairs by bias: of `audit.labels`, and of the release for the other biases."""
@@ -349,8 +361,9 @@ class AuditInputs:
         audit = self.audit
         own = CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
         if audit.contrasts != EMBEDDED:
-            rows = load_rows(audit.contrasts)
-            own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions())
+            self.check_by()
+            rows = self._rows(audit.contrasts)
+            own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by)
             if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
                 raise _unreadable(audit.contrasts, own.votes)
         covered = {contrast.bias for contrast in own.contrasts}

@@ -10,6 +10,7 @@ from pydantic import Field
 from cda.records import Exclusions
 from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved, Test
 from cda.results.benchmarks import SetQuality
+from cda.results.covariates import Covariates
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, LabelRates
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
@@ -178,6 +179,8 @@ class AuditResult(Saved):
     """By bias; empty if no panel was asked."""
     criteria: dict[str, dict[str, JudgedCriterion]] = Field(default_factory=dict)
     """Bias to criterion of the judge's rubric; empty without criteria."""
+    by: dict[str, Covariates] = Field(default_factory=dict)
+    """By bias: effects by the columns of `audit.by`; empty without such columns."""
     quality: Quality | None
     """None without quality pairs."""
     beyond_noise: dict[str, Estimate | Missing]

@@ -86,6 +86,8 @@ CASES = (
     Case("audit-model", ("audit embedded model.precision=fp32 model.max_length_tokens=48 --bias jargon --bias length "
                          "audit.max_contrasts=6 audit.max_quality=6 audit.rate=2 --out {out}",)),
     Case("audit-served", (f"audit served:{{served}} {_OWN} --quality quality.jsonl --triples triples.jsonl --out {{out}}",)),
+    Case("audit-by", ("audit scorers.py:reward --pairs topics.jsonl --bias jargon --triples topic_triples.jsonl --quality none --by topic "
+                      "--by year 'audit.cutoffs={year: [1970, 1990]}' --out {out}",)),
     Case("audit-judge", (f"audit judge:judge {_JUDGE} {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
     Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
     Case("audit-rubric", (f"audit judge:judge,other,third {_JUDGE} {_OWN} --votes votes.csv --quality none --triples none "

@@ -111,6 +111,17 @@ def write_inputs(folder: Path) -> None:
         {"id": f"c{row}", "vote": ("perturbed", "base", "base", "tie")[number("verdict", row) % 4]}
         for row in range(N_CONTRASTS)
     ])  # fmt: skip
+    _rows(folder / "topics.jsonl", [
+        {"prompt": prompt(row), "base": answer(row, False, 1 + row % 3), "perturbed": answer(row, True, 1 + row % 3),
+         **({"topic": ("home", "music", "home", "travel", f"rare {row % 2}")[row % 5]} if row != 7 else {}), "year": 1950 + 7 * row % 60}
+        for row in range(60)
+    ])  # fmt: skip
+    _rows(folder / "topic_triples.jsonl", [
+        {"prompt": prompt(row), "has_attribute": row % 2, "topic": ("home", "music")[row // 2 % 2], "year": 1950 + 11 * row % 60,
+         "original": answer(row, bool(row % 2)), "rewrite": answer(row, not row % 2),
+         "rewrite_of_rewrite": answer(row, bool(row % 2)) + " That is all."}
+        for row in range(48)
+    ])  # fmt: skip
     votes = [f"c{row},{vote}" for row in range(N_CONTRASTS - 4) for vote in people(row)]
     (folder / "votes.csv").write_text("\n".join(["id,vote", *votes, ""]), encoding="utf-8")
     _rows(folder / "triples.jsonl", [

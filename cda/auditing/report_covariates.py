@@ -1,0 +1,172 @@
+"""Tables and sentences on effects by a column of the user's data: levels, tests that they differ, slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from cda.auditing.report_cells import compares, margin_cell, margin_unit, said
+from cda.report.numbers import NOT_ESTIMATED, cell, inert, p_value, points, share, signed
+from cda.report.tables import Row, Table, table
+from cda.results.audit import AuditResult
+from cda.results.base import Measure, Missing, PerScoring, Test
+from cda.results.covariates import ColumnLevels, Level, MarginsByColumn, RateByColumn
+from cda.results.effects import ConditionalEffects, Effect
+
+S = TypeVar("S")
+T = TypeVar("T")
+_DOUBLE = "double"
+
+
+def by_words(audit: AuditResult) -> list[str]:
+    """Paragraphs on the tables of columns: how rows were divided, what was pooled or left out, and what was not estimated."""
+    return [said("by", "trained" if compares(audit) else "text"), *_divided(audit), *_not_estimated(audit)]
+
+
+def by_tables(audit: AuditResult) -> list[Table | None]:
+    """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
+    return [direct_table(audit), rate_table(audit), differ_table(audit)]
+
+
+def direct_table(audit: AuditResult) -> Table | None:
+    """Skew and mean margin in every level of every column; None without a column that divides contrasts."""
+    rows = [
+        _direct_row(f"{bias}, {column}: {level.name}", level, audit)
+        for bias, column, by in _direct(audit)
+        for level in by.levels
+    ]
+    change = ("skew before", "skew after", "change (points)") if compares(audit) else ("skew",)
+    margin = f"mean margin ({margin_unit(audit)}){', after' if compares(audit) else ''}"
+    header = ("bias, column: level", *change, margin, "n", "prompts", "p", "p (Holm)")
+    return table("Skew and mean margin by level, with 95% intervals", header, rows)
+
+
+def _direct_row(name: str, level: Level, audit: AuditResult) -> Row:
+    skew = level.skew
+    shares: Row = (NOT_ESTIMATED,) * (3 if compares(audit) else 1)
+    if isinstance(skew, Measure):
+        shares = (share(skew.before),)
+        if compares(audit):
+            shares += cell(skew.after, share), cell(skew.change, lambda change: points(change, ""))
+    return (
+        name,
+        *shares,
+        margin_cell(_last(level.margin, audit)),
+        str(level.n),
+        str(level.n_prompts),
+        *_tested(level.test),
+    )
+
+
+def _tested(test: Test | Missing) -> Row:
+    if isinstance(test, Missing):
+        return "", ""
+    return p_value(test.p_value), cell(test.p_holm, p_value)
+
+
+def rate_table(audit: AuditResult) -> Table | None:
+    """The double-rewrite effect in every level of every column, under the last scoring; None without one."""
+    rows: list[Row] = []
+    for bias, column, by in _rated(audit):
+        effects = _last(by.effects, audit)
+        for effect in () if isinstance(effects, Missing) else effects.effects:
+            level = effect.estimand.removeprefix("CATE: ")
+            found = effect.estimate
+            rows.append((
+                f"{bias}, {column}: {level}", signed(found), cell(effect.standardised, signed), str(found.n),
+                str(found.n_prompts), *_tested(by.tests[level]),
+            ))  # fmt: skip
+    header = ("bias, column: level", f"effect ({margin_unit(audit)})", "in SD", "triples", "prompts", "p", "p (Holm)")
+    when = ", after" if compares(audit) else ""
+    return table(f"Effect by level (RATE, rewrites of rewrites){when}, with 95% intervals", header, rows)
+
+
+def differ_table(audit: AuditResult) -> Table | None:
+    """The test that levels differ, and the slope of a column of numbers, for every column and scoring."""
+    rows: list[Row] = []
+    for bias, column, by in _direct(audit):
+        for when, test, slope in _under(by.differ, by.slope, audit):
+            rows.append((*_named(bias, column, "margin", when, audit), cell(test, _p), _slope(slope)))
+        if isinstance(by.change_differs, Test):
+            rows.append((f"{bias}, {column}: change of the margin", _p(by.change_differs), ""))
+    for bias, column, rated in _rated(audit):
+        for when, test, slopes in _under(rated.differ, rated.slope, audit):
+            double = None if isinstance(slopes, Missing) else _double(slopes)
+            rows.append((*_named(bias, column, "RATE effect", when, audit), cell(test, _p), _slope(double)))
+    header = ("bias, column", "p that levels are alike", f"slope ({margin_unit(audit)} per 1 of the column)")
+    return table("Do levels differ? With 95% intervals of slopes", header, rows)
+
+
+def _last(part: PerScoring[T], audit: AuditResult) -> T | Missing:
+    """After the training, if there is one. `PerScoring.last` takes a value that is missing after it for no training."""
+    return part.after if compares(audit) else part.before
+
+
+def _under(
+    differ: PerScoring[T], slope: PerScoring[S], audit: AuditResult
+) -> list[tuple[str, T | Missing, S | Missing]]:
+    """Every scoring with its test and its slope."""
+    first, *others = audit.scorings
+    after: list[tuple[str, T | Missing, S | Missing]] = [(label, differ.after, slope.after) for label in others]
+    return [(first, differ.before, slope.before), *after]
+
+
+def _named(bias: str, column: str, what: str, when: str, audit: AuditResult) -> Row:
+    return (f"{bias}, {column}: {what}{f', {when}' if compares(audit) else ''}",)
+
+
+def _p(test: Test) -> str:
+    return p_value(test.p_value)
+
+
+def _double(slopes: ConditionalEffects) -> Effect | None:
+    return next((effect for effect in slopes.effects if effect.estimator == _DOUBLE), None)
+
+
+def _slope(found: Effect | Missing | None) -> str:
+    if not isinstance(found, Effect):
+        return ""
+    estimate = found.estimate
+    return f"{estimate.value:+.3g} [{estimate.low:+.3g}, {estimate.high:+.3g}]".replace("-", "−")
+
+
+def _divided(audit: AuditResult) -> Iterator[str]:
+    """What was pooled and what has no level, once for each column."""
+    divided: dict[tuple[str, str, str], ColumnLevels] = {}
+    divided |= {(bias, column, "contrasts"): by for bias, column, by in _direct(audit)}
+    divided |= {(bias, column, "triples"): by for bias, column, by in _rated(audit)}
+    for (bias, column, what), by in divided.items():
+        pooled = by.pooled if isinstance(by, RateByColumn) else _pooled(by)
+        if pooled:
+            named = ", ".join(f"{inert(name)} ({n})" for name, n in pooled.items())
+            yield f"{bias}, {column}: levels with fewer than 10 prompts are pooled: {named}."
+        if by.n_missing:
+            yield f"{bias}, {column}: {what} without a value, in no level: {by.n_missing}."
+
+
+def _pooled(by: object) -> dict[str, int]:
+    return dict(by.levels[-1].pooled) if isinstance(by, MarginsByColumn) else {}
+
+
+def _not_estimated(audit: AuditResult) -> Iterator[str]:
+    for bias, found in audit.by.items():
+        for column, missing in found.contrasts.items():
+            if isinstance(missing, Missing):
+                yield f"{bias}, {column}: contrasts are not divided: {missing.reason}."
+        for column, none in found.triples.items():
+            if isinstance(none, Missing):
+                yield f"{bias}, {column}: triples are not divided: {none.reason}."
+
+
+def _direct(audit: AuditResult) -> Iterator[tuple[str, str, MarginsByColumn]]:
+    for bias, found in audit.by.items():
+        for column, by in found.contrasts.items():
+            if isinstance(by, MarginsByColumn):
+                yield bias, column, by
+
+
+def _rated(audit: AuditResult) -> Iterator[tuple[str, str, RateByColumn]]:
+    for bias, found in audit.by.items():
+        for column, by in found.triples.items():
+            if isinstance(by, RateByColumn):
+                yield bias, column, by

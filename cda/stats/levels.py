@@ -1,0 +1,136 @@
+"""Levels of a covariate: categories with few prompts pooled, numbers cut into ranges, and the test that levels differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy import stats
+
+from cda.arrays import FloatArray
+from cda.errors import DataError
+from cda.results.base import Test
+from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.rate import quantile_groups
+
+FEWEST_PROMPTS = 10
+"""Categories with fewer prompts are pooled."""
+POOLED = "other (pooled)"
+_MOST_CATEGORIES = 8
+"""A column of more numbers than this is cut into ranges."""
+_RANGES = 3
+DIFFER = "Wald test of equal means, clustered by prompt, F"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """Level of each row, shape (n,), None without one; the categories that were pooled, with their prompts; and of a column of
+    numbers their values, NaN if missing, shape (n,)."""
+
+    of: tuple[str | None, ...]
+    names: tuple[str, ...]
+    pooled: Mapping[str, int]
+    numbers: FloatArray | None
+
+    @property
+    def n_missing(self) -> int:
+        return sum(name is None for name in self.of)
+
+    def rows(self, name: str) -> np.ndarray:
+        """Rows of one level, a mask of shape (n,)."""
+        return np.array([own == name for own in self.of], dtype=bool)
+
+
+def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: Sequence[float] = ()) -> Levels:
+    """Levels of a column: ranges between cutoffs or of equal filling if it holds numbers, else its categories.
+
+    A column holds numbers if there are cutoffs, or if all of more than eight different values are numbers.
+
+    Raises:
+        DataError: No value, the same value in every row, less than two levels, or cutoffs of a column without numbers.
+    """
+    known = [value for value in values if value is not None]
+    different = set(known)
+    if len(different) < 2:
+        found = f"the same in every row ('{known[0]}')" if known else "empty in every row"
+        raise DataError(f"it is {found}, so that there is nothing to compare")
+    numbers = {value: _number(value) for value in different}
+    words = [value for value, number in numbers.items() if number is None]
+    if cutoffs and words:
+        raise DataError(f"it has cutoffs, but '{sorted(words)[0]}' is no number")
+    if cutoffs or (not words and len(different) > _MOST_CATEGORIES):
+        return _ranges([None if value is None else numbers[value] for value in values], cutoffs)
+    return _categories(values, prompt_ids)
+
+
+def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str]) -> Test:
+    """Test that the mean of values, shape (n,), is the same in all levels.
+
+    Wald's statistic of the differences from the first level, with the sandwich of whole prompts and the factor G/(G − 1), held
+    against F as Hotelling's T² is: with q differences and G prompts, (G − q)/(q (G − 1)) · W on q and G − q degrees of freedom.
+
+    Raises:
+        DataError: A level without spread, or fewer prompts than levels.
+    """
+    masks = [levels.rows(name) for name in levels.names]
+    means = np.array([values[mask].mean() for mask in masks])
+    influences = np.column_stack([mask * (values - mean) / mask.sum() for mask, mean in zip(masks, means, strict=True)])
+    known = np.any(masks, axis=0)
+    sums = cluster_sums(influences[known], [name for name, there in zip(prompt_ids, known, strict=True) if there])
+    n_prompts, q = len(sums), len(means) - 1
+    if n_prompts <= q + 1:
+        raise DataError(f"{n_prompts} prompts are too few to compare {q + 1} levels")
+    covariance = n_prompts / (n_prompts - 1) * sums.T @ sums
+    contrast = np.column_stack([-np.ones(q), np.eye(q)])
+    spread = contrast @ covariance @ contrast.T
+    size = ROUNDING * float(np.abs(values[known]).max()) ** 2
+    if float(np.linalg.eigvalsh(spread)[0]) <= size:
+        raise DataError("the margin does not vary in its levels, so that the error of their difference is unknown")
+    difference = contrast @ means
+    wald = float(difference @ np.linalg.solve(spread, difference))
+    p_value = float(stats.f.sf((n_prompts - q) / (q * (n_prompts - 1)) * wald, q, n_prompts - q))
+    return Test(p_value=p_value, method=DIFFER)
+
+
+def _number(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _ranges(numbers: Sequence[float | None], cutoffs: Sequence[float]) -> Levels:
+    known = [number for number in numbers if number is not None]
+    if cutoffs:
+        bounds = sorted(cutoffs)
+        names = [f"below {bounds[0]:g}"]
+        names += [f"{low:g} to below {high:g}" for low, high in pairwise(bounds)]
+        names.append(f"{bounds[-1]:g} or more")
+        labels = [names[int(place)] for place in np.searchsorted(bounds, known, side="right")]
+    else:
+        labels = quantile_groups(known, _RANGES)
+        names = sorted(set(labels))
+    filled = [name for name in names if name in labels]
+    if len(filled) < 2:
+        raise DataError(f"all {len(known)} of its numbers are in one range ({filled[0]}); give other cutoffs")
+    left = iter(labels)
+    of = tuple(None if number is None else next(left) for number in numbers)
+    return Levels(of, tuple(filled), {}, np.array([math.nan if number is None else number for number in numbers]))
+
+
+def _categories(values: Sequence[str | None], prompt_ids: Sequence[str]) -> Levels:
+    prompts: dict[str, set[str]] = {}
+    for value, prompt in zip(values, prompt_ids, strict=True):
+        if value is not None:
+            prompts.setdefault(value, set()).add(prompt)
+    pooled = {name: len(own) for name, own in sorted(prompts.items()) if len(own) < FEWEST_PROMPTS}
+    kept = sorted(set(prompts) - set(pooled))
+    if not kept or len(kept) + bool(pooled) < 2:
+        most = max(map(len, prompts.values()))
+        raise DataError(f"none of its {len(prompts)} levels has {FEWEST_PROMPTS} prompts (the largest has {most})")
+    of = tuple(None if value is None else POOLED if value in pooled else value for value in values)
+    return Levels(of, (*kept, *([POOLED] if pooled else [])), pooled, None)

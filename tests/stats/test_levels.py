@@ -1,0 +1,93 @@
+"""Levels of a covariate, and the test that they differ against a computation by hand and its own level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cda.errors import DataError
+from cda.stats.levels import POOLED, levels_differ, levels_of
+
+
+def ids(n: int, each: int = 1) -> list[str]:
+    return [f"p{row // each}" for row in range(n)]
+
+
+def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
+    values = [*["tea"] * 12, *["music"] * 10, *["rare"] * 20, "odd", None]
+    prompts = [*ids(22), *[f"r{row // 5}" for row in range(20)], "o", "none"]  # `rare` has 20 rows of 4 prompts
+    found = levels_of(values, prompts)
+    assert found.names == ("music", "tea", POOLED) and found.pooled == {"odd": 1, "rare": 4}
+    assert [int(found.rows(name).sum()) for name in found.names] == [10, 12, 21] and found.n_missing == 1
+    assert found.numbers is None
+
+
+def test_numbers_are_cut_at_cutoffs_or_into_equally_filled_ranges() -> None:
+    values = [str(number) for number in range(30)]
+    found = levels_of([*values, None], ids(31), [10, 25])
+    assert found.names == ("below 10", "10 to below 25", "25 or more")
+    assert [int(found.rows(name).sum()) for name in found.names] == [10, 15, 5] and found.n_missing == 1
+    assert found.numbers is not None and np.isnan(found.numbers[30]) and found.numbers[9] == 9
+    equal = levels_of(values, ids(30))
+    assert [int(equal.rows(name).sum()) for name in equal.names] == [10, 10, 10]
+    # Few numbers are categories, such as grades.
+    assert levels_of(["1", "2"] * 15, ids(30)).names == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("values", "cutoffs", "said"),
+    [
+        ([None, None], [], "empty in every row"),
+        (["a", "a", None], [], r"the same in every row \('a'\)"),
+        (["1", "x"], [1.0], "'x' is no number"),
+        (["1", "2"], [5.0], r"in one range \(below 5\)"),
+        (["a", "b"], [], r"none of its 2 levels has 10 prompts \(the largest has 1\)"),
+    ],
+)
+def test_a_column_that_does_not_divide_rows_is_refused(
+    values: list[str | None], cutoffs: list[float], said: str
+) -> None:
+    with pytest.raises(DataError, match=said):
+        levels_of(values, ids(len(values)), cutoffs)
+
+
+def test_two_levels_differ_by_the_clustered_error_of_their_means() -> None:
+    """With one difference, F is its square over the sandwich's variance: prompts stay whole, also if they have both levels."""
+    rng = np.random.default_rng(0)
+    values, prompts = rng.normal(size=80), ids(80, each=4)
+    second = np.arange(80) % 4 > 1
+    levels = levels_of(["b" if own else "a" for own in second], prompts)
+    mean = [values[~second].mean(), values[second].mean()]
+    pieces = np.where(second, (values - mean[1]) / 40, -(values - mean[0]) / 40).reshape(20, 4).sum(axis=1)
+    variance = 20 / 19 * (pieces**2).sum()
+    expected = stats.f.sf((mean[1] - mean[0]) ** 2 / variance, 1, 19)
+    assert levels_differ(values, levels, prompts).p_value == pytest.approx(float(expected))
+
+
+def test_equal_levels_are_rejected_at_the_level_and_others_found() -> None:
+    rng = np.random.default_rng(1)
+    prompts = ids(90, each=2)
+    levels = levels_of([("a", "b", "c")[row // 2 % 3] for row in range(90)], prompts)
+    shift = np.array([{"a": 0.0, "b": 0.0, "c": 1.2}[str(name)] for name in levels.of])
+    p = np.array([
+        [levels_differ(noise + planted * shift, levels, prompts).p_value for planted in (0, 1)]
+        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(600))
+    ])  # fmt: skip
+    assert 0.03 < (p[:, 0] < 0.05).mean() < 0.08 and (p[:, 1] < 0.05).mean() > 0.7
+
+
+def test_rows_without_a_level_do_not_enter() -> None:
+    rng = np.random.default_rng(2)
+    values, names = rng.normal(size=40), ["a"] * 20 + ["b"] * 20
+    alone = levels_differ(values, levels_of(names, ids(40)), ids(40))
+    more = levels_differ(np.append(values, 99.0), levels_of([*names, None], ids(41)), ids(41))
+    assert more == alone
+
+
+def test_levels_without_spread_have_no_test() -> None:
+    levels = levels_of(["a"] * 10 + ["b"] * 10, ids(20))
+    with pytest.raises(DataError, match="does not vary"):
+        levels_differ(np.repeat([1.0, 2.0], 10), levels, ids(20))
+    with pytest.raises(DataError, match="2 prompts are too few to compare 2 levels"):
+        levels_differ(np.arange(20.0), levels, ids(20, each=10))
