@@ -13,7 +13,7 @@ from changed import changed
 from made_rate import made_rate
 from pydantic_core import to_jsonable_python
 
-from cda.auditing.comparison import compare_runs
+from cda.auditing.comparison_page import compare_runs
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.inspection.sources import rewrites_of_run

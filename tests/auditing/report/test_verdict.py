@@ -10,7 +10,9 @@ from changed import changed
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import result as audit_result
-from cda.auditing.comparison import comparison_tables, render_comparison
+from cda.auditing.comparison import comparison_tables
+from cda.auditing.comparison_page import comparison_page
+from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
 from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown, summary_table
 from cda.auditing.report_tables import main_table
@@ -23,6 +25,7 @@ from cda.auditing.report_verdict import (
     verdict_kind,
     verdicts,
 )
+from cda.auditing.row import AuditFolder
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.report.numbers import width
@@ -104,7 +107,7 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
         render_markdown(audit),
         render_html(audit),
         card,
-        render_comparison({"a": audit}),
+        comparison_page(compare_audits({"a": AuditFolder(audit)})),
     ):
         assert numbers in text.replace("\n", " ").replace("\\", "")
         assert word in text and not [other for other in others if other in text]
