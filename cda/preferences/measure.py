@@ -242,6 +242,7 @@ def by_column(
     names = sorted(distinct, key=lambda name: (name == NO_VALUE, name == OTHER, -int((groups == name).sum())))
     cells = {(name, bias.name): _Labels.of(labels[bias.name], groups == name) for name in names for bias in biases}
     tests = dict(zip(cells, _holm_of([_exact(own) for own in cells.values()]), strict=True))
+    attributes = {bias.name: _attribute(bias, labels[bias.name]) for bias in biases}
 
     def of_group(name: str) -> DataGroup:
         rows = groups == name
@@ -251,7 +252,8 @@ def by_column(
             n_pairs=int(rows.sum()),
             n_prompts=len(set(np.asarray(ids, dtype=str)[rows].tolist())),
             biases={
-                bias.name: _of_group(bias, labels[bias.name], rows, tests[name, bias.name], seed) for bias in biases
+                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name], seed)
+                for bias in biases
             },
         )
 
@@ -263,13 +265,13 @@ def by_column(
     )
 
 
-def _of_group(bias: Bias, labels: PairLabels, rows: BoolArray, test: Test | Missing, seed: int) -> GroupBias:
+def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing, seed: int) -> GroupBias:
     chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
-    own, attribute = _Labels.of(labels, rows), _attribute(bias, labels)[rows]
+    own = _Labels.of(labels, rows)
     rng = generator(seed, Stream.AUDIT_INTERVALS)
     return GroupBias(
         contingency=or_missing(partial(contingency, chosen, rejected, own.ids)),
-        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute), rng)),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]), rng)),
         test=test,
     )
 
