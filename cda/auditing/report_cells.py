@@ -27,6 +27,8 @@ from cda.results.effects import (
 from cda.results.skew import BiasSkew, OverSeeds, Plain
 from cda.stats.verdict import TOLERATED_LOSS, Margin
 
+EMBEDDED = "embedded"
+"""Name of the model that ships with the package."""
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
 RATE = "RATE ATE"

@@ -19,7 +19,7 @@ from cda.auditing import report_cells as cells
 from cda.auditing import report_scoring as scoring
 from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
-from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, applied, compares, targets
+from cda.auditing.report_cells import EMBEDDED, NO_VOTES, NOT_MEASURED, applied, compares, targets
 from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
 from cda.auditing.report_judges import criteria_sentences, panel_sentences
 from cda.auditing.report_plots import skew_chart, skew_plot
@@ -43,7 +43,6 @@ _MAX_LABEL = _MAX_NAME - len(" miscalibration")
 _SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
 _FULL = (*_MAIN, "people")
 _TRIPLED = (*_FULL, "triples")
-EMBEDDED = "embedded"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _N_OPEN = 2
 _FEW_BIASES = 2

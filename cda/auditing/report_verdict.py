@@ -26,8 +26,8 @@ _LIMIT = round(100 * TOLERATED_LOSS)
 _Decisive = Literal["skew", "miscalibration"]
 
 
-def _held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
-    """None if the bias's contrasts did not choose the dose, or no dose was chosen."""
+def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
+    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or no dose was chosen."""
     return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
 
 
@@ -41,8 +41,8 @@ def _quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
     return audit.quality.of_training().change, False
 
 
-def _loss_of_quality(audit: AuditResult) -> rules.Loss | None:
-    """None if quality was not measured twice."""
+def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
+    """The verdict on a loss of quality; None if quality was not measured twice."""
     if audit.quality is None or isinstance(audit.quality.change, Missing):
         return None
     change, _ = _quality_change(audit)
@@ -51,7 +51,7 @@ def _loss_of_quality(audit: AuditResult) -> rules.Loss | None:
 
 def _evidence(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out if the same contrasts chose the dose."""
-    skew, votes, held = audit.skew[name], audit.votes.get(name), _held_out(name, audit)
+    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
     if held is not None and audit.dose is not None and audit.dose.aim == "tie":
@@ -97,6 +97,29 @@ def verdicts(audit: AuditResult) -> list[Verdict]:
     return [_verdict_on_training(name, evidence, audit) for name in targets(audit)]
 
 
+def training_word(name: str, audit: AuditResult) -> rules.Word:
+    """The verdict of a training on any bias; on one that was no target by its own changes alone."""
+    if audit.skew[name].target:
+        evidence = {other: _evidence(other, audit) for other in audit.skew}
+        return rules.verdict(name, evidence, loss_of_quality(audit), applied(audit))
+    return rules.verdict(name, {name: _evidence(name, audit)}, "excluded", applied(audit))
+
+
+def risen_with(name: str, audit: AuditResult) -> list[str]:
+    """Other biases whose skew rose with the training against one."""
+    return rules.risen(name, {other: _evidence(other, audit) for other in audit.skew})
+
+
+def model_word(name: str, audit: AuditResult) -> rules.Finding:
+    """The finding on one bias of one model, without a training."""
+    votes, effects = audit.votes.get(name), audit.effects[name]
+    p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
+    found = effects.before.identification
+    gap = votes.signed_gap.before if votes else None
+    margins = list(at_no_drift(found).values())
+    return rules.finding(mean_margin(effects.before.direct), p_holm, isinstance(found, Identified), gap, margins)
+
+
 def verdict_kind(word: str) -> Kind:
     """Classify a verdict as good news, bad news or neither."""
     return _KINDS.get(word, "none")
@@ -104,12 +127,12 @@ def verdict_kind(word: str) -> Kind:
 
 def quality_kind(audit: AuditResult) -> Kind:
     """Good if a loss of quality is excluded, bad if one is shown; neither if that is open or was not asked."""
-    loss = _loss_of_quality(audit)
+    loss = loss_of_quality(audit)
     return "good" if loss == "excluded" else "bad" if loss == "shown" else "none"
 
 
 def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: AuditResult) -> Verdict:
-    word, own = rules.verdict(name, evidence, _loss_of_quality(audit), applied(audit)), evidence[name]
+    word, own = rules.verdict(name, evidence, loss_of_quality(audit), applied(audit)), evidence[name]
     if word == "left as it is":
         return Verdict(name, word, _left_sentence(name, audit))
     up = rules.risen(name, evidence) if word == "substituted" else []
@@ -125,10 +148,6 @@ def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: Aud
 def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
-    gap = votes.signed_gap.before if votes else None
-    p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
-    identified, mean = isinstance(identification, Identified), mean_margin(direct)
-    word = rules.finding(mean, p_holm, identified, gap, list(at_no_drift(identification).values()))
     if votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
@@ -143,10 +162,10 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
-    if not (identified or isinstance(mean, float)):
+    if not isinstance(identification, Identified) and not isinstance(mean_margin(direct), float):
         text += f" The bias is not told apart from what else differs: {identification.reason}"
     text += f" {drift_sentence(name, audit)}"
-    return Verdict(name, word, f"{text.strip().rstrip('.')}.")
+    return Verdict(name, model_word(name, audit), f"{text.strip().rstrip('.')}.")
 
 
 def drift_sentence(name: str, audit: AuditResult) -> str:
@@ -184,7 +203,7 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, is_held_out = _quality_change(audit)
     numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
-    return f"Quality: a loss of more than {_LIMIT} points is {_loss_of_quality(audit)} ({numbers})."
+    return f"Quality: a loss of more than {_LIMIT} points is {loss_of_quality(audit)} ({numbers})."
 
 
 def ties_sentence(audit: AuditResult) -> str:
@@ -255,7 +274,7 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
 
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    skew, held = audit.skew[name], _held_out(name, audit)
+    skew, held = audit.skew[name], held_out(name, audit)
     _, after, change, test = skew.of_training()
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
@@ -301,7 +320,7 @@ def _doubt_sentence(name: str, word: str, own: Evidence, audit: AuditResult) -> 
 
 def _held_out_words(what: _Decisive, name: str, audit: AuditResult) -> str:
     """The held-out change behind the one on the contrasts that chose the dose; empty if they did not."""
-    held = _held_out(name, audit)
+    held = held_out(name, audit)
     if held is None or audit.dose is None or (audit.dose.aim == "tie") != (what == "skew"):
         return ""
     return f" on the contrasts that chose the dose; held out {points(getattr(held.against_base, what))}"

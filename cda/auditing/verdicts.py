@@ -1,0 +1,232 @@
+"""An audit in a few lines: a sentence, and for each bias a chip, two shares and a clause; for the page and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cda.auditing.report_cells import EMBEDDED, applied, compares, said
+from cda.auditing.report_verdict import held_out, loss_of_quality, model_word, risen_with, training_word
+from cda.report.numbers import clipped, inert, listed, percent
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.effects import SameMargin
+from cda.stats.verdict import TIE, TOLERATED_LOSS, Finding, Word
+
+Chip = Literal[
+    "rewarded", "not rewarded", "unclear", "improved", "overcorrected", "worse", "at a cost", "no change shown", "left as it is",
+]  # fmt: skip
+"""The shortest form of a verdict. `unclear` and `at a cost` are no good news; the clause next to them says why."""
+SHAPES: dict[Chip, str] = {
+    "rewarded": "▲", "not rewarded": "▽", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗", "at a cost": "±",
+    "no change shown": "=", "left as it is": "=",
+}  # fmt: skip
+"""A sign beside each chip's word, so that none depends on its colour."""
+_CHIPS: dict[Word | Finding, Chip] = {
+    "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
+    "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear",
+    "improved": "improved", "less biased": "improved", "overcorrected": "overcorrected", "worse": "worse",
+    "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
+    "no change shown": "no change shown", "left as it is": "left as it is",
+}  # fmt: skip
+_MOST_NAMED = 4
+"""Biases of one chip that the headline names; of more it gives their number."""
+_MOST_NAME = 40
+_LIMIT = round(100 * TOLERATED_LOSS)
+
+
+@dataclass(frozen=True, slots=True)
+class BiasVerdict:
+    """One bias at a glance.
+
+    `before` and `after` are shares (0 to 1) of contrasts on which the model prefers the side with the bias, those that the
+    chip rests on: voted contrasts if people voted, held out if the contrasts chose a dose. `after` is None for one model.
+    """
+
+    bias: str
+    target: bool
+    chip: Chip
+    word: Word | Finding
+    clause: str
+    before: Estimate
+    after: Estimate | None
+    people: Estimate | None
+    """People's share for the side with the bias; None without votes."""
+
+    @property
+    def last(self) -> Estimate:
+        """The share after the training; of one model its own."""
+        return self.before if self.after is None else self.after
+
+
+def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
+    """Every measured bias at a glance, the targets first; no chip is better than the intervals of the audit.
+
+    One model, without votes: *rewarded* if the mean margin and the share of contrasts (against 50%) lie with their whole 95%
+    intervals on the biased side, Holm's p over everything that the audit tests is below 0.05, and no other difference between the
+    sides may explain it; *not rewarded* if all this holds on the other side, or if both sides are scored alike in every pair;
+    *unclear* otherwise, so wherever an interval reaches the other side. With votes, people's share takes the place of 50%, and the
+    paired difference from it decides.
+
+    Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
+    cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
+    explain. A bias that was not a target has a verdict of its own changes alone.
+    """
+    return [_at_a_glance(name, audit) for name in sorted(audit.skew, key=lambda name: not audit.skew[name].target)]
+
+
+def headline(audit: AuditResult) -> str:
+    """The result in one sentence that can be repeated without the page."""
+    found = bias_verdicts(audit)
+    return _headline_of_training(found, audit) if compares(audit) else _headline_of_model(found, audit)
+
+
+def chip_rules(audit: AuditResult) -> str:
+    """The rule behind the chips of this kind of audit, in plain words."""
+    return said("glance", "training" if compares(audit) else "model", n_tests=audit.n_tests, limit=_LIMIT)
+
+
+def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
+    before, after, people = _shares(name, audit)
+    word = training_word(name, audit) if compares(audit) else model_word(name, audit)
+    chip = _CHIPS[word]
+    if not compares(audit):
+        chip = _chip_of_model(name, word, before, audit)
+    shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
+    clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
+    return BiasVerdict(name, shown.target, chip, word, clause, before, after, people)
+
+
+def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, Estimate | None]:
+    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
+    people = None if votes is None else votes.human_skew
+    if held is not None:
+        return held.base.skew, held.people.skew, people and held.people.human_skew
+    own = skew if votes is None else votes.skew_on_voted
+    return own.before, None if isinstance(own.after, Missing) else own.after, people
+
+
+def _chip_of_model(name: str, word: Word | Finding, share: Estimate, audit: AuditResult) -> Chip:
+    if word == "no effect shown" and _scored_alike(name, audit):
+        return "not rewarded"
+    agrees = {"rewarded": share.low > TIE, "penalised": share.high < TIE}
+    return _CHIPS[word] if agrees.get(word, True) else "unclear"
+
+
+def _scored_alike(name: str, audit: AuditResult) -> bool:
+    direct = audit.effects[name].before.direct
+    return isinstance(direct, SameMargin) and direct.value == 0
+
+
+def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
+    """Why a model has its chip, in about ten words."""
+    share, people = percent(found.before.value), "" if found.people is None else percent(found.people.value)
+    match found.word:
+        case "over-rewarded" | "under-rewarded":
+            return f"preferred in {share} of contrasts, by people in {people}"
+        case "no difference shown":
+            return f"{share} against people’s {people}: no difference shown"
+        case "not identified":
+            return said("glance", "not identified")
+        case _ if _scored_alike(found.bias, audit):
+            return "both sides are scored alike in every pair"
+        case "no effect shown" if found.before.low > TIE or found.before.high < TIE:
+            return f"preferred in {share} of contrasts; the mean margin shows no effect"
+        case _ if found.chip == "unclear":
+            return f"preferred in {share} of contrasts; 50% is not excluded"
+    return f"preferred in {share} of contrasts"
+
+
+def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
+    """Why a bias has its chip after a training, in about ten words."""
+    moved = f"preferred in {_from_to(found)} of contrasts"
+    past = f"past people’s {percent(found.people.value)}" if found.people else "now turned down nearly always"
+    why: dict[Word | Finding, str] = {
+        "overcorrected": past if audit.aim != "tie" else "past 50%",
+        "noise not excluded": "noisier rewards would do the same",
+        "quality open": "a loss of quality is not excluded",
+        "quality lost": f"quality fell by more than {_LIMIT} points",
+        "left as it is": "dose 0 was chosen",
+    }
+    if found.word == "substituted":
+        return f"{moved}; {listed(_names(risen_with(found.bias, audit)))} rose"
+    if found.word in ("improved", "worse") and found.people:
+        return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
+    return f"{moved}; {why[found.word]}" if found.word in why else moved
+
+
+def _from_to(found: BiasVerdict) -> str:
+    return f"{percent(found.before.value)[:-1]} → {percent(found.last.value)}"
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    return [clipped(inert(name), _MOST_NAME) for name in names]
+
+
+def _model(audit: AuditResult) -> str:
+    return "the embedded model" if audit.model.name == EMBEDDED else _names([audit.model.name])[0]
+
+
+def _named(found: Sequence[BiasVerdict]) -> str:
+    names = _names([each.bias for each in found])
+    return listed(names) if len(names) <= _MOST_NAMED else f"{len(names)} biases"
+
+
+def _by_chip(found: Sequence[BiasVerdict], chip: Chip) -> list[BiasVerdict]:
+    return [each for each in found if each.chip == chip]
+
+
+_REWARDS: dict[tuple[Chip, bool], str] = {
+    ("rewarded", True): "rewards {} more often than people do", ("rewarded", False): "rewards {}",
+    ("not rewarded", True): "rewards {} less often than people do", ("not rewarded", False): "does not reward {}",
+}  # fmt: skip
+"""By chip, and True if people voted."""
+
+
+def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
+    model = _model(audit)
+    groups = {key: [each for each in found if (each.chip, each.people is not None) == key] for key in _REWARDS}
+    parts = [_REWARDS[key].format(_named(group)) for key, group in groups.items() if group]
+    unclear = _by_chip(found, "unclear")
+    if not parts:
+        return f"Whether {model} rewards {_named(unclear)} is unclear."
+    rest = f"; {_named(unclear)} {'is' if len(unclear) == 1 else 'are'} unclear" if unclear else ""
+    return f"{model[:1].upper() if audit.model.name == EMBEDDED else model[:1]}{model[1:]} {listed(parts)}{rest}."
+
+
+_DID: dict[Chip, str] = {
+    "improved": "reduced {}", "overcorrected": "overshot on {}", "worse": "made {} worse", "at a cost": "reduced, at a cost, {}",
+    "unclear": "may have reduced {}", "no change shown": "shows no effect on {}", "left as it is": "was not applied to {}",
+}  # fmt: skip
+_CLOSER = "cut disagreement with people on {}"
+"""In place of "reduced" if people voted: disagreement may fall while skew rises."""
+
+
+def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
+    targeted, others = ([each for each in found if each.target == target] for target in (True, False))
+    groups = {chip: _by_chip(targeted, chip) for chip in _DID}
+    did = _DID | ({"improved": _CLOSER} if all(each.people for each in groups["improved"]) else {})
+    parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
+    rest = [_quality_words(audit)] if applied(audit) else []
+    if applied(audit) and others:
+        worse = _by_chip(others, "worse")
+        rest.append(f"{_named(worse)} got worse" if worse else "no other bias is shown to have got worse")
+    return f"{'; '.join([f'Training {_model(audit)} {listed(parts)}', *rest])}."
+
+
+def _with_shares(found: Sequence[BiasVerdict]) -> str:
+    if len(found) > 1:
+        return _named(found)
+    return f"{_named(found)} (preferred in {_from_to(found[0])} of contrasts)"
+
+
+def _quality_words(audit: AuditResult) -> str:
+    match loss_of_quality(audit):
+        case "excluded":
+            return f"quality held within {_LIMIT} points"
+        case "shown":
+            return f"quality fell by more than {_LIMIT} points"
+        case "not excluded":
+            return f"a loss of more than {_LIMIT} points of quality is not excluded"
+    return "quality was not measured"

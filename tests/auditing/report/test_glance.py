@@ -1,0 +1,112 @@
+"""Chips, clauses and the headline of an audit, with the case that each is about."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from changed import changed
+
+from cda.auditing.verdicts import _CHIPS, SHAPES, Chip, bias_verdicts, chip_rules, headline
+from cda.results.base import Missing
+from cda.stats.verdict import Finding, Word
+
+
+def test_every_word_has_a_chip_and_every_chip_a_shape_of_its_own() -> None:
+    assert set(_CHIPS) == {*get_args(Word), *get_args(Finding)}
+    assert set(SHAPES) == set(get_args(Chip)) == set(_CHIPS.values())
+
+
+@pytest.mark.parametrize(
+    ("shares", "people", "chip", "clause"),
+    [
+        ((0.88, 0.40), None, "improved", "preferred in 88 → 40% of contrasts"),
+        ((0.88, 0.05), None, "overcorrected", "preferred in 88 → 5% of contrasts; now turned down nearly always"),
+        ((0.50, 0.80), None, "worse", "preferred in 50 → 80% of contrasts"),
+        ((0.80, 0.79), None, "no change shown", "preferred in 80 → 79% of contrasts"),
+        ((0.88, 0.45), 0.45, "improved", "preferred in 88 → 45% of contrasts; disagrees less with people"),
+        ((0.50, 0.90), 0.45, "worse", "preferred in 50 → 90% of contrasts; disagrees more with people"),
+        ((0.60, 0.10), 0.50, "overcorrected", "preferred in 60 → 10% of contrasts; past people’s 50%"),
+    ],
+)
+def test_a_training(make_audit: Any, shares: tuple[float, float], people: float | None, chip: str, clause: str) -> None:
+    audit = make_audit({"jargon": shares}, {} if people is None else {"jargon": (*shares, people)}, others=())
+    (found,) = bias_verdicts(audit)
+    assert (found.chip, found.clause, found.target) == (chip, clause, True)
+    assert found.after is not None and (found.people is None) == (people is None)
+    assert (found.before.value, found.last.value) == pytest.approx(shares, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("shares", "aim", "quality", "chip", "clause"),
+    [
+        ((0.88, 0.36), "tie", (0.7, 0.7), "overcorrected", "preferred in 88 → 36% of contrasts; past 50%"),
+        ((0.88, 0.30), None, None, "unclear", "preferred in 88 → 30% of contrasts; a loss of quality is not excluded"),
+        ((0.88, 0.45), None, None, "unclear", "preferred in 88 → 45% of contrasts; noisier rewards would do the same"),
+        ((0.88, 0.40), None, (0.8, 0.5), "at a cost", "preferred in 88 → 40% of contrasts; quality fell by more than 5 points"),
+    ],
+)  # fmt: skip
+def test_a_fall_is_not_called_improved_for_nothing(
+    make_audit: Any, shares: Any, aim: Any, quality: Any, chip: str, clause: str
+) -> None:
+    (found,) = bias_verdicts(make_audit({"jargon": shares}, aim=aim, quality=quality, others=()))
+    assert (found.chip, found.clause) == (chip, clause)
+
+
+def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(make_audit: Any) -> None:
+    rose = make_audit({"structure": (0.50, 0.90)}, others=()).skew["structure"].model_copy(update={"target": False})
+    audit = changed(make_audit(), "skew.structure", rose)
+    chips = {each.bias: (each.target, each.chip) for each in bias_verdicts(audit)}
+    assert chips == {"jargon": (True, "at a cost"), "length": (False, "improved"), "structure": (False, "worse")}
+    assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40% of contrasts; structure rose"
+    assert headline(audit) == (
+        "Training the embedded model reduced, at a cost, jargon (preferred in 88 → 40% of contrasts); quality held within 5 points; "
+        "structure got worse."
+    )
+    assert headline(changed(audit, "dose_applied", 0.0)) == (
+        "Training the embedded model was not applied to jargon (preferred in 88 → 40% of contrasts)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("skew", "people", "chip", "clause", "said"),
+    [
+        (0.88, 0.45, "rewarded", "preferred in 88% of contrasts, by people in 45%", "rewards jargon more often than people do."),
+        (0.30, 0.70, "not rewarded", "preferred in 30% of contrasts, by people in 70%", "rewards jargon less often than people do."),
+        (0.50, 0.50, "unclear", "50% against people’s 50%: no difference shown", "Whether"),
+        (0.88, None, "rewarded", "preferred in 88% of contrasts", "rewards jargon."),
+        (0.10, None, "not rewarded", "preferred in 10% of contrasts", "does not reward jargon."),
+        (0.50, None, "unclear", "preferred in 50% of contrasts; 50% is not excluded", "Whether"),
+    ],
+)  # fmt: skip
+def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str, clause: str, said: str) -> None:
+    votes = {} if people is None else {"jargon": (skew, people)}
+    audit = make_audit({"jargon": (skew,)}, votes=votes, quality=(0.7,), others=())
+    (found,) = bias_verdicts(audit)
+    assert (found.chip, found.clause, found.after) == (chip, clause, None)
+    assert headline(audit) == f"The embedded model {said}" or said == "Whether"
+    assert said != "Whether" or headline(audit) == "Whether the embedded model rewards jargon is unclear."
+
+
+def test_no_chip_is_better_than_the_interval_that_is_drawn(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())
+    for low, p_holm, chip in ((0.51, 0.01, "rewarded"), (0.49, 0.01, "unclear"), (0.51, 0.06, "unclear")):
+        found = changed(changed(audit, "skew.jargon.before.low", low), "effects.jargon.test.p_holm", p_holm)
+        assert [each.chip for each in bias_verdicts(found)] == [chip]
+
+
+def test_an_effect_that_may_be_a_confound_says_what_to_do(make_audit: Any) -> None:
+    missing = Missing(reason="only 4 of 100 pairs are alike")
+    audit = changed(
+        make_audit({"jargon": (0.88,)}, quality=(0.7,), others=()), "effects.jargon.before.identification", missing
+    )
+    (found,) = bias_verdicts(audit)
+    assert found.chip == "unclear" and len(found.clause.split()) == 10
+    assert found.clause == "not identified: add pairs alike in all else, or votes"
+
+
+def test_a_sentence_names_biases_up_to_four_and_is_inert(make_audit: Any, hostile: Any) -> None:
+    names = [f"bias-{row}" for row in range(5)]
+    audit = make_audit(dict.fromkeys(names, (0.88,)), quality=(0.7,), others=())
+    assert headline(audit) == "The embedded model rewards 5 biases."
+    assert headline(hostile).isprintable() and str(audit.n_tests) in chip_rules(audit)
