@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_verdict import drift_sentence
+from cda.auditing.report_verdict import confounds_sentence, drift_sentence
 from cda.report import plots
 from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, p_equals, p_value, share, signed
 from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
@@ -65,7 +65,9 @@ def identification_sentences(audit: AuditResult) -> list[str]:
         if isinstance(last.direct, SameMargin) and last.direct.value:
             sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
         elif isinstance(last.identification, NotIdentified):
-            sentences.append(f"{name}: {last.identification.verdict}: {last.identification.reason}")
+            sentences.append(
+                f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
+            )
         elif may_be_drift := drift_sentence(name, audit):
             sentences.append(f"{name}: not identified from these pairs. {may_be_drift}")
     return sentences

@@ -219,6 +219,29 @@ class Adjusted(Result):
     """Share of the margins' variance that drift accounts for."""
 
 
+class ExactSlope(Missing):
+    """A slope without an error: the features explain every margin in full, and an error of 0 would be a claim."""
+
+    value: float
+    """The slope."""
+
+
+class Confound(Result):
+    """A feature other than the bias with whose difference between the sides (perturbed − base) the margin rises or falls, the
+    other features held equal: by the linear regression of `Adjusted`."""
+
+    feature: str
+    """Name of the feature."""
+    slope: Estimate | ExactSlope
+    """Margin for each one more of the feature, in the margin's unit; positive: more of it is rewarded."""
+    accounts_for: Estimate
+    """The slope times the mean difference: this feature's part of the mean margin of all pairs."""
+    r_squared: float
+    """Share of the margins' variance that this feature explains alone, 0 to 1."""
+    p_holm: float | None
+    """Holm-adjusted p of a slope of 0, over all features of the regression; None of an exact slope."""
+
+
 class Identification(Result):
     """Effect of pairs that also drift; the two verdicts are `Identified` and `NotIdentified`."""
 
@@ -232,6 +255,9 @@ class Identification(Result):
     """The effect at zero drift, form by form."""
     unadjusted: PairsEffect
     """The effect of all pairs, drift included."""
+    confounds: tuple[Confound, ...] = ()
+    """Features that are shown to explain margins, the one with the largest R² first. Empty if none is, and in audits of
+    earlier versions."""
 
 
 class Identified(Identification):

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
@@ -29,11 +28,10 @@ from cda.results.effects import (
     PairsEffect,
     SameMargin,
 )
+from cda.stats.adjusted import Features, adjusted_effect, confounds, paired_features
 from cda.stats.clustered import same_in_all
 from cda.stats.draws import ROUNDING, bootstrap_mean
 from cda.stats.proportions import paired_change, wilson_share
-
-Features = Mapping[str, ArrayLike]
 
 # Limits for the features that bias files tell a rewriter to keep. Features without a limit follow from these (characters
 # and sentences from words, long words and type-token ratio from readability); they are reported, and do not exclude.
@@ -134,13 +132,6 @@ def embedding_similarity(
     return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng, "cosine")
 
 
-def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Both sides of each feature of n pairs as arrays; DataError for no pairs, and values that are not finite."""
-    if n == 0:
-        raise DataError("no pairs: drift of nothing cannot be measured")
-    return {name: (finite(values, name), finite(base[name], name)) for name, values in perturbed.items()}
-
-
 def overlap_of(
     perturbed: Features,
     base: Features,
@@ -204,62 +195,6 @@ def overlap_effect(
         return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
 
-def adjusted_effect(
-    margins: ArrayLike,
-    perturbed: Features,
-    base: Features,
-    prompt_ids: Sequence[str],
-    form: Form = "linear",
-    unit: str = "reward",
-) -> Adjusted | Missing:
-    """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
-
-    Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
-    base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
-    `quadratic`: d and d². Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G
-    prompts and k coefficients: HC1 if each prompt occurs once, unchanged by rows repeated within their prompt.
-    Intervals are t's with G − k degrees of freedom. Missing: fewer prompts than coefficients, a difference that is the
-    same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
-    explains in full, so that its error is unknown.
-    """
-    values = finite(margins, "margins")
-    sides = paired_features(perturbed, base, len(values))
-    used = tuple(name for name, (first, second) in sides.items() if (first != second).any())
-    columns = [column for name in used for column in _terms(*sides[name], form)]
-    design = np.column_stack([np.ones(len(values)), *columns])
-    # Columns of one scale, so that the rank does not depend on units.
-    design /= np.sqrt((design**2).mean(axis=0))
-    left, singular, right = np.linalg.svd(design, full_matrices=False)
-    rank = int((singular > singular[0] * 1e-10 * max(design.shape)).sum())
-    clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
-    n_prompts = int(clusters.max()) + 1
-    if rank < len(right) and float((right[:rank, 0] ** 2).sum()) < 1 - 1e-8:
-        reason = f"a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
-        return Missing(reason=f"{form}: {reason}")
-    if n_prompts <= rank:
-        reason = f"{n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
-        return Missing(reason=f"{form}: {reason}")
-    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
-    coefficients = inverse @ values
-    residuals = values - design @ coefficients
-    influence = np.bincount(clusters, weights=inverse[0] * residuals)
-    error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
-    value, freedom = float(coefficients[0]), n_prompts - rank
-    # Rounding leaves a trace of an error if there is none.
-    if error <= ROUNDING * float(np.abs(values).max()):
-        return Missing(reason=f"{form}: {_without_error(value, values, residuals, n_prompts)}")
-    half, method = float(stats.t.ppf(0.975, freedom)) * error, f"{form} adjustment, CR 95%"
-    total = float(((values - values.mean()) ** 2).sum())
-    return Adjusted(
-        form=form,
-        effect=Estimate.symmetric(value, half, n=len(values), n_prompts=n_prompts, unit=unit, method=method),
-        standard_error=error,
-        p_value=float(2 * stats.t.sf(abs(value) / error, freedom)),
-        features=used,
-        r_squared=1 - float((residuals**2).sum()) / total,
-    )
-
-
 def identify(
     margins: ArrayLike,
     perturbed: Features,
@@ -303,6 +238,7 @@ def identify(
         overlap_effect=among,
         adjusted=adjusted,
         unadjusted=pairs_effect(margins, prompt_ids, rng, unit),
+        confounds=confounds(margins, first, second, prompt_ids, unit),
     )
 
 
@@ -318,37 +254,13 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     return ""
 
 
-def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
-    """Regressors of one feature, each of shape (n,) and 0 if the sides are equal."""
-    difference = perturbed - base
-    if form == "linear":
-        return [difference]
-    if form == "quadratic":
-        return [difference, difference**2]
-    smallest = min(perturbed.min(), base.min())
-    if form == "log_ratio" and smallest > 0:
-        return [np.log(perturbed / base)]
-    if form == "log_ratio" and smallest == 0:
-        return [np.log1p(perturbed) - np.log1p(base)]
-    return [np.sign(difference) * np.log1p(np.abs(difference))]
-
-
-def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_prompts: int) -> str:
-    """Reason why an adjusted effect has no error: drift explains every margin, or the rest is the same in every prompt."""
-    size = float(np.abs(values).max())
-    varies, left_over = float(np.ptp(values)) > 1e-12 * size, float(np.abs(residuals).max()) > 1e-9 * size
-    if not varies or left_over:
-        return f"nothing is left to vary between its {n_prompts} prompts, so that the effect's error is unknown"
-    if abs(value) <= 1e-9 * size:
-        return "what else differs explains the margins in full, and nothing is left for the bias to explain"
-    return (
-        f"what else differs explains in full how the margins vary; {_signed(value)} is left, and its error is unknown"
-    )
-
-
 def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
-    reasons = [form.reason for form in adjusted.values() if isinstance(form, Missing)]
+    by_reason: dict[str, list[str]] = {}
+    for form, fit in adjusted.items():
+        if isinstance(fit, Missing):
+            by_reason.setdefault(fit.reason.removeprefix(f"{form}: "), []).append(form)
+    reasons = [f"{', '.join(forms)}: {reason}" for reason, forms in by_reason.items()]
     for pair in combinations(_fitted(adjusted), 2):
         first, second = (form.effect for form in pair)
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
@@ -367,8 +279,4 @@ def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:
 
 
 def _number(estimate: Estimate) -> str:
-    return f"{_signed(estimate.value)} [{_signed(estimate.low)}, {_signed(estimate.high)}]"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−")
+    return f"{estimate.value:+.3g} [{estimate.low:+.3g}, {estimate.high:+.3g}]".replace("-", "−")

@@ -14,8 +14,8 @@ from cda.errors import DataError
 from cda.features import TEXT_FEATURES
 from cda.results.base import Missing
 from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
+from cda.stats.adjusted import adjusted_effect, paired_features
 from cda.stats.drift import (
-    adjusted_effect,
     embedding_similarity,
     feature_drift,
     identify,
@@ -23,7 +23,6 @@ from cda.stats.drift import (
     measured,
     overlap_effect,
     overlap_of,
-    paired_features,
     pairs_effect,
 )
 
@@ -324,8 +323,11 @@ def explained(left: float) -> FloatArray:
 @pytest.mark.parametrize(
     ("margins", "reason"),
     [
-        (explained(0), "what else differs explains the margins in full, and nothing is left for the bias to explain"),
-        (explained(-5), "explains in full how the margins vary; −5 is left"),
+        (
+            explained(0),
+            "the difference in words explains the margins in full, and nothing is left for the bias to explain",
+        ),
+        (explained(-5), "the difference in words explains in full how the margins vary; −5 is left"),
         (np.ones(200), "nothing is left to vary between its 200 prompts"),
     ],
 )

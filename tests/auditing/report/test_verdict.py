@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,11 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert audit.effects["jargon"].before.identification.verdict == "identified" and found.word == "not identified"
     assert "may explain this: among pairs that are alike otherwise " in found.sentence
     assert "adjusted for it linear " in found.sentence
+    assert re.search(
+        r"The margin rises with words: \+[\d.]+ \[\+[\d.]+, \+[\d.]+\] for each one more, R² \d\d% alone, .* of the mean margin\. "
+        r"Rewrite the pairs so that words stay equal\.$",
+        found.sentence,
+    )
     assert "What else differs between the sides may explain the margin of jargon." in summary_table(
         audit, "report.html"
     )
