@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_verdict import confounds_sentence, drift_sentence
+from cda.auditing.report_confounds import confounds_sentence
+from cda.auditing.report_verdict import drift_sentence
 from cda.report import plots
 from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, p_equals, p_value, share, signed
 from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named

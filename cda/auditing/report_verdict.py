@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, others, targets
+from cda.auditing.report_confounds import confounds_sentence
 from cda.report.numbers import (
-    MINUS,
     count,
     excludes_zero,
     inert,
-    listed,
     p_equals,
     percent,
     points,
@@ -25,15 +24,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import (
-    Confound,
-    Effect,
-    EffectTest,
-    ExactSlope,
-    Identification,
-    Identified,
-    SameMargin,
-)
+from cda.results.effects import Effect, EffectTest, Identified, SameMargin
 from cda.stats import verdict as rules
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -43,8 +34,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("improved", "less biased"), "good"),
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
 }
-_NAMED = 2
-"""Confounds that a sentence names; audit.json lists all."""
 _LIMIT = round(100 * TOLERATED_LOSS)
 _Decisive = Literal["skew", "miscalibration"]
 
@@ -206,36 +195,6 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"
     adjusted = ", ".join(f"{form.replace('_', ' ')} {margin}" for form, margin in said.items())
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}.{confounds_sentence(identification)}"
-
-
-def confounds_sentence(found: Identification | Missing) -> str:
-    """The measured features that explain the margin, with their slopes and parts of the mean margin, and the remedy; if none is
-    shown to, those that leave most pairs beyond the limits. Empty without both; else opens with a space."""
-    if isinstance(found, Missing):
-        return ""
-    names = [named.feature for named in found.confounds[:_NAMED]]
-    said = [_confound_words(named) for named in found.confounds[:_NAMED]]
-    text = f" The margin {'; it '.join(said)}." if said else ""
-    if not said:
-        beyond = sorted(found.overlap.beyond.items(), key=lambda item: -item[1])[:_NAMED]
-        names = [name for name, n in beyond if n]
-        parts = listed([f"{_words(name)} in {found.overlap.beyond[name]}" for name in names])
-        text = f" Most often beyond the limits: {parts} of {found.overlap.n_total} pairs." if names else ""
-    return f"{text} Rewrite the pairs so that {listed([_words(name) for name in names])} stay equal." if names else ""
-
-
-def _confound_words(named: Confound) -> str:
-    slope = named.slope
-    ends = "" if isinstance(slope, ExactSlope) else f" [{slope.low:+.3g}, {slope.high:+.3g}]"
-    each = f"{slope.value:+.3g}{ends}".replace("-", MINUS)
-    return (
-        f"{'rises' if slope.value > 0 else 'falls'} with {_words(named.feature)}: {each} for each one more, "
-        f"R² {percent(named.r_squared)} alone, {signed(named.accounts_for)} of the mean margin"
-    )
-
-
-def _words(feature: str) -> str:
-    return feature.replace("_", " ")
 
 
 def _p_holm(test: EffectTest | Missing) -> float:

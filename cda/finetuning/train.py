@@ -26,6 +26,7 @@ from cda.run import RunFolder, Stage
 from cda.scorers.compared import Text, text_id
 from cda.training.dose import compose_adapters, read_head
 from cda.training.lora import train_adapter
+from cda.training.trackers import TRACKER_KEYS, Tracked
 
 ADAPTER = "adapter"
 _COUNTS = "counts.json"
@@ -66,7 +67,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         | model_kernels(recipe.model)
         | {"precision": model_spec(recipe.model).precision},
         "lora": recipe.lora.model_dump(mode="json"),
-        "train": recipe.trainer,
+        "train": {name: value for name, value in recipe.trainer.items() if name not in TRACKER_KEYS},
         "seed": training.seed,
         "processes": world_size(),
     }
@@ -116,7 +117,8 @@ def _train(
     )
     if not validation:
         say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
-    result = train_adapter(reward_model, train, validation, recipe.lora, recipe.trainer, folder, seed)
+    with tracked(recipe, seed, folder).training():
+        result = train_adapter(reward_model, train, validation, recipe.lora, recipe.trainer, folder, seed)
     del reward_model
     free_memory()
     if is_main():
@@ -128,6 +130,15 @@ def _train(
     if counts.identical_after_truncation:
         say(f"  {counts.identical_after_truncation} pairs left out: both sides the same after cutting")
     return counts
+
+
+def tracked(recipe: Recipe, seed: int, folder: Path) -> Tracked:
+    """A training as trackers know it, by its folder; the run's first one has the run's name."""
+    name = str(recipe.trainer.get("run_name") or recipe.name)
+    name += "" if seed == recipe.seeds[0] else f"-seed-{seed}"
+    stages = [each.stage("train") for each in trainings(recipe.seeds)]
+    of_bias = "" if folder.name.removeprefix(".").removesuffix(".partial") in stages else f"-{folder.name}"
+    return Tracked.of(recipe.trainer, name + of_bias, folder)
 
 
 def _clear(folder: Path) -> None:

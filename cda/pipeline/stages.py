@@ -27,6 +27,7 @@ from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
+from cda.pipeline.tracking import log_audit
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.resources.artifacts import check_form, of_this_version, stage_counts, write_figures
 from cda.resources.llm_access import llm_counts
@@ -34,6 +35,7 @@ from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
+from cda.training.trackers import asked_trackers
 from cda.user_errors import disk_is_full
 
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
@@ -88,6 +90,8 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
         if kind == "report":
             if is_main():
                 write_report(folder, figures)
+                if not loaded.only_audit and asked_trackers(loaded.recipe.trainer):
+                    log_audit(loaded, folder, train_result(folder).validation_accuracy)
             continue
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
         if not is_main() and kind == "audit":

@@ -20,6 +20,7 @@ from cda.prompts import Prompts, places
 from cda.recipe.presets import names_in, recipes_folder, value_at
 from cda.recipe.schema import SEEDS, Recipe
 from cda.recipe.sections import bare_name, judges_of, kind_of
+from cda.training.trackers import TRACKERS
 
 
 def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
@@ -191,14 +192,14 @@ def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> 
     if len(seeds) == 1 if isinstance(seeds, list) else seeds == 1:
         return []
     given = [name for name in _NOT_WITH_SEEDS if train.get(name) not in (None, False)]
-    # Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder.
+    # Those of Transformers that stay open take a second training for more steps of the first; cda opens a run of its own in some.
     trackers = train.get("report_to") or []
     trackers = trackers if isinstance(trackers, list) else [trackers]
     return [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given] + [
-        f"{path}: train.report_to: {tracker} would take several trainings for one; use tensorboard or none, or train one seed "
-        f"a run folder (train.{SEEDS}=[42])"
+        f"{path}: train.report_to: {tracker} would take several trainings for one; use {', '.join(TRACKERS)} or none, or train "
+        f"one seed a run folder (train.{SEEDS}=[42])"
         for tracker in trackers
-        if tracker not in ("none", "tensorboard")
+        if tracker not in ("none", *TRACKERS)
     ]
 
 

@@ -57,7 +57,8 @@ class _Fit:
 
     def influence(self, at: int) -> FloatArray:
         """Influence of each prompt on a coefficient."""
-        return np.bincount(self.clusters, weights=self.inverse[at] * self.residuals)
+        summed: FloatArray = np.bincount(self.clusters, weights=self.inverse[at] * self.residuals).astype(np.float64)
+        return summed
 
     def error(self, influence: FloatArray) -> float:
         """Cluster-robust standard error (Liang and Zeger, 1986) times G/(G − k)."""

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
 from cda.models.precision import Precision
+from cda.training.trackers import tracker_problems
 
 
 class Lora(BaseModel):
@@ -159,34 +159,6 @@ def check_arguments(train: Mapping[str, object], has_validation: bool, precision
     problems += tried(train, has_validation, precision)
     if problems:
         raise RecipeError(problems)
-
-
-def tracker_problems(train: Mapping[str, Any]) -> list[str]:
-    """Trackers of `train.report_to` that are unknown, not installed, or without the key they would ask for."""
-    from transformers.integrations import get_reporting_integration_callbacks
-    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-
-    asked = train.get("report_to") or "none"
-    problems = []
-    for name in [asked] if isinstance(asked, str) else asked:
-        if name in ("none", "all"):
-            continue
-        try:
-            for callback in get_reporting_integration_callbacks([name]):
-                callback()
-        except Exception as error:  # each tracker's own: not known, not installed, not set up
-            hint = "" if name in INTEGRATION_TO_CALLBACK else did_you_mean(str(name), INTEGRATION_TO_CALLBACK)
-            problems.append(
-                f"train.report_to={name}: {str(error).rstrip('.')}.{hint} Without a tracker: train.report_to=none"
-            )
-            continue
-        # Weights & Biases asks for a key once the training begins; without a terminal it ends the run there.
-        is_offline = os.environ.get("WANDB_MODE", "").lower() in ("offline", "disabled", "dryrun")
-        if name == "wandb" and not is_offline and not import_module("wandb").api.api_key:
-            problems.append(
-                "train.report_to=wandb: no key of Weights & Biases is here; `wandb login`, or set WANDB_API_KEY or WANDB_MODE=offline"
-            )
-    return problems
 
 
 def _metric_problems(train: Mapping[str, object], has_validation: bool) -> list[str]:

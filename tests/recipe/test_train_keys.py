@@ -76,7 +76,7 @@ def test_seeds_are_counted_from_the_recipe_s_or_listed(words: list[str], seeds: 
         (["train.seeds=3", "seed=4294967295"], "3 seeds counted from seed=4294967295 pass 4294967295"),
         (["train.seeds=2", "train.data_seed=1"], "train.data_seed: not with several seeds"),
         (["train.seeds=[1, 2]", "train.hub_model_id=a/b"], "train.hub_model_id: not with several seeds"),
-        (["train.seeds=2", "train.report_to=[tensorboard, mlflow]"], "train.report_to: mlflow would take several"),
+        (["train.seeds=2", "train.report_to=[tensorboard, comet_ml]"], "train.report_to: comet_ml would take several"),
     ],
 )
 def test_seeds_that_cannot_be(words: list[str], said: str) -> None:

@@ -15,6 +15,7 @@ from cda.auditing.comparison import comparison_tables
 from cda.auditing.comparison_page import comparison_page
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
+from cda.auditing.report_confounds import confounds_sentence
 from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown, summary_table
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
@@ -30,6 +31,8 @@ from cda.auditing.row import AuditFolder
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.report.numbers import width
+from cda.results.base import Missing
+from cda.results.effects import ExactSlope
 from cda.stats.proportions import beyond_noise
 
 NOISE = np.random.default_rng(1).normal(0, 1, 100)
@@ -275,6 +278,23 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert "may explain" not in found.sentence + render_markdown(audit).split("## Effects")[0]
     found = verdict_of(measured(make_audit, NOISE + 3 * LONGER, votes=True))
     assert found.word == "over-rewarded" and "may explain" not in found.sentence
+
+
+def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
+    found = measured(make_audit, NOISE + 3 * LONGER).effects["jargon"].before.identification
+    (words,) = found.confounds
+    marks = words.model_copy(update={"feature": "list_lines", "slope": ExactSlope(value=-2, reason="exact")})
+    said = confounds_sentence(found.model_copy(update={"confounds": (marks, words, words)}))
+    assert (
+        said.startswith(" The margin falls with list lines: −2 for each one more, R² ")
+        and said.count("; it rises with words: +") == 1
+    )
+    assert said.endswith(" of the mean margin. Rewrite the pairs so that list lines and words stay equal.")
+    none = found.model_copy(update={"confounds": ()})
+    remedy = "Rewrite the pairs so that words stay equal."
+    assert confounds_sentence(none) == f" Beyond the limits: words in 50 of 100 pairs. {remedy}"
+    few = none.model_copy(update={"overlap": found.overlap.model_copy(update={"beyond": {"words": 19}})})
+    assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
 
 
 @pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
