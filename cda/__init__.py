@@ -8,8 +8,20 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+# pip checks this too, but not for a checkout that runs uninstalled. What comes before is understood by any Python 3.
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+    from pathlib import Path
+
+    _found = ".".join(map(str, sys.version_info[:2]))
+    _problem = f"cda runs on Python 3.11 to 3.14, and this is {_found} ({sys.executable}). Start it with one of those"
+    # A command ends with a sentence; a program that imports cda gets an error that it can catch.
+    if sys.argv[0] == "-m" or Path(sys.argv[0]).name == "cda" or Path(sys.argv[0]).resolve().parent.name == "scripts":
+        sys.exit(f"error: {_problem}")
+    raise ImportError(_problem)
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, dose, quality, win_rate

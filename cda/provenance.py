@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
+from cda import __version__
+from cda.installed import project_in
+
 _PACKAGES = (
-    "cda", "torch", "transformers", "tokenizers", "trl", "peft", "bitsandbytes", "datasets", "accelerate", "openai", "scipy",
+    "torch", "transformers", "tokenizers", "trl", "peft", "bitsandbytes", "datasets", "accelerate", "openai", "scipy",
 )  # fmt: skip
 
 
 def versions() -> dict[str, str]:
     """Versions of the packages that a result depends on."""
-    installed = {}
+    installed = {"cda": __version__}
     for name in _PACKAGES:
         try:
             installed[name] = metadata.version(name)
@@ -32,20 +34,12 @@ def git_commit() -> str | None:
     """
     package = Path(__file__).resolve().parent
     top = _git(package, "rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != package.parent or not _is_cda(package.parent / "pyproject.toml"):
+    if top is None or Path(top).resolve() != package.parent or project_in(package.parent) is None:
         return None
     if _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit, status = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain")
     return None if commit is None else commit + ("-dirty" if status else "")
-
-
-def _is_cda(project: Path) -> bool:
-    """True if a pyproject.toml is cda's own: the package may be copied to the top of another project."""
-    try:
-        return bool(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda")
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from cda.errors import CdaError, Terminated, out_of_files
 from cda.inert import short_lines, visible
+from cda.installed import check_installed
 
 _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
 
@@ -48,6 +49,7 @@ def user_errors() -> Iterator[None]:
     """
     try:
         with speaking():
+            check_installed()
             yield
     except KeyboardInterrupt as error:
         status = 143 if isinstance(error, Terminated) else 130

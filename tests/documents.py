@@ -51,7 +51,7 @@ def dependencies() -> str:
     rows = []
     for group, requirements in groups.items():
         names = sorted(re.split(r"[\[<>=!~ ]", requirement)[0] for requirement in requirements)
-        rows += [(group, name, licence(name)) for name in names if name != "cda"]
+        rows += [(group, name, licence(name)) for name in names if name != "cda-debias"]
     return table("needed for | package | licence", rows)
 
 

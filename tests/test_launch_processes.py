@@ -114,7 +114,7 @@ def test_accelerate_on_cpu_starts_one_and_is_refused(tmp_path: Path) -> None:
     result, seen = start([str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "2"], tmp_path)
     assert result.returncode != 0 and not seen
     assert "RunError: the launch asked for 2 processes, but this one runs alone." in result.stderr
-    assert "torchrun --nproc_per_node 2 scripts/train.py" in result.stderr
+    assert "torchrun --nproc_per_node 2 -m cda train" in result.stderr
 
 
 def test_a_training_is_refused_before_its_settings_wait_for_the_others(

@@ -203,14 +203,14 @@ def test_the_commit_is_that_of_a_checkout_of_cda_and_of_no_other_repository(
     package_in(theirs / ".venv" / "lib" / "python3.11" / "site-packages", monkeypatch)
     commit(theirs)  # even where somebody has committed the environment
     assert git_commit() is None
-    (theirs / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
+    (theirs / "pyproject.toml").write_text(PROJECT.format("cda-debias"), encoding="utf-8")
     package_in(theirs, monkeypatch)
     assert git_commit() is None  # a copy that is not tracked
     (theirs / "pyproject.toml").write_text(PROJECT.format("theirs"), encoding="utf-8")
     commit(theirs)
     assert git_commit() is None  # it is tracked now, and yet the commit is another project's
     package_in(own, monkeypatch)
-    (own / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
+    (own / "pyproject.toml").write_text(PROJECT.format("cda-debias"), encoding="utf-8")
     here = commit(own)
     assert git_commit() == here
     monkeypatch.setenv("GIT_DIR", str(theirs / ".git"))  # as hooks and `git rebase --exec` set it

@@ -17,6 +17,7 @@ from cda.data.load import load_rows
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import MAX_DEPTH, write_jsonl
 from cda.files.paths import place_for, user_path, writing
+from cda.installed import check_installed
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
@@ -151,6 +152,7 @@ class Terms:
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Use all cores, silence libraries, and show progress bars if they are wanted."""
+        check_installed()
         use_all_cores()
         quiet_libraries()
         with progress_bars(self.progress):

@@ -31,7 +31,7 @@ def to_frame(result: Saved) -> DataFrame:
     try:
         import pandas
     except ImportError:
-        raise DataError("to_frame needs pandas: pip install 'cda[pandas]'") from None
+        raise DataError("to_frame needs pandas: pip install 'cda-debias[pandas]'") from None
     return pandas.DataFrame(list(_rows(result)))
 
 

@@ -15,12 +15,15 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
 from contextvars import ContextVar
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from cda.errors import Terminated
 from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
 from cda.quiet import hides_bars
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 Answers = Generator[tuple[int, Completion], None, None]
 
@@ -45,6 +48,7 @@ def with_progress(
         closing(answers),
         tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0 or hides_bars()) as bar,
     ):
+        _BARS.add(bar)
         for position, completion in answers:
             hits += completion.cached
             notes = [] if (dollars := spent_usd()) is None else [f"${dollars:.2f}"]
@@ -243,14 +247,20 @@ class Workers:
 
 
 _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
+_BARS: weakref.WeakSet[tqdm[NoReturn]] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """Close the generator that an interrupt in the consumer of the answers left open: the traceback holds it."""
+    """Close workers and bars of a generator that an interrupt in the consumer of the answers left open: the traceback holds it.
+
+    Python 3.13 and later fail, or even crash, where a bar is closed only when the interpreter is being taken down.
+    """
     with suppress(KeyboardInterrupt):
         for workers in list(_OPEN):
             workers.close()
+    for bar in list(_BARS):
+        bar.close()
 
 
 def _hear_sigterm() -> bool:

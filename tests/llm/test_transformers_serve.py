@@ -34,7 +34,7 @@ READY_S = 180.0
 REWARD = "def reward(prompts, responses):\n    return [len(text) for text in responses]\n"
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")),
-    reason="transformers serve needs fastapi and uvicorn: pip install 'cda[test]'",
+    reason="transformers serve needs fastapi and uvicorn: pip install 'cda-debias[test]'",
 )
 
 
