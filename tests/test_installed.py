@@ -60,7 +60,7 @@ def test_another_python_is_refused_in_a_sentence(version: tuple[int, ...], said:
 
 
 def test_an_old_python_can_read_what_refuses_it() -> None:
-    for file in (ROOT / "cda" / "__init__.py", *(ROOT / "scripts").glob("[a-r]*.py"), ROOT / "scripts" / "train.py"):
+    for file in (ROOT / "cda" / "__init__.py", ROOT / "scripts" / "audit.py", ROOT / "scripts" / "train.py"):
         ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
