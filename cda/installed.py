@@ -29,6 +29,12 @@ def project_in(folder: Path) -> dict[str, Any] | None:
         return None
 
 
+def own_version() -> str:
+    """Version of the checkout that this package runs from, else of its installation; "not installed" if neither is known."""
+    project = project_in(_CHECKOUT)
+    return str(project["version"]) if project else _version(DISTRIBUTION) or "not installed"
+
+
 @lru_cache(1)
 def check_installed() -> None:
     """Refuse dependencies that are missing or older than cda needs, and warn of newer ones than it has run with.

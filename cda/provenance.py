@@ -7,8 +7,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from cda import __version__
-from cda.installed import project_in
+from cda.installed import own_version, project_in
 
 _PACKAGES = (
     "torch", "transformers", "tokenizers", "trl", "peft", "bitsandbytes", "datasets", "accelerate", "openai", "scipy",
@@ -17,7 +16,7 @@ _PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of the packages that a result depends on."""
-    installed = {"cda": __version__}
+    installed = {"cda": own_version()}
     for name in _PACKAGES:
         try:
             installed[name] = metadata.version(name)

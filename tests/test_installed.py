@@ -18,7 +18,7 @@ import cda
 from cda import installed
 from cda.cli import app
 from cda.errors import RunError
-from cda.installed import DISTRIBUTION, check_installed, project_in
+from cda.installed import DISTRIBUTION, check_installed, own_version, project_in
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -132,7 +132,7 @@ def test_newer_dependencies_are_tried_with_a_warning(
 def test_bounds_are_read_off_the_checkout_else_off_the_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert project_in(ROOT) == PROJECT and project_in(tmp_path) is None
+    assert project_in(ROOT) == PROJECT and own_version() == cda.__version__ and project_in(tmp_path) is None
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'cda'\n", encoding="utf-8")
     assert project_in(tmp_path) is None
     monkeypatch.setattr(installed, "_CHECKOUT", tmp_path)
