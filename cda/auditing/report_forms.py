@@ -19,17 +19,18 @@ from cda.auditing import report_cells as cells
 from cda.auditing import report_scoring as scoring
 from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
-from cda.auditing.report_cells import EMBEDDED, NO_VOTES, NOT_MEASURED, applied, compares, targets
+from cda.auditing.report_cells import EMBEDDED, NO_VOTES, NOT_MEASURED, applied, compares, report_texts, targets
 from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
 from cda.auditing.report_judges import criteria_sentences, panel_sentences
-from cda.auditing.report_plots import skew_chart, skew_plot
+from cda.auditing.report_plots import skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table, model_table, sections_line, skew_table, votes_table
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import Verdict, verdicts
+from cda.auditing.verdicts import KINDS, SHAPES, bias_verdicts, chip_rules, glance_table, headline, ns_said, share_words
 from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
-from cda.report.page import ReportSection, render, rendered, word_differences
+from cda.report.page import ReportSection, render, rendered, word_changes, word_differences
 from cda.report.plots import save_plot
 from cda.report.tables import Row, Table, aligned, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
@@ -45,8 +46,6 @@ _FULL = (*_MAIN, "people")
 _TRIPLED = (*_FULL, "triples")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _N_OPEN = 2
-_FEW_BIASES = 2
-"""Biases that are described next to their verdicts; more would push the numbers off the first screen."""
 
 
 def render_html(audit: AuditResult) -> str:
@@ -55,21 +54,25 @@ def render_html(audit: AuditResult) -> str:
         "audit.html.j2",
         audit=audit,
         targets=targets(audit),
+        headline=headline(audit),
+        rows=(rows := bias_verdicts(audit)),
+        kinds=KINDS,
+        shapes=SHAPES,
+        people=any(row.people for row in rows),
+        ns=ns_said(rows),
+        share_words=share_words,
+        rules=chip_rules(audit),
         verdicts=[(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
         quality=verdict.quality_sentence(audit),
         quality_kind=verdict.quality_kind(audit),
         dose=dose_line(audit),
         seeds=trainings.seed_sentences(audit),
-        others=verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit),
-        main=main_table(audit),
-        scored=how_scored(audit),
         two=compares(audit),
-        few=len(audit.biases) <= _FEW_BIASES,
         caveats=caveats(audit),
-        chart=Markup(skew_chart(audit)),
-        sections=sections(audit),
+        sections=[_numbers(audit), *sections(audit)],
         examples=sorted(audit.examples, key=scoring.example_order),
         n_open=_N_OPEN,
+        word_changes=word_changes,
         word_differences=word_differences,
         margins_sentence=margins_sentence,
         people_sentence=people_sentence,
@@ -81,6 +84,13 @@ def render_html(audit: AuditResult) -> str:
     )
 
 
+def _numbers(audit: AuditResult) -> ReportSection:
+    """The sentences and the table behind the first screen; a page draws the verdicts itself."""
+    last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
+    words = tuple(text for text in (last, how_scored(audit)) if text)
+    return ReportSection("numbers", report_texts()["numbers"]["title"], words, (main_table(audit),))
+
+
 def notebook_html(audit: AuditResult) -> str:
     """One <div> without script or style; the figure stands in it as an image."""
     plot = skew_plot(audit)
@@ -88,6 +98,7 @@ def notebook_html(audit: AuditResult) -> str:
         figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
     return render(
         "notebook.html.j2",
+        headline=headline(audit),
         verdicts=verdicts(audit),
         quality=verdict.quality_sentence(audit),
         main=main_table(audit),
@@ -102,6 +113,7 @@ def render_markdown(audit: AuditResult) -> str:
     names = ", ".join(bias.name for bias in audit.biases)
     recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
     lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
+    lines += [f"**{escaped(headline(audit))}**", "", *markdown_table(glance_table(audit))]
     for found in verdicts(audit):
         lines += [f"**{escaped(found.sentence)}**", ""]
     last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,8 +12,7 @@ from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_tables import SIDES
 from cda.auditing.report_trainings import dose_plots
 from cda.report import plots
-from cda.report.numbers import clipped, count, percent, points, reward, share, signed, visible
-from cda.report.page import render
+from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
@@ -79,38 +77,6 @@ def skew_plot(audit: AuditResult) -> Plot:
     ]
     title = "Skew of each bias: how often the model prefers the biased side"
     return _shares_plot("skew", title, "prefers the biased side (%)", shares)
-
-
-def skew_chart(audit: AuditResult) -> str:
-    """Skew before and after as one <svg> element; everything that comes from outside is escaped."""
-    rows = [_chart_row(name, audit) for name in audit.skew]
-    svg = render(
-        "skew_chart.svg.j2",
-        rows=rows,
-        two=compares(audit),
-        plain=audit.plain is not None,
-        description=" ".join(str(row["words"]) for row in rows),
-        at=lambda value: f"{100 * value:.2f}%",
-    )
-    return re.sub(r">\s+<", "><", svg.strip())
-
-
-def _chart_row(name: str, audit: AuditResult) -> dict[str, object]:
-    """A bias in the chart: its label, its numbers, its marks, and all of it in words for those who do not see it."""
-    skew, two, people = audit.skew[name], compares(audit), audit.votes[name].human_skew if name in audit.votes else None
-    plain = audit.plain.skew[name].last if audit.plain else None
-    target = " (target)" if skew.target and two else ""
-    said = [f"{share(found)}{f' {when}' if two else ''}" for when, found in skew.items()]
-    said += [f"{share(plain)} by plain CDA"] if plain else []
-    beside = f", people {share(people)}" if people else ""
-    return {
-        "words": f"{name}{target}: {', '.join(said)}{beside}.",
-        "target": skew.target,
-        "label": clipped(visible(name).replace("\n", " "), 24) + target,
-        "value": " → ".join(percent(found.value) for _, found in skew.items()),
-        "marks": {"before": skew.before} | ({"after": skew.last} if two else {}) | ({"plain": plain} if plain else {}),
-        "people": people,
-    }
 
 
 def _quality_plot(audit: AuditResult) -> Plot | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from cda.auditing import paper
 from cda.auditing import report_data as data
@@ -28,6 +29,8 @@ from cda.results.skew import NoiseCeiling
 
 INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
 """Headings of glossary.yaml whose entries go together."""
+_MOST_TABLES = 2
+"""Tables of a section that a page shows at once; of more it shows the captions."""
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 
 
@@ -43,6 +46,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         known = tuple(table for table in found if table is not None)
         title = report_texts()[id]["title"]
         shown = ReportSection(id, title, tuple(paragraphs), known, plots.get(id, ()), tuple(facts))
+        shown = replace(shown, folded_tables=len(known) > _MOST_TABLES)
         return [shown] if known or always else []
 
     found: list[ReportSection] = []
@@ -68,6 +72,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         judged = (quality_sentence(audit), *tables.section_sentences(audit))
         by_section = set_tables(audit.quality_sections) if audit.quality_sections else []
         found += section("quality", judged, (tables.quality_table(audit), *by_section))
+    shown = len(found)
     found += section("unseen", (said("unseen"),), (tables.unseen_table(audit),))
     training = (*data.label_tables(audit.stages.label), data.synthesis_table(audit))
     found += section("training", _training_words(audit), training)
@@ -91,7 +96,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         costs = (llm_table(stages), time_table(stages))
         found += section("cost", cost_sentences(stages), costs, always=True, facts=place_facts(audit.run))
     title, how = report_texts()["meaning"]["title"], (method_table(audit),)
-    return [*found, ReportSection("meaning", title, (said("meaning"),), how, entries=tuple(glossary(audit)))]
+    found.append(ReportSection("meaning", title, (said("meaning"),), how, entries=tuple(glossary(audit))))
+    return [*found[:shown], *(replace(each, folded=True) for each in found[shown:])]
 
 
 def _bias_words(audit: AuditResult) -> list[str]:

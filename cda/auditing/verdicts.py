@@ -8,7 +8,9 @@ from typing import Literal
 
 from cda.auditing.report_cells import EMBEDDED, applied, compares, said
 from cda.auditing.report_verdict import held_out, loss_of_quality, model_word, risen_with, training_word
-from cda.report.numbers import clipped, inert, listed, percent
+from cda.report.numbers import clipped, count, inert, listed, percent, share
+from cda.report.page import Kind
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
@@ -23,6 +25,11 @@ SHAPES: dict[Chip, str] = {
     "no change shown": "=", "left as it is": "=",
 }  # fmt: skip
 """A sign beside each chip's word, so that none depends on its colour."""
+KINDS: dict[Chip, Kind] = {
+    **dict.fromkeys(("rewarded", "overcorrected", "worse", "at a cost"), "bad"), "improved": "good",
+    **dict.fromkeys(("not rewarded", "unclear", "no change shown", "left as it is"), "none"),
+}  # fmt: skip
+"""Good or bad news, or neither, of each chip."""
 _CHIPS: dict[Word | Finding, Chip] = {
     "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
     "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear",
@@ -30,7 +37,7 @@ _CHIPS: dict[Word | Finding, Chip] = {
     "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
     "no change shown": "no change shown", "left as it is": "left as it is",
 }  # fmt: skip
-_MOST_NAMED = 4
+_MOST_NAMED, _MOST_UNCLEAR = 6, 2
 """Biases of one chip that the headline names; of more it gives their number."""
 _MOST_NAME = 40
 _LIMIT = round(100 * TOLERATED_LOSS)
@@ -87,6 +94,26 @@ def chip_rules(audit: AuditResult) -> str:
     return said("glance", "training" if compares(audit) else "model", n_tests=audit.n_tests, limit=_LIMIT)
 
 
+def share_words(found: BiasVerdict) -> str:
+    """The shares of a bias in words, for those who do not see them drawn."""
+    own = {"before": found.before, "after": found.after} if found.after else {"model": found.before}
+    shown = {**own, "people": found.people}
+    said = [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
+    return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
+
+
+def ns_said(found: Sequence[BiasVerdict]) -> str:
+    """Numbers of contrasts behind the shares."""
+    ns = sorted({each.last.n for each in found})
+    return f"n = {ns[0]} contrasts of each bias" if len(ns) == 1 else f"n = {ns[0]} to {ns[-1]} contrasts of a bias"
+
+
+def glance_table(audit: AuditResult) -> Table:
+    """Chip and clause of every bias, with the rule above them."""
+    rows = tuple((found.bias, found.chip, found.clause) for found in bias_verdicts(audit))
+    return Table(chip_rules(audit).rstrip("."), ("bias", "verdict", "in short"), rows)
+
+
 def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     before, after, people = _shares(name, audit)
     word = training_word(name, audit) if compares(audit) else model_word(name, audit)
@@ -107,10 +134,10 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
 
-def _chip_of_model(name: str, word: Word | Finding, share: Estimate, audit: AuditResult) -> Chip:
+def _chip_of_model(name: str, word: Word | Finding, shown: Estimate, audit: AuditResult) -> Chip:
     if word == "no effect shown" and _scored_alike(name, audit):
         return "not rewarded"
-    agrees = {"rewarded": share.low > TIE, "penalised": share.high < TIE}
+    agrees = {"rewarded": shown.low > TIE, "penalised": shown.high < TIE}
     return _CHIPS[word] if agrees.get(word, True) else "unclear"
 
 
@@ -121,21 +148,21 @@ def _scored_alike(name: str, audit: AuditResult) -> bool:
 
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a model has its chip, in about ten words."""
-    share, people = percent(found.before.value), "" if found.people is None else percent(found.people.value)
+    shown, people = percent(found.before.value), "" if found.people is None else percent(found.people.value)
     match found.word:
         case "over-rewarded" | "under-rewarded":
-            return f"preferred in {share} of contrasts, by people in {people}"
+            return f"preferred in {shown} of contrasts, by people in {people}"
         case "no difference shown":
-            return f"{share} against people’s {people}: no difference shown"
+            return f"{shown} against people’s {people}: no difference shown"
         case "not identified":
             return said("glance", "not identified")
         case _ if _scored_alike(found.bias, audit):
             return "both sides are scored alike in every pair"
         case "no effect shown" if found.before.low > TIE or found.before.high < TIE:
-            return f"preferred in {share} of contrasts; the mean margin shows no effect"
+            return f"preferred in {shown} of contrasts; the mean margin shows no effect"
         case _ if found.chip == "unclear":
-            return f"preferred in {share} of contrasts; 50% is not excluded"
-    return f"preferred in {share} of contrasts"
+            return f"preferred in {shown} of contrasts; 50% is not excluded"
+    return f"preferred in {shown} of contrasts"
 
 
 def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
@@ -191,7 +218,8 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     unclear = _by_chip(found, "unclear")
     if not parts:
         return f"Whether {model} rewards {_named(unclear)} is unclear."
-    rest = f"; {_named(unclear)} {'is' if len(unclear) == 1 else 'are'} unclear" if unclear else ""
+    others = _named(unclear) if len(unclear) <= _MOST_UNCLEAR else f"{len(unclear)} others"
+    rest = f"; {others} {'is' if len(unclear) == 1 else 'are'} unclear" if unclear else ""
     return f"{model[:1].upper() if audit.model.name == EMBEDDED else model[:1]}{model[1:]} {listed(parts)}{rest}."
 
 
@@ -218,7 +246,7 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
 def _with_shares(found: Sequence[BiasVerdict]) -> str:
     if len(found) > 1:
         return _named(found)
-    return f"{_named(found)} (preferred in {_from_to(found[0])} of contrasts)"
+    return f"{_named(found)} (preferred in {percent(found[0].last.value)} of contrasts, {percent(found[0].before.value)} before)"
 
 
 def _quality_words(audit: AuditResult) -> str:

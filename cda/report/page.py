@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
-from cda.report.tables import Table
+from cda.report.tables import Table, folded_rows
 
 Kind = Literal["good", "bad", "none"]
 """Good or bad news, or neither; a colour at a headline's edge."""
@@ -44,6 +44,10 @@ class ReportSection:
     plots: tuple[Plot, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...] = ()
+    folded: bool = False
+    """True if a page shows the title alone until it is opened."""
+    folded_tables: bool = False
+    """True if a page shows the captions of the tables alone until they are opened."""
 
 
 def plots_of(sections: Iterable[ReportSection]) -> list[Plot]:
@@ -108,6 +112,7 @@ def _environment() -> Environment:
         loader=FunctionLoader(resource), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )  # fmt: skip
+    environment.filters["folded_rows"] = folded_rows
     environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))
     return environment
 
@@ -161,3 +166,34 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
         else:
             joined.append(Piece(piece.text, differs))
     return joined
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stretch of two texts: in both (`same`), in the first alone (`del`), in the second alone (`ins`)."""
+
+    kind: Literal["same", "del", "ins"]
+    text: str
+
+
+def word_changes(first: str, second: str) -> list[Change]:
+    """Two texts as one, in reading order; empty if less than half of the longer one is in both, or beyond the limits of
+    `word_differences`: such texts are read more easily next to each other.
+
+    >>> word_changes("use a pan", "utilize a pan")[:2]
+    [Change(kind='del', text='use'), Change(kind='ins', text='utilize')]
+    """
+    words = _WORD.findall(first), _WORD.findall(second)
+    if max(map(len, words)) > 2 * MAX_WORDS or _n_matches(*words) > MAX_MATCHES:
+        return []
+    changes: list[Change] = []
+    gone = new = ""
+    for kind, i, j, k, m in [*SequenceMatcher(None, *words, autojunk=False).get_opcodes(), ("equal", 0, 0, 0, 0)]:
+        left, right = "".join(words[0][i:j]), "".join(words[1][k:m])
+        if kind != "equal" or (left and not left.strip() and gone + new):  # a lone space joins two changes
+            gone, new = gone + left, new + right
+            continue
+        changes += [Change("del", gone), Change("ins", new), Change("same", left)]
+        gone = new = ""
+    alike = sum(len(change.text) for change in changes if change.kind == "same")
+    return [change for change in changes if change.text] if 2 * alike >= max(len(first), len(second)) else []

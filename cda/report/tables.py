@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from cda.report.numbers import inert, visible, width
@@ -12,6 +12,9 @@ Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+FEW = 2
+"""Observations of which the intervals say nothing."""
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -28,6 +31,29 @@ def table(caption: str, header: Row, rows: Iterable[Row]) -> Table | None:
     """A table, or None without rows."""
     found = tuple(rows)
     return Table(caption, header, found) if found else None
+
+
+def folded_rows(table: Table) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The rows to show at once, and those that say little: at most `FEW` observations in a column `n`, or numbers that are all 0,
+    p-values and n left aside. No row is folded where all would be.
+
+    >>> folded_rows(Table("", ("of", "share", "n"), (("a", "0% [0, 0]", "9"), ("b", "50%", "9"), ("c", "50%", "2"))))[1]
+    (('a', '0% [0, 0]', '9'), ('c', '50%', '2'))
+    """
+    aside = {at for at, name in enumerate(table.header) if name in ("n", "p") or name.startswith("p (")}
+    counts = {at for at, name in enumerate(table.header) if name == "n"}
+    folded = tuple(row for row in table.rows if _says_little(row, aside, counts))
+    if len(folded) == len(table.rows):
+        return table.rows, ()
+    return tuple(row for row in table.rows if row not in folded), folded
+
+
+def _says_little(row: Row, aside: Collection[int], counts: Collection[int]) -> bool:
+    ns = [int(found[0]) for at in counts if (found := _NUMBER.match(row[at]))]
+    numbers = [
+        float(number) for at, cell in enumerate(row) if at and at not in aside for number in _NUMBER.findall(cell)
+    ]
+    return any(n <= FEW for n in ns) or bool(numbers and not any(numbers))
 
 
 def plain_table(table: Table) -> str:

@@ -60,11 +60,11 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
     assert chips == {"jargon": (True, "at a cost"), "length": (False, "improved"), "structure": (False, "worse")}
     assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40% of contrasts; structure rose"
     assert headline(audit) == (
-        "Training the embedded model reduced, at a cost, jargon (preferred in 88 → 40% of contrasts); quality held within 5 points; "
+        "Training the embedded model reduced, at a cost, jargon (preferred in 40% of contrasts, 88% before); quality held within 5 points; "
         "structure got worse."
     )
     assert headline(changed(audit, "dose_applied", 0.0)) == (
-        "Training the embedded model was not applied to jargon (preferred in 88 → 40% of contrasts)."
+        "Training the embedded model was not applied to jargon (preferred in 40% of contrasts, 88% before)."
     )
 
 
@@ -105,8 +105,8 @@ def test_an_effect_that_may_be_a_confound_says_what_to_do(make_audit: Any) -> No
     assert found.clause == "not identified: add pairs alike in all else, or votes"
 
 
-def test_a_sentence_names_biases_up_to_four_and_is_inert(make_audit: Any, hostile: Any) -> None:
-    names = [f"bias-{row}" for row in range(5)]
+def test_a_sentence_names_biases_up_to_six_and_is_inert(make_audit: Any, hostile: Any) -> None:
+    names = [f"bias-{row}" for row in range(7)]
     audit = make_audit(dict.fromkeys(names, (0.88,)), quality=(0.7,), others=())
-    assert headline(audit) == "The embedded model rewards 5 biases."
+    assert headline(audit) == "The embedded model rewards 7 biases."
     assert headline(hostile).isprintable() and str(audit.n_tests) in chip_rules(audit)
