@@ -66,7 +66,7 @@ def words(text: str) -> str:
 
 def section_ids(page: Parsed) -> list[str]:
     """Anchors of the sections, in order."""
-    return [attrs["aria-labelledby"] for tag, attrs in page.tags if tag == "section"]
+    return [attrs["aria-labelledby"].removeprefix("heading-") for tag, attrs in page.tags if tag == "section"]
 
 
 def figures(page: Parsed) -> list[str]:

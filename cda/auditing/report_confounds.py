@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import MINUS, listed, percent, signed
+from cda.report.numbers import listed, percent, signed, two_digits
 from cda.results.base import Missing
 from cda.results.effects import Confound, ExactSlope, Identification
 
@@ -17,23 +17,35 @@ def confounds_sentence(found: Identification | Missing) -> str:
     shown to, those that put many pairs beyond the limits. Empty without both; else opens with a space."""
     if isinstance(found, Missing):
         return ""
-    named = found.confounds[:_NAMED]
-    text, names = f" The margin {'; it '.join(map(_confound_words, named))}.", [own.feature for own in named]
+    named, names = found.confounds[:_NAMED], _named(found)
+    text = f" The margin {'; it '.join(map(_confound_words, named))}."
     if not named:
         total, beyond = found.overlap.n_total, found.overlap.beyond
-        names = sorted(
-            (name for name in beyond if beyond[name] >= _MANY_BEYOND * total), key=lambda name: -beyond[name]
-        )[:_NAMED]
         text = (
             f" Beyond the limits: {', '.join(f'{_words(name)} in {beyond[name]}' for name in names)} of {total} pairs."
         )
     return f"{text} Rewrite the pairs so that {listed(list(map(_words, names)))} stay equal." if names else ""
 
 
+def remedy(found: Identification | Missing) -> str:
+    """The same in about ten words, without numbers; empty if no feature is named."""
+    names = [] if isinstance(found, Missing) else _named(found)[:1]
+    return f"not identified: rewrite the pairs so that {_words(names[0])} stay equal" if names else ""
+
+
+def _named(found: Identification) -> list[str]:
+    """The features to name: confounds that are shown, else those that put many pairs beyond the limits."""
+    if found.confounds:
+        return [own.feature for own in found.confounds[:_NAMED]]
+    total, beyond = found.overlap.n_total, found.overlap.beyond
+    many = (name for name in beyond if beyond[name] >= _MANY_BEYOND * total)
+    return sorted(many, key=lambda name: -beyond[name])[:_NAMED]
+
+
 def _confound_words(named: Confound) -> str:
     slope = named.slope
-    ends = "" if isinstance(slope, ExactSlope) else f" [{slope.low:+.3g}, {slope.high:+.3g}]"
-    each = f"{slope.value:+.3g}{ends}".replace("-", MINUS)
+    ends = "" if isinstance(slope, ExactSlope) else f" [{two_digits(slope.low)}, {two_digits(slope.high)}]"
+    each = f"{two_digits(slope.value)}{ends}"
     return (
         f"{'rises' if slope.value > 0 else 'falls'} with {_words(named.feature)}: {each} for each one more, "
         f"R² {percent(named.r_squared)} alone, {signed(named.accounts_for)} of the mean margin"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from cda.auditing.report_cells import compares, margin_cell, margin_unit, said
-from cda.report.numbers import NOT_ESTIMATED, cell, inert, p_value, points, share, signed
+from cda.report.numbers import NOT_ESTIMATED, cell, inert, p_value, points, share, signed, two_digits
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Missing, PerScoring, Test
@@ -127,7 +127,7 @@ def _slope(found: Effect | Missing | None) -> str:
     if not isinstance(found, Effect):
         return ""
     estimate = found.estimate
-    return f"{estimate.value:+.3g} [{estimate.low:+.3g}, {estimate.high:+.3g}]".replace("-", "−")
+    return f"{two_digits(estimate.value)} [{two_digits(estimate.low)}, {two_digits(estimate.high)}]"
 
 
 def _divided(audit: AuditResult) -> Iterator[str]:

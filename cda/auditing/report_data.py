@@ -162,6 +162,10 @@ def rewritten_line(audit: AuditResult) -> str:
     return f"Contrasts rewritten for this audit: {'; '.join(parts)}." if parts else ""
 
 
+def _labeller(by: str) -> str:
+    return by.replace("_", " ") if by.startswith("measured ") else by
+
+
 def label_tables(label: LabelCounts | None) -> list[Table]:
     """For each bias, which sides of the training data exhibit it."""
     if label is None:
@@ -169,7 +173,7 @@ def label_tables(label: LabelCounts | None) -> list[Table]:
     tables = []
     for tallies, of in ((label.labels, "pairs"), (label.supplement_labels, "supplementary pairs")):
         for name, tally in tallies.items():
-            caption = f"{name}: labels of {tally.n} {of}, by {tally.by}; {tally.unparsed} unparsed"
+            caption = f"{name}: labels of {tally.n} {of}, by {_labeller(tally.by)}; {tally.unparsed} unparsed"
             if (asked := tally.asked) and asked.query_asked:
                 caption += f"; {asked.query_calls_for_it} of {asked.query_answered} messages call for it"
             tables.append(_two_by_two(caption, tally.both, tally.chosen_only, tally.rejected_only, tally.neither))

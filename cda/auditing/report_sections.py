@@ -219,7 +219,10 @@ def method_table(audit: AuditResult) -> Table:
     for name, *paths in MEASURES:
         intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
         cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
-        named = ["; ".join(dict.fromkeys(filter(None, names))) for names in (cells if compares(audit) else cells[::2])]
+        named = [
+            "; ".join(dict.fromkeys(filter(None, names))).replace("log_ratio", "log ratio")
+            for names in (cells if compares(audit) else cells[::2])
+        ]
         if any(named):
             rows.append((name, *named))
     columns = ("intervals", "interval of the change", "test") if compares(audit) else ("interval", "test")

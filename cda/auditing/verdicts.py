@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing.report_cells import EMBEDDED, applied, compares, said
+from cda.auditing.report_confounds import remedy
 from cda.auditing.report_verdict import held_out, loss_of_quality, model_word, risen_with, training_word
 from cda.report.numbers import clipped, count, inert, listed, percent, share
 from cda.report.page import Kind
@@ -155,7 +156,7 @@ def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
         case "no difference shown":
             return f"{shown} against people’s {people}: no difference shown"
         case "not identified":
-            return said("glance", "not identified")
+            return remedy(audit.effects[found.bias].before.identification) or said("glance", "not identified")
         case _ if _scored_alike(found.bias, audit):
             return "both sides are scored alike in every pair"
         case "no effect shown" if found.before.low > TIE or found.before.high < TIE:
@@ -218,8 +219,10 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     unclear = _by_chip(found, "unclear")
     if not parts:
         return f"Whether {model} rewards {_named(unclear)} is unclear."
-    others = _named(unclear) if len(unclear) <= _MOST_UNCLEAR else f"{len(unclear)} others"
-    rest = f"; {others} {'is' if len(unclear) == 1 else 'are'} unclear" if unclear else ""
+    rest = ""
+    if unclear:
+        others = _named(unclear) if len(unclear) <= _MOST_UNCLEAR else f"{len(unclear)} others"
+        rest = f"; {others} {'is' if len(unclear) == 1 else 'are'} unclear"
     return f"{model[:1].upper() if audit.model.name == EMBEDDED else model[:1]}{model[1:]} {listed(parts)}{rest}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -84,6 +85,18 @@ def p_equals(p: float) -> str:
 def reward(value: float) -> str:
     """A margin in reward units, signed, with two decimals."""
     return f"{value:+.2f}".replace("-", MINUS)
+
+
+def two_digits(value: float) -> str:
+    """A number that may be of any size, such as a slope, signed: two digits that count, never an exponent.
+
+    >>> two_digits(0.0000864), two_digits(-1.234), two_digits(123.4), two_digits(0)
+    ('+0.000086', '−1.2', '+123', '0')
+    """
+    if not value:
+        return "0"
+    decimals = max(0, 1 - math.floor(math.log10(abs(value))))
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
 
 
 def signed(estimate: Estimate) -> str:

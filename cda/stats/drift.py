@@ -265,7 +265,7 @@ def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
         first, second = (form.effect for form in pair)
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
         if first.value * second.value < 0 and shown:
-            both = ", ".join(f"{form.form} {_number(form.effect)}" for form in pair)
+            both = ", ".join(f"{form.form.replace('_', ' ')} {_number(form.effect)}" for form in pair)
             reasons.append(f"adjusted effects differ in sign: {both}")
     return reasons
 

@@ -29,7 +29,7 @@ SAME_BYTES = (
 """What has to be the same to the byte: the weights too, since every checkpoint holds all states of the training."""
 _TIMES = re.compile(r"_runtime$|_per_second$|^seconds$|^finished$|^cached$")
 """Keys of times, and of how many scores were found in the cache: what a run takes, and not what it finds."""
-_TOOK = "## What the run took"
+_TOOK = "## Cost and time"
 
 
 Kind = Literal["wrong numbers", "kills", "disks and files", "endpoint faults", "hostile text", "limits", "commands"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,11 +13,12 @@ from made_rate import made_rate
 from cda.auditing import report_tables as tables
 from cda.auditing.paper import outcome_table
 from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, ExportedTraining, model_card, summary_table
-from cda.auditing.report_plots import audit_plots, skew_chart
+from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.auditing.result import share_measure, unchanged
+from cda.auditing.verdicts import bias_verdicts
 from cda.data.release import SOURCE
 from cda.report.numbers import width
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
@@ -199,9 +199,12 @@ def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit
     assert "The export holds" not in card
     other = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
     assert "The export holds dose 1, the column of plain CDA." in other
-    root = ElementTree.fromstring(skew_chart(dosed))
-    assert [dot.get("cx") for dot in root.findall("g")[0].findall("circle")] == ["88.00%", "40.00%", "15.00%"]
-    assert "15% [9, 23] by plain CDA" in (root[1].text or "") and "plain CDA" not in skew_chart(audit)
+    (held, *_), own = bias_verdicts(dosed), dosed.dose.methods["dose"].held_out["jargon"]
+    assert (
+        (held.before, held.after)
+        == (own.base.skew, own.people.skew)
+        != (dosed.skew["jargon"].before, dosed.skew["jargon"].after)
+    )
     drawn = {plot.id: plot.description for plot in audit_plots(dosed.model_copy(update={"dose": None}))}
     assert f"{PLAIN} 15% [9, 23]" in drawn["skew"] and f"{PLAIN} 60% [55, 65]" in drawn["quality"]
     assert not any("plain CDA" in plot.description for plot in audit_plots(audit))

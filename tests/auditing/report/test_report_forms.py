@@ -12,7 +12,6 @@ from changed import changed
 from page_checks import checked
 
 from cda.auditing.report_forms import MAX_LINES, render_html, render_markdown, summary_table
-from cda.auditing.report_plots import skew_chart
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
@@ -41,21 +40,27 @@ def test_hostile_text_is_inert_in_every_form(hostile: Any) -> None:
     table = summary_table(hostile, "runs/\x1b[2J\u202ex/report.html")
     assert not [char for char in table if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
     assert table.endswith("Report: runs/x/report.html")
-    root = ElementTree.fromstring(skew_chart(hostile))
-    assert (root.get("aria-labelledby") or "").split() == [root[0].get("id"), root[1].get("id")]
-    assert "88% [80, 93] before, 40% [31, 50] after" in (root[1].text or "")
 
 
-def test_marks_of_the_chart_lie_at_the_numbers_in_colours_of_the_page(audit: Any, voted: Any) -> None:
-    root = ElementTree.fromstring(skew_chart(audit))
-    target, *others = root.findall("g")
-    assert [target.get("class"), *(other.get("class") for other in others)] == ["target", "other", "other"]
-    assert [dot.get("cx") for dot in target.findall("circle")] == ["88.00%", "40.00%"]
+def _strips(audit: Any) -> list[ElementTree.Element]:
+    return [
+        ElementTree.fromstring(svg)
+        for svg in re.findall(
+            r'<svg class="chart" role="img" aria-label="[^"]*" width="100%" height="26">.*?</svg>\n?(?=</td>)',
+            render_html(audit),
+            re.S,
+        )
+    ]
+
+
+def test_marks_of_the_first_screen_lie_at_the_numbers_in_colours_of_the_page(audit: Any, voted: Any) -> None:
+    target, *others = _strips(audit)
+    assert len(others) == 2 and [dot.get("cx") for dot in target.findall("circle")] == ["88.00%", "40.00%"]
+    assert target.get("aria-label") == "jargon: before 88% [80, 93], after 40% [31, 50], n = 100"
     interval = target.find("line[@class='interval before']")
     assert interval is not None and interval.get("x1", "").startswith("80.")
-    assert not re.search("#|fill=|style=|people", skew_chart(audit))
-    with_people = ElementTree.fromstring(skew_chart(voted))
-    assert [len(group.findall("svg")) for group in with_people.findall("g")] == [1, 0, 1, 0]
+    assert not re.search("#|fill=|style=|people", ElementTree.tostring(target, encoding="unicode"))
+    assert [len(strip.findall("svg")) for strip in _strips(voted)] == [1, 0, 1, 0]
 
 
 def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
@@ -63,7 +68,7 @@ def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
     moves = [float(move.replace("−", "-")) for move in re.findall(r"after \(([+−][\d.]+)\)", text)]
     assert moves and moves == sorted(moves)
     for part in (
-        "<mark>Utilize</mark> a pan.", '<option value="jargon">', 'data-bias="vagueness"',
+        "<del>Use</del><ins>Utilize</ins> a pan.", '<option value="jargon">', 'data-bias="vagueness"',
         "people preferred the side without the bias; the model disagreed before, agrees after",
         'data-people="disagrees-before agrees-after" data-fall="3.0" data-before="1.0" data-after="-2.0"',
         '<option value="disagrees-before">model and people disagree before</option>',
