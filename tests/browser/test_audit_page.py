@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from cda.auditing import report_forms
 from cda.auditing.report_forms import render_html
+from cda.auditing.verdicts import SHAPES
 from cda.results.base import PerScoring
 from cda.results.facts import Example, RunFacts, StageRun
 
@@ -62,12 +64,19 @@ def report(rendered: Rendered) -> str:
     return rendered("five_examples")
 
 
+def _at_examples(page: Page) -> Page:
+    """The page with the folded examples open, as the list of sections opens them."""
+    page.get_by_role("link", name="Examples", exact=True).click()
+    page.locator("#examples-list").wait_for(state="visible")
+    return page
+
+
 def _shown(page: Page) -> list[str]:
     return page.locator(".example:visible .title").all_inner_texts()
 
 
 def test_filters_by_bias_and_by_people_and_sorts_by_margin(report: str, opened: Open) -> None:
-    page = opened(report)
+    page = _at_examples(opened(report))
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
     unnamed = "[...document.querySelectorAll('select')].filter((one) => one.labels.length === 0).length"
     assert page.evaluate(unnamed) == 0 and page.get_by_role("combobox").count() == 3
@@ -103,6 +112,11 @@ def test_everything_works_by_keyboard(report: str, opened: Open) -> None:
     page = opened(report)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the result"
+    _tab_to(page, "document.activeElement.textContent === 'How to read this'")
+    page.keyboard.press("Enter")
+    assert page.get_by_text("Holm's correction for all").first.is_visible()
+    _tab_to(page, "document.activeElement.textContent === 'Examples' && document.activeElement.tagName === 'A'")
+    page.keyboard.press("Enter")
     _tab_to(page, "document.activeElement.id === 'example-filter'")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("v")  # vagueness
@@ -112,7 +126,7 @@ def test_everything_works_by_keyboard(report: str, opened: Open) -> None:
     assert not page.locator(".example", has_text="peas").evaluate("one => one.open")
     page.keyboard.press("Enter")
     assert page.locator(".example", has_text="peas").evaluate("one => one.open")
-    assert page.locator(".example", has_text="peas").locator("mark").first.is_visible()
+    assert page.locator(".example", has_text="peas").locator("ins").first.is_visible()
 
 
 def _tab_to(page: Page, reached: str) -> None:
@@ -134,7 +148,7 @@ def test_colours_follow_the_scheme_and_text_stands_out(
     page.emulate_media(color_scheme=scheme)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == background
     assert page.evaluate("getComputedStyle(document.querySelector('.chart .dot.after')).fill") == after
-    page.get_by_role("button", name="Open all").click()
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     found = page.evaluate(CONTRAST, 4.5)
     assert found["texts"] > 100 and found["low"] == []
 
@@ -142,13 +156,14 @@ def test_colours_follow_the_scheme_and_text_stands_out(
 @pytest.mark.parametrize("name", ["five_examples", "hostile"])
 def test_nothing_is_wider_than_the_screen(name: str, opened: Open, rendered: Rendered) -> None:
     page = opened(rendered(name))
-    for width in (360, 768, 1280):
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    for width in (360, 390, 768, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Open) -> None:
-    page = opened(report)
+    page = _at_examples(opened(report))
     opened_before = page.locator(".example[open]").count()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".example[open]").count() == 5
@@ -158,9 +173,69 @@ def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Ope
     page.get_by_label("Bias", exact=True).select_option("vagueness")
     page.emulate_media(media="print")
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
-    assert page.locator(".example .sides:visible").count() == 5
-    assert all(box.bounding_box()["height"] > 10 for box in page.locator(".example .sides").all())  # type: ignore[index]
+    texts = page.locator(".example .text:has(ins)")
+    assert texts.count() == 5 and all(box.bounding_box()["height"] > 10 for box in texts.all())  # type: ignore[index]
     assert not page.locator("#filter-row").is_visible()
+
+
+@pytest.fixture
+def eight_biases(make_audit: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The first screen of one model with as many biases as `cda audit embedded` measures, under names as long as its longest;
+    without the sections, which take long to draw."""
+    names = ["length", "structure", "jargon", "sycophancy", "vagueness"]
+    names += [f"{name}-second-turn" for name in ("length", "vagueness", "sycophancy")]
+    shares = dict(zip(names, [(0.88,), (0.5,), (0.1,), (0.8,)] * 2, strict=True))
+    monkeypatch.setattr(report_forms, "sections", lambda audit: [])  # noqa: ARG005
+    return render_html(make_audit(shares, quality=(0.7,), others=()))
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize(("name", "biases"), [("report", 4), ("eight_biases", 8)])
+def test_chips_and_the_shared_axis_are_seen_without_scrolling(
+    name: str, biases: int, width: int, height: int, opened: Open, request: pytest.FixtureRequest
+) -> None:
+    page = opened(request.getfixturevalue(name))
+    page.set_viewport_size({"width": width, "height": height})
+    chips, axes = page.locator(".glance .chip").all(), page.locator(".glance .axis svg[role=img]").all()
+    assert (len(chips), len(axes)) == (biases, biases + 1)
+    boxes = [found.bounding_box() for found in (*chips, *axes)]
+    assert max(box["y"] + box["height"] for box in boxes if box) <= height and all(boxes)
+    drawn = {(box["x"], box["width"]) for axis in axes if (box := axis.bounding_box())}
+    assert len(drawn) == 1 and drawn.pop()[1] > 200
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert all(chip.inner_text()[0] in SHAPES.values() for chip in chips)  # no chip by colour alone
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_no_violation(report: str, opened: Open, width: int, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="needs axe-core-python (the test extra)")
+    page = opened(report)
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 844})
+    if width < 400:
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    # The figures and the two longest tables are more of the same, and take axe most of its time.
+    page.evaluate("document.querySelectorAll('.plots, #meaning, #drift').forEach((each) => each.remove())")
+    found = axe.Axe().run(page)
+    assert len(found["passes"]) > 15
+    assert [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in found["violations"]] == []
+
+
+def test_the_list_of_sections_stays_at_the_side_and_sections_after_quality_are_folded(
+    report: str, opened: Open
+) -> None:
+    page = opened(report)
+    ids = "[...document.querySelectorAll('section')].map((each) => [each.querySelector('h2').textContent, Boolean(each.querySelector('.fold'))])"
+    folds = dict(page.evaluate(ids))
+    names = list(folds)
+    assert [folds[name] for name in names] == [at > names.index("Quality") for at in range(len(names))]
+    assert {"Confounds", "Data correlations", "Examples", "Cost and time"} <= {name for name in names if folds[name]}
+    page.evaluate("scrollTo(0, 1500)")
+    nav = page.get_by_role("navigation", name="Sections")
+    assert nav.bounding_box()["y"] >= 0 and nav.is_visible()  # type: ignore[index]
+    page.get_by_role("link", name="Confounds").click()
+    assert page.get_by_role("heading", name="Confounds").is_visible()
+    assert page.locator("#drift p").first.is_visible()
 
 
 def test_without_scripts_all_examples_show(browser: Any, report: str, tmp_path: Path) -> None:
@@ -169,13 +244,14 @@ def test_without_scripts_all_examples_show(browser: Any, report: str, tmp_path: 
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(file.as_uri())
-    assert page.locator(".example:visible").count() == 5
+    assert page.locator(".glance .chip:visible").count() == 4
+    assert _at_examples(page).locator(".example:visible").count() == 5
     assert not page.locator("#filter-row").is_visible()
     context.close()
 
 
 def test_hostile_texts_are_inert(opened: Open, rendered: Rendered) -> None:
-    page = opened(rendered("hostile"))
+    page = _at_examples(opened(rendered("hostile")))
     assert page.locator("script").count() == 1
     assert page.locator("img, iframe, object, embed, link, form, base, body i").count() == 0
     names = "[...document.querySelectorAll('*')].flatMap((one) => one.getAttributeNames())"
