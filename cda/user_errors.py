@@ -19,7 +19,13 @@ _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostr
 
 class _Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), flush=True)
+        if "tqdm" not in sys.modules:
+            print(record.getMessage(), flush=True)
+            return
+        from tqdm import tqdm
+
+        with tqdm.external_write_mode():  # a bar on the same terminal steps aside
+            print(record.getMessage(), flush=True)
 
 
 @contextmanager

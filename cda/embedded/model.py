@@ -17,7 +17,7 @@ from cda.errors import ModelError
 from cda.files.paths import cache_folder
 from cda.inert import sendable
 from cda.models.load import quiet_files
-from cda.quiet import hides_bars
+from cda.progress import Bar
 from cda.run import file_fingerprint, fingerprint
 
 EMBEDDED = "embedded"
@@ -107,7 +107,6 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     """Mean of each text's last hidden states, not normalised, shape (n, 384); each distinct text is encoded once, cut at
     `max_tokens` (the encoder was trained on 256, and holds 512). ModelError: its package is not installed."""
     import torch
-    from tqdm import tqdm
     from transformers import AutoModel, AutoTokenizer
 
     folder = str(encoder_folder())
@@ -115,7 +114,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
     vectors: dict[str, NDArray[np.float64]] = {}
-    with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text", disable=hides_bars()) as bar:
+    with torch.inference_mode(), Bar("  encoding", len(distinct), "texts", None) as bar:
         for start in range(0, len(distinct), _BATCH_TEXTS):
             batch = distinct[start : start + _BATCH_TEXTS]
             encoded = tokenizer(

@@ -15,15 +15,14 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
 from contextvars import ContextVar
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cda.errors import Terminated
 from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
-from cda.quiet import hides_bars
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
+    from cda.progress import Bar
 
 Answers = Generator[tuple[int, Completion], None, None]
 
@@ -39,15 +38,12 @@ def with_progress(
     answers: Answers, requests: Iterable[Request], label: str, total: int | None, spent_usd: Callable[[], float | None]
 ) -> Answers:
     """Hand on the answers, which are closed with this, behind a bar of calls, dollars spent so far, and answers from the cache."""
-    from tqdm import tqdm
+    from cda.progress import Bar
 
     if total is None and isinstance(requests, Sized):
         total = len(requests)
     hits = 0
-    with (
-        closing(answers),
-        tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0 or hides_bars()) as bar,
-    ):
+    with closing(answers), Bar(f"  {inert(label)}", total, "calls", "calls") as bar:
         _BARS.add(bar)
         for position, completion in answers:
             hits += completion.cached
@@ -247,7 +243,7 @@ class Workers:
 
 
 _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
-_BARS: weakref.WeakSet[tqdm[NoReturn]] = weakref.WeakSet()
+_BARS: weakref.WeakSet[Bar] = weakref.WeakSet()
 
 
 @atexit.register

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.load import RewardModel, without_adapter
 from cda.models.template import Encoded, Template
-from cda.quiet import hides_bars
+from cda.progress import Bar
 from cda.records import Prompt, content_id
 from cda.scorers.compared import Finished, Text, TextScore
 
@@ -24,13 +23,12 @@ ON_CPU_TOKENS, ELSEWHERE_TOKENS = 1024, 8192
 CHARACTERS_A_TOKEN = 4
 _LEAST_CHARACTERS = 128
 """Size of a short text in a window: the objects that hold it weigh more than its characters."""
-_BAR = "{desc}: {percentage:3.0f}%|{bar}| {texts} [{elapsed}<{remaining}]"
 
 Batch = dict[int, Encoded]
 """Texts that go through the model together, by row, in the order of their tokens."""
 
 
-class TextBar(tqdm):  # type: ignore[type-arg]
+class TextBar(Bar):
     """Progress bar over the lengths of texts, in any unit and without the part beyond the model's limit: the longest
     come first. It starts behind the rows in `done`, scored before; without a label there is none.
     """
@@ -38,13 +36,11 @@ class TextBar(tqdm):  # type: ignore[type-arg]
     def __init__(self, sizes: Sequence[int], done: frozenset[int] = frozenset(), label: str | None = None) -> None:
         self._sizes, self._done, self._seen = sizes, done, len(done)
         known = sum(sizes[row] for row in done)
-        super().__init__(
-            total=sum(sizes), initial=known, desc=label, disable=label is None or hides_bars(), bar_format=_BAR
-        )
+        super().__init__(label, sum(sizes), "texts", "texts", amount=len(sizes), initial=known)
 
     @property
-    def format_dict(self) -> MutableMapping[str, object]:
-        return {**super().format_dict, "texts": f"{self._seen}/{len(self._sizes)} texts"}
+    def counts(self) -> str:
+        return f"{self._seen}/{len(self._sizes)} texts"
 
     def scored(self, rows: Sequence[int]) -> None:
         """Advance by rows; known ones that were scored again with their batch-mates count once."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
 from transformers import TrainerCallback
 from trl import RewardTrainer
 
@@ -16,7 +15,7 @@ from cda.errors import DataError, ModelError
 from cda.files.hashes import changed, contents
 from cda.files.jsonl import read_json, write_json
 from cda.launch import say
-from cda.quiet import hides_bars
+from cda.progress import Bar
 from cda.training.chunks import chunked_rewards
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
@@ -120,18 +119,12 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     """One bar with the loss, in place of a printed dictionary every few steps."""
 
     def __init__(self) -> None:
-        self.bar: Any = None
+        self.bar: Bar | None = None
         self.shown: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if state.is_world_process_zero:
-            self.bar = tqdm(
-                total=state.max_steps,
-                initial=state.global_step,
-                desc="  training",
-                unit="step",
-                disable=hides_bars(),
-            )
+            self.bar = Bar("  training", state.max_steps, "steps", "steps", initial=state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if self.bar is not None:
@@ -139,8 +132,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
         if self.bar is not None and logs:
-            self.shown |= {name: f"{float(logs[name]):.3f}" for name in ("loss", "eval_accuracy") if name in logs}
-            self.bar.set_postfix(self.shown)
+            names = {"loss": "loss", "eval_accuracy": "validation accuracy"}
+            self.shown |= {word: f"{word} {float(logs[name]):.3f}" for name, word in names.items() if name in logs}
+            self.bar.set_postfix_str(", ".join(self.shown.values()))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if self.bar is not None:
