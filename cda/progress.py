@@ -16,6 +16,7 @@ from cda.launch import is_main
 from cda.quiet import hides_bars
 
 Kind = Literal["texts", "steps", "calls"]
+_KINDS: tuple[Kind, ...] = ("texts", "steps", "calls")
 LINE_EVERY_S, LINE_AT_LAST_S, LINE_EVERY_SHARE = 30.0, 600.0, 0.1
 """A log gets a line after a tenth of the work, but none within 30 s of the last one, and one after 10 minutes in any case."""
 _SHORT_S = 10.0
@@ -64,11 +65,12 @@ class RunProgress:
     def leave_out(self, name: str) -> None:
         """Take away a stage that turned out not to be needed."""
         self._stages = [stage for stage in self._stages if stage.name != name]
+        self._at = max(0, min(self._at, len(self._stages) - 1))
 
     def opened(self, bar: Bar) -> None:
         """Count a bar's own total in place of what was planned for it."""
         self._bars.append(bar)
-        stage = self._stages[self._at]
+        stage = self._stages[self._at] if self._stages else StageWork("")
         if bar.kind == "steps":
             self._steps, stage.trainings = bar.amount, max(0, stage.trainings - 1)
         elif bar.kind is not None:
@@ -85,8 +87,8 @@ class RunProgress:
     def seconds_left(self) -> tuple[float, bool] | None:
         """Estimated seconds, and True if they are the least, since something is of unknown speed or size; None before any
         speed is known."""
-        left = {kind: self._left(kind) for kind in ("texts", "steps", "calls")}
-        known = {kind: speed for kind in left if (speed := self._seconds_each(kind)) is not None}
+        left = {kind: self._left(kind) for kind in _KINDS}
+        known = {kind: speed for kind in _KINDS if (speed := self._seconds_each(kind)) is not None}
         if not known:
             return None
         more = any(amount and kind not in known for kind, amount in left.items())
@@ -179,6 +181,10 @@ class Bar(tqdm):  # type: ignore[type-arg]
     @property
     def amount_left(self) -> float:
         return max(0.0, self.amount - self.amount_done) if self.total else 0.0
+
+    def skip(self) -> None:
+        """Count the thing that is done next as known from before, which says nothing about speed."""
+        self._before += 1
 
     @property
     def seconds(self) -> float:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn
 
 from cda.errors import CdaError, Terminated, out_of_files
 from cda.inert import short_lines, visible
 from cda.installed import check_installed
 
+_MAIN_FIRST_S = 10.0
+"""Time that the main process of a launch has to tell of a mistake before the others do."""
 _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
 
 
@@ -101,8 +106,23 @@ def disk_is_full(error: BaseException) -> bool:
 
 
 def _fail(message: str, status: int = 1) -> NoReturn:
-    # Under several processes each may see the same mistake, or one of them alone.
+    # Under several processes each may see the same mistake, or one of them alone. The launcher ends the others with the first that
+    # fails, so that those who wait let the main one speak.
     rank = os.environ.get("RANK", "0")
+    if rank != "0" and status == 1:
+        try:
+            time.sleep(_MAIN_FIRST_S)
+        except KeyboardInterrupt:
+            sys.exit(status)
+    _record(message)
     for line in message.splitlines():
         print(f"error: {line}" if rank == "0" else f"error (process {rank}): {line}", file=sys.stderr)
     sys.exit(status)
+
+
+def _record(message: str) -> None:
+    """Leave the message where torchrun and `accelerate launch` look for the cause, which they show last."""
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        content = {"message": {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}}
+        with suppress(OSError):
+            Path(file).write_text(json.dumps(content), encoding="utf-8")

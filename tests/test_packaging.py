@@ -22,7 +22,8 @@ import sys
 from pathlib import Path
 import cda
 assert Path(cda.__file__).is_relative_to(sys.prefix), cda.__file__
-from cda.auditing.report_forms import render_html, render_markdown, summary_table
+from cda.auditing.report_forms import render_html, render_markdown
+from cda.auditing.report_terminal import audit_summary
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.recipe.load import load_recipe
@@ -30,7 +31,7 @@ audit = load(AuditResult, Path("audit.json"), "cda audit")
 assert load_recipe("jargon").recipe.model.precision == "auto"
 Path("report.html").write_text(render_html(audit), encoding="utf-8")
 Path("report.md").write_text(render_markdown(audit), encoding="utf-8")
-print(summary_table(audit, "report.html"))
+print(audit_summary(audit, "report.html"))
 """
 
 

@@ -15,7 +15,8 @@ from cda.api.shown import Shown
 from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.comparison_page import comparison_markdown, comparison_page, comparison_text
-from cda.auditing.report_forms import notebook_html, render_html, render_markdown, summary_table
+from cda.auditing.report_forms import notebook_html, render_html, render_markdown
+from cda.auditing.report_terminal import audit_summary
 from cda.auditing.row import export_row, row_file
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
@@ -55,7 +56,7 @@ from cda.scorers.calibrated import Corrector, value_of
 class Audit(AuditResult, Shown):
     """An audit; its fields are those of `AuditResult`. In a notebook it shows verdicts, figure and table."""
 
-    _page, _markdown, _repr_html_, __str__ = render_html, render_markdown, notebook_html, summary_table
+    _page, _markdown, _repr_html_, __str__ = render_html, render_markdown, notebook_html, audit_summary
 
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"

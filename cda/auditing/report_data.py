@@ -156,12 +156,6 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
     return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
 
 
-def rewritten_line(audit: AuditResult) -> str:
-    """Number of rewrites that flipped each bias whose contrasts were rewritten for this audit; empty without any."""
-    parts = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := cells.contrasts_flipped(skew))]
-    return f"Contrasts rewritten for this audit: {'; '.join(parts)}." if parts else ""
-
-
 def _labeller(by: str) -> str:
     return by.replace("_", " ") if by.startswith("measured ") else by
 

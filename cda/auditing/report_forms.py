@@ -1,11 +1,10 @@
-"""The report of an audit in its forms: a page, a <div> for notebooks, Markdown, the short table that a run ends with, and the
-model card of an export. Text from outside is escaped in all of them."""
+"""The report of an audit in its forms: a page, a <div> for notebooks, Markdown, and the model card of an export. Text from outside
+is escaped in all of them."""
 
 from __future__ import annotations
 
 import json
 import re
-import textwrap
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,35 +14,27 @@ from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
-from cda.auditing import report_cells as cells
 from cda.auditing import report_scoring as scoring
 from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
-from cda.auditing.report_cells import EMBEDDED, NO_VOTES, NOT_MEASURED, applied, compares, report_texts, targets
-from cda.auditing.report_data import missing_rate_sentence, rate_tables, rewritten_line
-from cda.auditing.report_judges import criteria_sentences, panel_sentences
+from cda.auditing.report_cells import EMBEDDED, applied, compares, report_texts, targets
+from cda.auditing.report_data import rate_tables
 from cda.auditing.report_plots import skew_plot
 from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
-from cda.auditing.report_tables import main_table, model_table, sections_line, skew_table, votes_table
+from cda.auditing.report_tables import main_table, skew_table, votes_table
 from cda.auditing.report_trainings import dose_line
-from cda.auditing.report_verdict import Verdict, verdicts
+from cda.auditing.report_verdict import verdicts
 from cda.auditing.verdicts import KINDS, SHAPES, bias_verdicts, chip_rules, glance_table, headline, ns_said, share_words
-from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
+from cda.report.numbers import listed
 from cda.report.page import ReportSection, render, rendered, word_changes, word_differences
 from cda.report.plots import save_plot
-from cda.report.tables import Row, Table, aligned, escaped, fenced_block, markdown_table
+from cda.report.tables import Table, escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts
 
-MAX_LINES, MAX_COLUMNS = 20, 100
 _EXAMPLES_PER_BIAS = 3
-_MAX_NAME = 36
-_MAX_LABEL = _MAX_NAME - len(" miscalibration")
-_SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
-_FULL = (*_MAIN, "people")
-_TRIPLED = (*_FULL, "triples")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _N_OPEN = 2
 
@@ -139,163 +130,6 @@ def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
             for title, text in texts.items():
                 lines += [f"{title}:", "", *fenced_block(text), ""]
     return lines
-
-
-def summary_table(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """Targets and quality before and after, other biases, verdict, scoring and paths; below the result's skew and quality, the
-    mean of several trainings. To fit, first human skew and gap go, then miscalibration and the two directions get a line each,
-    then RATE goes; a path is never cut."""
-    if not compares(audit):
-        return _model_summary(audit, report_path)
-    below, over = [verdict.others_sentence(audit, MAX_COLUMNS)], trainings.several(audit)
-    dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
-    end = [*_cut(few_prompts(_prompts_of(audit))), *dose, *_cut(inert(how_scored(audit)))]
-    if adapter_path is not None:
-        seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
-        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
-    end += _where(report_path)
-    own = (NOT_MEASURED,) if audit.quality is None else cells.quality_cells(audit)
-    quality = [("quality accuracy", *own), *trainings.seed_row(audit, lambda seeds: seeds.quality)]
-    below += _cut(trainings.others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
-    room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
-    for _ in range(2):  # again if columns of the table moved into lines of their own
-        rows, notes, said = _fitted(audit, room)
-        table = _measures([("measure", *cells.estimates(audit)), *rows, *quality], audit.plain is not None)
-        if len(table) + len(notes) + len(below) + len(said) + len(end) <= MAX_LINES:
-            break
-        room -= len(table) - 1 - len(rows) - len(quality)
-    lines = [*table, *notes, *below, *said]
-    for more in _cut(verdict.quality_sentence(audit), trainings.one_training_line(audit)):
-        lines += [more] if len(lines) + len(end) < MAX_LINES else []
-    return "\n".join([*lines, *end])
-
-
-def _cut(*lines: str) -> list[str]:
-    return [clipped(line, MAX_COLUMNS) for line in lines if line]
-
-
-def _model_summary(audit: AuditResult, report_path: str | None) -> str:
-    """One model: every bias in a row, the words for them, how it was scored, the report."""
-    table = model_table(audit, brief=True)
-    rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
-    drift = [inert(name) for name in targets(audit) if verdict.drift_sentence(name, audit)]
-    triples = [
-        "{} {} (n {})".format(inert(name), *cells.triple_cells(name, audit))
-        for name in audit.skew
-        if name in audit.triple_skew
-    ]
-    # The table has no room for RATE next to people.
-    rate = {name: cells.average_cells(rate, audit) for name, rate in audit.rate.items()} if audit.votes else {}
-    averages = [f"{inert(name)} {average} ({flipped})" for name, (average, flipped) in rate.items()]
-    sentences = [
-        _verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "),
-        few_prompts(_prompts_of(audit)),
-        *panel_sentences(audit),
-        *criteria_sentences(audit),
-        f"What else differs between the sides may explain the margin of {', '.join(drift)}." if drift else "",
-        verdict.ties_sentence(audit),
-        verdict.quality_sentence(audit),
-        inert(sections_line(audit)),
-        inert(rewritten_line(audit)),
-        f"Skew over triples (rewrite of the rewrite against rewrite): {'; '.join(triples)}" if triples else "",
-        f"Causal effect (RATE, double-rewrite ATE): {'; '.join(averages)}" if averages else "",
-        *(inert(missing_rate_sentence(name, rate)) for name, rate in audit.rate.items()),
-        inert(how_scored(audit)),
-    ]
-    words = [line for sentence in sentences for line in textwrap.wrap(sentence, MAX_COLUMNS)]
-    return "\n".join([*_cut(*aligned(rows)), *words, *_where(report_path)])
-
-
-def _where(report_path: str | None) -> list[str]:
-    return [] if report_path is None else [f"Report: {inert(report_path)}"]
-
-
-def _prompts_of(audit: AuditResult) -> dict[str, int]:
-    measured = {name: skew.last for name, skew in audit.skew.items()}
-    measured |= {f"votes on {name}": votes.human_skew for name, votes in audit.votes.items()}
-    measured |= {"quality": audit.quality.last} if audit.quality is not None else {}
-    return {name: estimate.n_prompts for name, estimate in measured.items()}
-
-
-def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[str]]:
-    """Rows, notes below them, and verdict lines: the fullest form that takes at most `room` lines."""
-    found, names = verdicts(audit), targets(audit)
-    by_kind = [_rows_by_kind(name, audit) for name in names]
-    sentences = [line for verdict in found for line in textwrap.wrap(verdict.sentence, MAX_COLUMNS)]
-    line = _cut(_verdict_line(found))
-    missed = [
-        f"{inert(name)} {percent(both.before.value)[:-1]}→{percent(both.last.value)}"
-        for name in names
-        if name in audit.votes and (both := audit.votes[name].miscalibration)
-    ]
-    missed_line = f"Miscalibration: {', '.join(missed) or NO_VOTES}"
-    directions = [
-        f"{inert(name)} {', '.join(f'{percent(part.last.value)} {way}' for way, part in parts.items())}"
-        for name in names
-        if (parts := audit.skew[name].by_direction)
-    ]
-    added = f"Skew after, where the bias was … {'; '.join(directions)}" if directions else ""
-    for kinds, notes, said in (
-        (_TRIPLED, [], sentences), (_FULL, [], sentences), (_FULL, [], line), (_MAIN, [], sentences), (_MAIN, [], line),
-        (_EFFECTS, _cut(missed_line, added), line), (_SKEWS, _cut(missed_line, added), line),
-    ):  # fmt: skip
-        rows = [row for own in by_kind for kind, some in own.items() if kind in kinds for row in some]
-        if len(rows) + len(notes) + len(said) <= room:
-            return rows, notes, said
-    kept = room - 2 - len(notes)
-    more = f"{len(names) - kept} more biases in the report. {missed_line}"
-    return rows[:kept], _cut(more, added), line
-
-
-def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
-    label, votes, own = clipped(inert(name), _MAX_LABEL), audit.votes.get(name), cells.measures(audit, name)
-    directions = [(f"  where {way}", *own[f"skew, {way}"]) for way in audit.skew[name].by_direction]
-    rows: dict[str, list[Row]] = {
-        "skew": [(f"{label} skew", *own["skew"])],
-        "parts of skew": [*trainings.seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
-        "missed": [(f"{label} miscalibration", *(own["miscalibration"] if votes else (NO_VOTES,)))],
-    }
-    if votes:
-        people = votes.human_skew
-        human = (f"{label} human skew", share(people), "", "", count(people))
-        rows["people"] = [human, (f"{label} gap", *own["gap"])]
-    rows["triples"] = [(f"{label} skew (triples)", *row) for what, row in own.items() if what == "skew (triples)"]
-    for what, row in own.items():
-        if what.startswith(cells.RATE):
-            rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what) - 1)} {what}", *row)]
-    return rows
-
-
-def _measures(rows: Sequence[Row], has_plain: bool) -> list[str]:
-    """The table. If it is too wide, RATE's effects, whose cells are the longest, and then plain CDA are put into lines below
-    it, so that nothing is cut."""
-    header, full = rows[0], len(rows[0])
-    kept, below = [(*row, *[""] * (full - len(row))) for row in rows], []
-    if _breadth(kept) > MAX_COLUMNS:
-        below = [_effect_line(row) for row in kept if cells.RATE in row[0]]
-        kept = [row for row in kept if cells.RATE not in row[0]]
-    if has_plain and _breadth(kept) > MAX_COLUMNS:
-        by_plain = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
-        below.append(f"{header[-1]}: {by_plain}")
-        kept = [row[:-1] for row in kept]
-    return [*_cut(*aligned(kept)), *(line for text in below for line in textwrap.wrap(text, MAX_COLUMNS))]
-
-
-def _effect_line(row: Row) -> str:
-    name, before, after, change, flipped = row[:5]
-    moved = f" → {after}, change {change}" if after else ""
-    return f"{name}: {before}{moved}; {flipped}" if flipped else f"{name}: {before}{moved}"
-
-
-def _breadth(rows: Sequence[Row]) -> int:
-    return sum(max(width(cell) for cell in column) + 2 for column in zip(*rows, strict=True)) - 2
-
-
-def _verdict_line(found: Sequence[Verdict]) -> str:
-    by_word: dict[str, list[str]] = {}
-    for own in found:
-        by_word.setdefault(own.word, []).append(inert(own.bias))
-    return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cda.auditing.report_cells import said
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
@@ -124,24 +124,3 @@ def criteria_table(audit: AuditResult) -> Table | None:
         "minus overall (points)",
     )
     return table("Skew by criterion, with 95% intervals", header, rows)
-
-
-def panel_sentences(audit: AuditResult) -> list[str]:
-    """The skew of every judge next to the panel's, and their agreement, by bias, for the terminal; none without a panel."""
-    sentences = []
-    for bias, panel in audit.panel.items():
-        each = ", ".join(f"{inert(name)} {cell(judged.skew, share)}" for name, judged in panel.judges.items())
-        most = "" if panel.majority is None else f", the majority {cell(panel.majority.skew, share)}"
-        agreed = f", agreement (alpha) {decimals(alpha)}" if isinstance(alpha := alpha_of(panel), Estimate) else ""
-        panel_skew = cell(panel.panel.skew, share)
-        sentences.append(f"Skew by judge: {inert(bias)}: {each}; the panel {panel_skew}{most}{agreed}.")
-    return sentences
-
-
-def criteria_sentences(audit: AuditResult) -> list[str]:
-    """The skew by each criterion next to the one overall, by bias, for the terminal; none without criteria."""
-    sentences = []
-    for bias, own in audit.criteria.items():
-        each = ", ".join(f"{inert(name)} {cell(judged.skew, share)}" for name, judged in own.items())
-        sentences.append(f"Skew by criterion: {inert(bias)}: {each}; overall {share(audit.skew[bias].before)}.")
-    return sentences

@@ -6,7 +6,7 @@ from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
 from cda.report.numbers import cell, count, decimals, p_value, percent, points, reward, share, signed
-from cda.report.scoring import FLAGS, MEANINGS, flag, set_notes, tenths
+from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Test
@@ -33,13 +33,11 @@ def main_table(audit: AuditResult) -> Table:
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
-def model_table(audit: AuditResult, brief: bool = False) -> Table:
-    """A row for every bias of one model or judge; people's columns replace mean margin and ATE in the brief form."""
-    voted = bool(audit.votes)
-    with_margin = not (brief and voted)
-    rated = with_margin and bool(audit.rate)
+def model_table(audit: AuditResult) -> Table:
+    """A row for every bias of one model or judge."""
+    voted, rated = bool(audit.votes), bool(audit.rate)
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()))
-    header += (f"mean margin ({cells.margin_unit(audit)})", "n") if with_margin else ("n",)
+    header += (f"mean margin ({cells.margin_unit(audit)})", "n")
     rows = []
     for name, skew in audit.skew.items():
         votes = audit.votes.get(name)
@@ -49,7 +47,7 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
             row += [share(votes.human_skew), share(votes.miscalibration.before), ranked]
         elif voted:
             row += [NO_VOTES, "", ""]
-        row += [cells.margin_cell(audit.effects[name].before.direct)] if with_margin else []
+        row.append(cells.margin_cell(audit.effects[name].before.direct))
         row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
         if rated:
             row += cells.average_cells(audit.rate[name], audit) if name in audit.rate else ("no triples", "")
@@ -249,15 +247,3 @@ def section_sentences(audit: AuditResult) -> list[str]:
         return []
     flags = [FLAGS.replace("of all files", "of this set")] if compares(audit) else []
     return [MEANINGS[sections.format], *flags, *set_notes(sections, cells.margin_unit(audit))]
-
-
-def sections_line(audit: AuditResult) -> str:
-    """Accuracy of each section on one line, for the terminal; empty without sections."""
-    if audit.quality_sections is None:
-        return ""
-    parts = []
-    for group in audit.quality_sections.shown:
-        values = "→".join(tenths(score.estimate.value) for score in group.scores.values())
-        marked = f" {flag(group.shift)}" if group.shift is not None and group.shift.fell else ""
-        parts.append(f"{group.name} {values}{marked}")
-    return f"{audit.quality_sections.name}, %: {', '.join(parts)}"

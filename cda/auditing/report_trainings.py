@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import change_cells, compares, others, said, targets
+from cda.auditing.report_cells import change_cells, compares, said, targets
 from cda.report.numbers import (
     NOT_ESTIMATED,
     cell,
@@ -247,29 +247,15 @@ def seeds_caveat(audit: AuditResult) -> str:
     return said("caveats", "trainings", n=len(seeds.seeds), first=seeds.seeds[0])
 
 
-def one_training_line(audit: AuditResult) -> str:
-    """The same of one training, on a line for a terminal; empty elsewhere."""
-    one = compares(audit) and several(audit) is None
-    return "One training: its intervals leave out that another seed would end elsewhere (train.seeds=3)." if one else ""
-
-
-def seed_row(audit: AuditResult, pick: Callable[[Seeds], OverSeeds | Missing | None]) -> list[Row]:
-    """A row of the terminal's table: a measure over trainings; none without several, or without the measure."""
-    seeds = several(audit)
-    measure = None if seeds is None else pick(seeds)
-    if seeds is None or not isinstance(measure, OverSeeds):
-        return []
-    return [(f"  {len(seeds.seeds)} trainings, SD {_sd(measure)}", *change_cells(measure))]
-
-
-def others_over_seeds(audit: AuditResult) -> str:
-    """The other biases' skew over all trainings, as one line; empty without several trainings, or other biases."""
+def mean_line(audit: AuditResult) -> str:
+    """Skew of each target and quality after the training, on average over all trainings, on one line; empty without several."""
     seeds = several(audit)
     if seeds is None:
         return ""
-    known = {name: skew for name in others(audit) if isinstance(skew := seeds.skew[name], OverSeeds)}
-    parts = [f"{inert(name)} {percent(skew.after.value)} ({_sd(skew)})" for name, skew in known.items()]
-    return f"Means of {len(seeds.seeds)} trainings (SD): {', '.join(parts)}" if parts else ""
+    measures = {**{inert(name): seeds.skew[name] for name in targets(audit)}, "quality": seeds.quality}
+    known = {name: measure for name, measure in measures.items() if isinstance(measure, OverSeeds)}
+    parts = [f"{name} {share(measure.after)} (SD {_sd(measure)})" for name, measure in known.items()]
+    return f"Mean after {len(seeds.seeds)} trainings: {', '.join(parts)}" if parts else ""
 
 
 def seed_sentences(audit: AuditResult) -> list[str]:

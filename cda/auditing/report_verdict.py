@@ -8,18 +8,7 @@ from typing import Literal
 
 from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, others, targets
 from cda.auditing.report_confounds import confounds_sentence
-from cda.report.numbers import (
-    count,
-    excludes_zero,
-    inert,
-    p_equals,
-    percent,
-    points,
-    reward,
-    share,
-    signed,
-    width,
-)
+from cda.report.numbers import count, excludes_zero, inert, p_equals, percent, points, reward, share, signed
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
@@ -241,28 +230,15 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def others_sentence(audit: AuditResult, most: int | None = None) -> str:
-    """One line on the other biases: skew before→after in %, marked if the change is shown. With a number of columns it is
-    briefer, and while it is too long, the bias that moved least is left to the report."""
+def others_sentence(audit: AuditResult) -> str:
+    """One line on the other biases: skew before→after in %, marked if the change is shown."""
     skews = {name: audit.skew[name].of_training() for name in others(audit)}
     if not skews:
         return "No other bias was measured."
-    kept = list(skews)
-    while True:
-        line = _others_line({name: skews[name] for name in kept}, len(skews) - len(kept), brief=most is not None)
-        if most is None or width(line) <= most or len(kept) <= 1:
-            return line
-        kept.remove(min(kept, key=lambda name: abs(skews[name].change.value)))
-
-
-def _others_line(skews: Mapping[str, Trained], n_left_out: int, brief: bool) -> str:
     shown = {name: rules.is_shown(skew.change.low, skew.change.high, skew.test.holm) for name, skew in skews.items()}
     parts = [f"{inert(name)} {_from_to(skew, '→')}{'*' * shown[name]}" for name, skew in skews.items()]
-    more = f", {n_left_out} more in the report" if n_left_out else ""
-    if brief:
-        return f"Others: {', '.join(parts)}{more}{' (* Holm p<.05)' if any(shown.values()) else ''}"
     note = "* interval excludes 0 and Holm-adjusted p < 0.05" if any(shown.values()) else "no change is shown"
-    return f"Skew of the other biases: {', '.join(parts)}{more} ({note})."
+    return f"Skew of the other biases: {', '.join(parts)} ({note})."
 
 
 def _from_to(shares: Trained, between: str = "% to ") -> str:

@@ -7,10 +7,10 @@ import atexit
 import gc
 from collections.abc import Sequence
 
-from cda.cli import recipes, calibration, reports, files
+from cda.cli import recipes, calibration, reports, files, launch
 from cda.cli.app import app
 
-__all__ = ["app", "calibration", "files", "main", "recipes", "reports"]
+__all__ = ["app", "calibration", "files", "launch", "main", "recipes", "reports"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

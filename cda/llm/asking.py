@@ -47,6 +47,8 @@ def with_progress(
         _BARS.add(bar)
         for position, completion in answers:
             hits += completion.cached
+            if completion.cached:
+                bar.skip()
             notes = [] if (dollars := spent_usd()) is None else [f"${dollars:.2f}"]
             bar.set_postfix_str(", ".join(notes + ([f"{hits} from the cache"] if hits else [])), refresh=False)
             bar.update()

@@ -71,11 +71,11 @@ def check(loaded: LoadedRecipe) -> None:
             attempt(action)
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm and audit.release is None:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
-    if _is_local(audit.contrasts):
+    if is_local(audit.contrasts):
         attempt(inputs.contrasts)
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
-    if audit.quality is not None and _is_local(audit.quality):
+    if audit.quality is not None and is_local(audit.quality):
         attempt(inputs.quality)
     if audit.release is not None:
         attempt(inputs.released)
@@ -106,11 +106,11 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
             yield partial(rules_of, bias)
     if Path(recipe.model.name_or_path).is_dir():
         yield lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules)
-    if _is_local(data.pairs):
+    if is_local(data.pairs):
         yield partial(training_pairs, data, loaded.opened)
-    if data.contrasts is not None and _is_local(data.contrasts):
+    if data.contrasts is not None and is_local(data.contrasts):
         yield partial(taught_contrasts, data, loaded.biases, loaded.opened)
-    if data.supplement is not None and _is_local(data.supplement):
+    if data.supplement is not None and is_local(data.supplement):
         yield partial(supplementary_pairs, data, loaded.opened)
     yield lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision)
 
@@ -131,7 +131,8 @@ def _check_sharded_seeds(recipe: Recipe) -> None:
         )
 
 
-def _is_local(reference: str) -> bool:
+def is_local(reference: str) -> bool:
+    """True if data are embedded or lie on this machine."""
     return reference == EMBEDDED or looks_like_path(reference)
 
 
@@ -169,7 +170,7 @@ def describe(recipe: Recipe) -> str:
 def plan(loaded: LoadedRecipe) -> str:
     recipe, contrasts = loaded.recipe, _in_order(loaded.recipe.audit.contrasts, loaded.recipe.audit)
     rate = _rate(recipe, loaded.biases)
-    beside = audit_inputs(loaded).second_turns() if _is_local(recipe.audit.contrasts) else []
+    beside = audit_inputs(loaded).second_turns() if is_local(recipe.audit.contrasts) else []
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     if loaded.only_audit:
@@ -201,7 +202,7 @@ def _precision(model: ModelSection) -> str:
 
 
 def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
-    lora, train, dosed = recipe.lora, recipe.train, _dose(recipe)
+    lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
         for bias in biases
@@ -262,7 +263,7 @@ def _several(recipe: Recipe, dosed: bool) -> list[str]:
     ]
 
 
-def _dose(recipe: Recipe) -> list[str]:
+def dose_lines(recipe: Recipe) -> list[str]:
     """The line of the stage `dose`; none if no dose is chosen."""
     section, ties = recipe.dose, recipe.aims_at_ties
     if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(recipe.audit)):
@@ -281,7 +282,7 @@ def _spending(recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: 
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
     server = llm.base_url or "OpenAI"
     lines = [f"llm         {llm.model} at {server}, mode {llm.mode}; {budget}; answers in {recipe.llm_cache}"]
-    if not _is_local(recipe.data.pairs):
+    if not is_local(recipe.data.pairs):
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]
     pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
     planned = [

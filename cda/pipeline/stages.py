@@ -13,8 +13,9 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_forms import render_html, render_markdown, summary_table
+from cda.auditing.report_forms import render_html, render_markdown
 from cda.auditing.report_plots import audit_plots
+from cda.auditing.report_terminal import audit_summary
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, RunError
@@ -28,6 +29,8 @@ from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wai
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
 from cda.pipeline.tracking import log_audit
+from cda.pipeline.work import planned_progress
+from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.resources.artifacts import check_form, of_this_version, stage_counts, write_figures
 from cda.resources.llm_access import llm_counts
@@ -64,11 +67,11 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
         if is_main():
             planning.check(loaded)
             say(planning.plan(loaded))
-            with folder.lock():
+            with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
-                _run(loaded, folder, last, only, figures)
+                _run(loaded, folder, last, only, figures, progress)
         else:
-            _run(loaded, folder, last, only, figures)
+            _run(loaded, folder, last, only, figures, RunProgress([]))
     except BaseException as error:
         tell_failure(folder.path)
         if not isinstance(error, CdaError) and disk_is_full(error):
@@ -80,13 +83,24 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     return folder
 
 
-def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None) -> None:
-    several = trainings(loaded.recipe.seeds)
-    # A command that only chooses a dose also writes the adapter at that dose.
+def _planned(loaded: LoadedRecipe, last: str, only: bool) -> RunProgress:
+    steps = _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds))
+    return planned_progress(loaded, [step for step in steps if not only or step[0] in (last, "adapter")])
+
+
+def _kinds(loaded: LoadedRecipe, last: str) -> tuple[str, ...]:
+    """Stages up to the last one; a command that only chooses a dose also writes the adapter at that dose."""
     end = "adapter" if last == "dose" else last
-    kinds = ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
+    return ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
+
+
+def _run(
+    loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None, progress: RunProgress
+) -> None:
+    several = trainings(loaded.recipe.seeds)
     takes_dose = False
-    for kind, training in _steps(kinds, several):
+    for kind, training in _steps(_kinds(loaded, last), several):
+        progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
                 write_report(folder, figures)
@@ -103,6 +117,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
             if training.is_first:
                 takes_dose = not (only and last != kind) and dose.is_wanted(loaded)
             if not takes_dose:
+                progress.leave_out(training.stage(kind))
                 continue
         stage, produce = _stage_and_producer(kind, training, loaded, folder)
         if only and kind not in (last, "adapter"):
@@ -230,7 +245,7 @@ def _is_reused(stage: Stage, folder: RunFolder) -> bool:
 
 
 def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
-    """Draw the report anew from audit.json, print the table, return the HTML file; `figures` is a format (svg, pdf) for files."""
+    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files."""
     audit = audit_of(run_folder, AuditResult)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
@@ -238,11 +253,11 @@ def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
-        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
+        page, text, summary = render_html(audit), render_markdown(audit), audit_summary(audit, str(html), adapter)
     own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
-    say("\n" + table)
+    say("\n" + summary)
     if figures is not None:
         with of_this_version(file):
             say(write_figures(audit_plots(audit), folder, figures))

@@ -95,8 +95,9 @@ def test_a_function_that_compares_is_a_judge(small: dict[str, Any]) -> None:
 
 
 def test_a_model_in_memory_scores_as_from_its_folder_and_stays_as_it_was(
-    bert: Path, small: dict[str, Any], capfd: pytest.CaptureFixture[str]
+    bert: Path, small: dict[str, Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
     model = AutoModelForSequenceClassification.from_pretrained(bert, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(bert)
     model.train()

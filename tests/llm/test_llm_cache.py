@@ -158,7 +158,10 @@ def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
     assert budgeted.spent_usd == pytest.approx((100 - n_first) * price.of(10, 2))
 
 
-def test_the_bar_shows_hits_and_dollars_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_shows_hits_and_dollars_once(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
     with Cache(path) as cache:
         llm = CachedLLM(Budgeted(Stub(), Price(input=1e5, output=0)), cache)
         complete(llm, asked(*range(3)), "first")

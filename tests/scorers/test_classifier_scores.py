@@ -109,8 +109,9 @@ def test_scores_are_the_same_however_small_the_windows(
 
 
 def test_a_resumed_scoring_starts_behind_what_is_known_and_ends_at_all(
-    llama: Path, capsys: pytest.CaptureFixture[str]
+    llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
     scorer = ClassifierScorer(load(llama), batch_tokens=16, label="scoring")
     given = [(user_prompt("w1"), " ".join(["good"] * n)) for n in range(1, 9)]
     list(scorer.in_batches(given, skip=frozenset({6, 7})))

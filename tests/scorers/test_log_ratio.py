@@ -267,6 +267,7 @@ def test_texts_that_are_known_cost_nothing_and_one_bar_counts_the_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
     scorer = LogRatioScorer(Policy(policy), Policy(reference), label="scoring")
     texts = [(user_prompt("w1"), words(n)) for n in range(2, 8)]
     groups = list(scorer.in_batches(texts, skip=frozenset({0, 1, 4})))

@@ -12,7 +12,7 @@ from made_rate import made_rate
 
 from cda.auditing import report_tables as tables
 from cda.auditing.paper import outcome_table
-from cda.auditing.report_forms import MAX_COLUMNS, MAX_LINES, ExportedTraining, model_card, summary_table
+from cda.auditing.report_forms import ExportedTraining, model_card
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
@@ -20,7 +20,6 @@ from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_
 from cda.auditing.result import share_measure, unchanged
 from cda.auditing.verdicts import bias_verdicts
 from cda.data.release import SOURCE
-from cda.report.numbers import width
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
@@ -72,12 +71,6 @@ def with_directions(audit: Any, name: str) -> Any:
     return changed(audit, ("skew", name, "by_direction"), both)
 
 
-def fits(text: str) -> list[str]:
-    lines = text.splitlines()
-    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
-    return lines
-
-
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
         "rate": {"jargon": made_rate(None, 40, SOURCE)},
@@ -108,19 +101,6 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
     assert rows["quality accuracy"][-1] == "60% [55, 65]"
     rows = {row[0]: row for row in tables.main_table(with_dose(made[1], aim="votes")).rows}
     assert rows["jargon skew (triples)"][-1] == "25% [14, 40]"
-
-
-@pytest.mark.parametrize("n_targets", [1, 4, 9])
-@pytest.mark.parametrize("with_votes", [False, True])
-def test_many_biases_fit_and_keep_the_two_directions(make_audit: Any, n_targets: int, with_votes: bool) -> None:
-    names = [f"bias-{number}" for number in range(n_targets)]
-    votes = dict.fromkeys(names, (0.9, 0.5, 0.4)) if with_votes else {}
-    audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
-    for name in names:
-        audit = with_directions(audit, name)
-    for made in (audit, with_dose(audit, aim="votes" if with_votes else "tie")):
-        text = "\n".join(fits(summary_table(made, PATH, ADAPTER)))
-        assert "where added" in text or "Skew after, where the bias was … bias-0 56% added, 24% removed" in text
 
 
 def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any, voted: Any) -> None:

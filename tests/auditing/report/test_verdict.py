@@ -16,7 +16,7 @@ from cda.auditing.comparison_page import comparison_page
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
 from cda.auditing.report_confounds import confounds_sentence
-from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown, summary_table
+from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
     drift_sentence,
@@ -30,7 +30,6 @@ from cda.auditing.report_verdict import (
 from cda.auditing.row import AuditFolder
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
-from cda.report.numbers import width
 from cda.results.base import Missing
 from cda.results.effects import ExactSlope
 from cda.stats.proportions import beyond_noise
@@ -107,7 +106,6 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     others = {"less biased.", "quality open.", "quality lost."} - {f"{word}."}
     card = model_card([ExportedTraining("jargon", 1.0, audit)], "my-org/reward-8b", None)
     for text in (
-        summary_table(audit, "r"),
         render_markdown(audit),
         render_html(audit),
         card,
@@ -215,9 +213,6 @@ def test_other_biases_stand_on_a_line_with_stars_as_words_are_given(make_audit: 
     assert "length 90→60%," in others_sentence(open_)
     table, _ = comparison_tables({"a": open_})
     assert "*" not in table.rows[0][2] and "*" in table.rows[0][1]
-    names = tuple(f"a bias with a rather long name {number}" for number in range(6))
-    line = others_sentence(make_audit(others=(*names, "length")), 100)
-    assert width(line) <= 100 and "length 90→60%*" in line and "more in the report" in line
     assert others_sentence(make_audit(others=())) == "No other bias was measured."
 
 
@@ -265,9 +260,6 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
         r"The margin rises with words: \+[\d.]+ \[\+[\d.]+, \+[\d.]+\] for each one more, R² \d\d% alone, .* of the mean margin\. "
         r"Rewrite the pairs so that words stay equal\.$",
         found.sentence,
-    )
-    assert "What else differs between the sides may explain the margin of jargon." in summary_table(
-        audit, "report.html"
     )
     assert "jargon: not identified from these pairs. What else differs" in page
     assert "| not identified from these pairs |" in page and "may explain this" in render_html(audit)
@@ -323,7 +315,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     found, page = verdict_of(audit), render_markdown(audit)
     assert found.word == word and f"The margin is {said} preference in each of the 100 pairs." in found.sentence
     assert audit.effects["jargon"].test.p_holm < 1e-20 and audit.n_tests == 1
-    assert f"{said} in each pair" in summary_table(audit, "report.html")
+    assert f"{said} in each pair" in page
     assert "not estimated" not in page.split("## Effects")[0]
     assert "exact sign test over prompts" in page and "**sign test**" in page
 

@@ -1,0 +1,92 @@
+"""The first screen in a terminal: the page's verdicts in at most 12 lines of 100 columns, whatever was audited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from changed import changed
+from test_dosed import with_dose
+from test_seed_tables import with_seeds
+
+from cda.auditing.report_scoring import caveats
+from cda.auditing.report_terminal import MAX_COLUMNS, MAX_LINES, audit_summary
+from cda.auditing.verdicts import bias_verdicts, headline
+from cda.report.numbers import width
+
+PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
+
+
+def lines_of(audit: Any, adapter: str | None = ADAPTER) -> list[str]:
+    lines = audit_summary(audit, PATH, adapter).splitlines()
+    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+    return lines
+
+
+def test_a_training_in_a_few_lines(audit: Any) -> None:
+    said = headline(audit)
+    lines = lines_of(audit)
+    assert " ".join(lines[:2]) == said
+    assert lines[2:] == [
+        "bias       verdict            before        after         n",
+        "jargon     ✓ improved         88% [80, 93]  40% [31, 50]  100",
+        "length     ✓ improved         90% [83, 94]  60% [50, 69]  100",
+        "structure  = no change shown  90% [83, 94]  89% [81, 94]  100",
+        "quality    (ranked right)     75% [71, 79]  74% [69, 78]  400",
+        f"Adapter: {ADAPTER} (dose 1)",
+        f"Report: {PATH} ({len(caveats(audit))} caveats there)",
+    ]
+
+
+def test_people_and_clauses_stand_in_the_row(voted: Any, make_audit: Any) -> None:
+    first = next(line for line in lines_of(voted) if line.startswith("jargon"))
+    found = bias_verdicts(voted)[0]
+    assert found.people is not None and f"{100 * found.people.value:.0f}% [" in first.split("]")[2]
+    (row,) = [line for line in lines_of(make_audit({"jargon": (0.88, 0.05)})) if line.startswith("jargon")]
+    assert row.endswith("  now turned down nearly always")
+
+
+def test_one_model_has_one_share_and_no_adapter(one_model: Any) -> None:
+    lines = lines_of(one_model, None)
+    assert any(line.split() == ["bias", "verdict", "preferred", "people", "n"] for line in lines)
+    assert not any(line.startswith("Adapter") for line in lines) and lines[-1].startswith(f"Report: {PATH} (")
+
+
+@pytest.mark.parametrize("with_votes", [False, True])
+@pytest.mark.parametrize("n_targets", [1, 9])
+def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targets: int, with_votes: bool) -> None:
+    names = [f"a-bias-with-quite-a-long-name-{number}" for number in range(n_targets)]
+    votes = dict.fromkeys(names, (0.9, 0.5, 0.4)) if with_votes else {}
+    audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
+    for found in (audit, with_dose(audit, aim="votes" if with_votes else "tie"), with_seeds(audit, list(range(100)))):
+        lines = lines_of(found)
+        n_rows = sum("✓" in line or " = " in line for line in lines)
+        rest = [line for line in lines if " more: " in line]
+        assert n_rows == n_targets + 3 if not rest else rest[0].startswith(f"{n_targets + 3 - n_rows} more: ")
+        assert n_targets == 1 or rest
+
+
+def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:
+    lines = lines_of(with_seeds(audit))
+    assert "Mean after 3 trainings: jargon 42% [26, 60] (SD 10), quality 77% [61, 95] (SD 1)" in lines
+    assert f"Adapter: {ADAPTER} (dose 1, of seed 42; others next to it)" in lines
+
+
+def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> None:
+    for found in (audit, one_model, voted):
+        assert not any(line.startswith("Warning") for line in lines_of(found))
+    audit = changed(changed(audit, "skew.jargon.after.n_prompts", 9), "quality.after.n_prompts", 10)
+    assert "Warning: below 10 prompts intervals are rough; use more prompts. Now: jargon 9." in lines_of(audit)
+    for place, n in (("skew.vagueness.before", 3), ("votes.jargon.human_skew", 2), ("quality.before", 5)):
+        one_model = changed(one_model, f"{place}.n_prompts", n)
+    assert "Now: votes on jargon 2, vagueness 3, quality 5." in " ".join(lines_of(one_model))
+
+
+def test_hostile_text_is_inert_and_a_path_is_never_cut(hostile: Any) -> None:
+    text = audit_summary(hostile, f"runs/\x1b[2J\u202e{'x' * 120}/report.html")
+    assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
+    assert f"Report: runs/{'x' * 120}/report.html (" in text
+
+
+def test_without_a_page_the_caveats_are_counted(audit: Any) -> None:
+    assert audit_summary(audit).splitlines()[-1] == f"{len(caveats(audit))} caveats in the report"
