@@ -21,8 +21,8 @@ from cda.pipeline import plan
 from cda.training.arguments import check_arguments
 
 COMMANDS = commands()
-OURS = [one for one in COMMANDS if one.startswith("cda ")]
-_LAUNCHED = re.compile(r"(accelerate launch .*?)(?:scripts/train\.py|-m cda train) (.+)")
+OURS = [one for one in COMMANDS if one.startswith("cda ") and not one.startswith("cda launch ")]
+_LAUNCHED = re.compile(r"((?:accelerate|cda) launch .*?)(?:scripts/train\.py|-m cda train|train) (.+)")
 LAUNCHED = [one for one in COMMANDS if _LAUNCHED.fullmatch(one)]
 # They resolve everything and stop before any work.
 DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover", "calibrate"}

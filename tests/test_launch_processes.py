@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cda import launch
 from cda.cli import app
+from cda.cli.launch import ended_by
 from cda.errors import RunError
 from cda.launch import asked_processes, check_processes, check_running
 
@@ -129,6 +130,8 @@ def test_a_training_is_refused_before_its_settings_wait_for_the_others(
 
 
 TORCHRUN = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"]
+DEFAULTS = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+ONE_QUIETLY = [str(BIN / "accelerate"), "launch", "--quiet", "--num_processes", "1", *DEFAULTS]
 SEVERAL = [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
 
 
@@ -136,3 +139,43 @@ SEVERAL = [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", 
 def test_what_the_message_says_to_type_really_starts_two(program: list[str], tmp_path: Path) -> None:
     result, seen = start(program, tmp_path)
     assert (result.returncode, seen) == (0, {"0": "2", "1": "2"}), result.stderr
+
+
+def mistaken(*program: str) -> tuple[int, list[str]]:
+    """Exit status of a training whose recipe does not exist, and what it writes to standard error."""
+    result = subprocess.run([*program], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert result.stdout == ""
+    return result.returncode, result.stderr.splitlines()
+
+
+MISTAKE = "error: jargn: no such recipe. Did you mean 'jargon'?"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        [sys.executable, "-m", "cda", "launch", "--num_processes", "2", "train", "jargn"],
+        [*ONE_QUIETLY, str(ROOT / "scripts" / "train.py"), "jargn"],
+    ],
+    ids=["cda launch, two processes", "accelerate launch --quiet"],
+)
+def test_a_mistake_is_one_line_and_no_traceback(program: list[str]) -> None:
+    status, lines = mistaken(*program)
+    assert status == 1 and len(lines) == 1 and lines[0].startswith(MISTAKE)
+
+
+def test_where_torch_adds_its_traceback_the_message_comes_first_once_and_ends_it() -> None:
+    status, lines = mistaken(*SEVERAL, *DEFAULTS, str(ROOT / "scripts" / "train.py"), "jargn")
+    assert status == 1 and lines[0].startswith(MISTAKE) and sum(line.startswith("error") for line in lines) == 1
+    assert lines[-2].strip().startswith(f"traceback : {MISTAKE.removeprefix('error: ')}")
+
+
+def test_a_launch_needs_a_command_of_ours_and_the_status_of_a_killed_process_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = CliRunner().invoke(app, ["launch", "--num_processes", "2", "trian", "jargon"])
+    assert result.exit_code == 1 and "cda launch: 'trian' is no command of cda." in result.stderr
+    with pytest.raises(SystemExit) as ended:
+        ended_by(3, -9)
+    assert ended.value.code == 137
+    assert capsys.readouterr().err == "error: process 3 was ended by SIGKILL, as the system does when memory runs out\n"

@@ -83,15 +83,15 @@ def _start(arguments: Any) -> None:
     try:
         launch_command(arguments)
     except subprocess.CalledProcessError as error:
-        _end(0, error.returncode)
+        ended_by(0, error.returncode)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        _end(rank, failure.exitcode)
+        ended_by(rank, failure.exitcode)
     except (ValueError, ConnectionError) as error:  # options that do not go together, or a port that is taken
         raise RunError(f"cda launch: {error}") from None
 
 
-def _end(rank: int, status: int) -> NoReturn:
+def ended_by(rank: int, status: int) -> NoReturn:
     """End as the command did; a process that was ended by a signal could not say anything itself."""
     if status < 0:
         name = signal.Signals(-status).name
