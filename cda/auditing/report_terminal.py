@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from cda.auditing.report_cells import applied, compares
-from cda.auditing.report_scoring import caveats
+from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
 from cda.auditing.verdicts import SHAPES, BiasVerdict, bias_verdicts, headline
 from cda.report.numbers import clipped, few_prompts, inert, share, width
@@ -22,7 +22,7 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
     """The headline, a row for each bias and for quality, the mean over several trainings, paths, and the number of caveats. If rows
-    do not fit, those of the quietest verdicts become one line; a path is never cut."""
+    do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
     end = [*_wrapped(mean_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
@@ -34,7 +34,9 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
     room = MAX_LINES - len(opening) - len(end) - 2  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
-    return "\n".join([*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1), *end])
+    lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
+    scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
+    return "\n".join([*lines, *(scored if len(lines) + len(scored) + len(end) <= MAX_LINES else []), *end])
 
 
 def _wrapped(text: str, most: int) -> list[str]:

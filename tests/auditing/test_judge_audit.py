@@ -101,10 +101,9 @@ def test_a_panel_of_judges(serve: Any, audit: Any, report: Callable[[], str], vo
     model = found["model"]
     assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
     assert model["judges"]["two"]["comparisons"] == N
-    assert (
-        "Skew by judge: jargon: one 100% [" in said and f"of {N} comparisons 0 without a verdict of any judge" in said
-    )
+    assert "quality" in said and "not measured" in said
     text = report()
+    assert f"of {N} comparisons 0 without a verdict of any judge" in text
     assert "jargon, mean of the judges" in text and "Each judge by itself and the panel" in text
     assert text.count("mean preference of the judges who gave a verdict") == 1
 
@@ -141,8 +140,8 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     direct = found["effects"]["jargon"]["before"]["direct"]
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
-    assert "24 followed the place" in said and "no effect shown: jargon" in said
-    assert f"Ties, each counted as half a preference: jargon {N} of {N}." in said
+    assert "24 followed the place" in " ".join(said.split()) and "▽ not rewarded" in said
+    assert f"jargon {N} of {N}." in report()
     text = report()
     assert (
         f"Both sides are scored alike in all {N} (12 prompts) pairs: no preference" in text

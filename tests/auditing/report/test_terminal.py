@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from changed import changed
 from test_dosed import with_dose
 from test_seed_tables import with_seeds
 
-from cda.auditing.report_scoring import caveats
+from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_terminal import MAX_COLUMNS, MAX_LINES, audit_summary
 from cda.auditing.verdicts import bias_verdicts, headline
 from cda.report.numbers import width
@@ -33,6 +34,7 @@ def test_a_training_in_a_few_lines(audit: Any) -> None:
         "length     ✓ improved         90% [83, 94]  60% [50, 69]  100",
         "structure  = no change shown  90% [83, 94]  89% [81, 94]  100",
         "quality    (ranked right)     75% [71, 79]  74% [69, 78]  400",
+        *textwrap.wrap(how_scored(audit), MAX_COLUMNS),
         f"Adapter: {ADAPTER} (dose 1)",
         f"Report: {PATH} ({len(caveats(audit))} caveats there)",
     ]
