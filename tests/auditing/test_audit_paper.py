@@ -65,7 +65,9 @@ def test_an_audit_ends_in_the_paper_s_outcome(
     assert "RewardBench by section will be missing" not in said
     triples = found["triple_skew"]["jargon"]["skew"]["before"]
     assert (triples["value"], triples["n"]) == (0.5, 30)
-    groups = {group["name"]: group["scores"]["model"]["estimate"]["value"] for group in found["quality_sections"]["sections"]}
+    groups = {
+        group["name"]: group["scores"]["model"]["estimate"]["value"] for group in found["quality_sections"]["sections"]
+    }
     assert groups == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     people = found["votes"]["jargon"]
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
