@@ -177,7 +177,7 @@ class Change:
 
 
 def word_changes(first: str, second: str) -> list[Change]:
-    """Two texts as one, in reading order; empty if less than half of the longer one is in both, or beyond the limits of
+    """Two texts as one, in reading order; empty if less than half of the shorter one is in both, or beyond the limits of
     `word_differences`: such texts are read more easily next to each other.
 
     >>> word_changes("use a pan", "utilize a pan")[:2]
@@ -196,4 +196,4 @@ def word_changes(first: str, second: str) -> list[Change]:
         changes += [Change("del", gone), Change("ins", new), Change("same", left)]
         gone = new = ""
     alike = sum(len(change.text) for change in changes if change.kind == "same")
-    return [change for change in changes if change.text] if 2 * alike >= max(len(first), len(second)) else []
+    return [change for change in changes if change.text] if 2 * alike >= min(len(first), len(second)) else []

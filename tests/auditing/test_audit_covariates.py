@@ -158,4 +158,4 @@ def test_the_report_shows_levels_tests_and_what_was_left_out() -> None:
         assert "By columns of your data" in page and "rare|&lt;b&gt;" in page and "rare|<b>" not in page
         printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
         assert {"prompt-clustered normal 95%", "Wald test of equal means, clustered by prompt, F"} <= printed
-        assert set(methods_of(audit)) <= printed
+        assert {method.replace("_", " ") for method in methods_of(audit)} <= printed

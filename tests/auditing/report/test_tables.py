@@ -84,7 +84,7 @@ def test_the_table_of_methods_names_fields_that_results_have() -> None:
 @pytest.mark.parametrize("name", ["audit", "voted", "one_model", "judge"])
 def test_the_table_covers_every_method_of_the_audit(name: str, request: pytest.FixtureRequest) -> None:
     audit = request.getfixturevalue(name)
-    found = set(methods_of(audit))
+    found = {method.replace("_", " ") for method in methods_of(audit)}  # no keys of results on a page
     printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
     assert len(found) >= 5 and found <= printed
     assert all(

@@ -278,7 +278,7 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     marks = words.model_copy(update={"feature": "list_lines", "slope": ExactSlope(value=-2, reason="exact")})
     said = confounds_sentence(found.model_copy(update={"confounds": (marks, words, words)}))
     assert (
-        said.startswith(" The margin falls with list lines: −2 for each one more, R² ")
+        said.startswith(" The margin falls with list lines: −2.0 for each one more, R² ")
         and said.count("; it rises with words: +") == 1
     )
     assert said.endswith(" of the mean margin. Rewrite the pairs so that list lines and words stay equal.")
