@@ -228,7 +228,7 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
 
 _DID: dict[Chip, str] = {
     "improved": "reduced {}", "overcorrected": "overshot on {}", "worse": "made {} worse", "at a cost": "reduced, at a cost, {}",
-    "unclear": "may have reduced {}", "no change shown": "shows no effect on {}", "left as it is": "was not applied to {}",
+    "unclear": "may have reduced {}", "no change shown": "is not shown to change {}", "left as it is": "was not applied to {}",
 }  # fmt: skip
 _CLOSER = "cut disagreement with people on {}"
 """In place of "reduced" if people voted: disagreement may fall while skew rises."""
