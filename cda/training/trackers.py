@@ -46,16 +46,17 @@ def tracker_problems(train: Mapping[str, Any]) -> list[str]:
 
 
 def _problem(name: str) -> str | None:
-    from transformers.integrations import get_reporting_integration_callbacks
-    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+    from transformers.integrations import get_reporting_integration_callbacks, integration_utils
 
+    known = integration_utils.INTEGRATION_TO_CALLBACK
+    if name in TRACKERS and not getattr(integration_utils, f"is_{name}_available")():
+        return f"not installed here: `pip install {name}`"
     try:
         for callback in get_reporting_integration_callbacks([name]):
             callback()
     except Exception as error:  # each tracker's own: not known, not installed, not set up
-        if name not in INTEGRATION_TO_CALLBACK:
-            return f"{str(error).rstrip('.')}.{did_you_mean(str(name), INTEGRATION_TO_CALLBACK)}".rstrip(".")
-        return f"not installed here: `pip install {name}`" if name in TRACKERS else str(error).rstrip(".")
+        hint = "" if name in known else did_you_mean(str(name), known)
+        return f"{str(error).rstrip('.')}.{hint}".rstrip(".")
     checks: dict[str, Callable[[], str | None]] = {"wandb": _wandb_problem, "mlflow": _mlflow_problem}
     return checks[name]() if name in checks else None
 
@@ -119,7 +120,7 @@ class Tracked:
 
     def log(self, tracker: str, numbers: Mapping[str, float], logs: Path) -> None:
         """Log numbers to the run of this training in a tracker; TensorBoard's become a folder in `logs`."""
-        opened = self._open(tracker, logs)
+        opened = self._open(tracker, logs, quiet=True)
         if opened is not None:
             opened.log(numbers, **({} if tracker == "wandb" else {"step": 0}))
             opened.finish()
@@ -128,7 +129,7 @@ class Tracked:
         else:
             import_module("mlflow").log_metrics(dict(numbers), step=0)
 
-    def _open(self, name: str, logs: Path | None = None) -> Any:
+    def _open(self, name: str, logs: Path | None = None, quiet: bool = False) -> Any:
         """The tracker with its run begun or taken up again; None if the user's own program holds one open."""
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
@@ -142,7 +143,13 @@ class Tracked:
             self.runs[name] = active
             return None
         elif name == "wandb":
-            given = {"run_name": self.project, "name": self.name, "id": known, "resume": "allow"}
+            given = {
+                "run_name": self.project,
+                "name": self.name,
+                "id": known,
+                "resume": "allow",
+                "settings": {"quiet": quiet},
+            }
         else:
             given = {"experiment_name": self.project, "run_name": self.name, "run_id": known}
         tracker = LOGGER_TYPE_TO_CLASS[name](**given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ SEEDS = "train.seeds=[7, 3]"
 DOSED = (
     "audit.max_contrasts=20", "audit.max_quality=20", "audit.rate=0", "dose.aim=tie", "dose.on=yes", "dose.doses=[0, 1, 2]",
     "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1", "model.max_length_tokens=48", "model.precision=fp32",
+    *(["train.report_to=tensorboard"] if find_spec("tensorboard") else []),
 )  # fmt: skip
 WEIGHTS = "adapter_model.safetensors"
 
@@ -98,6 +100,46 @@ def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[st
     assert set(audit["seeds"]["skew"]) == set(audit["skew"]) and audit["seeds"]["quality"]["after"]["n"] == 20
     # The headline is of the first training, and nothing else.
     assert audit["scorings"] == ["before", "after"]
+
+
+def test_a_tracker_has_the_numbers_of_each_training_once(
+    folder: Path, audit: dict[str, Any], small_job: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed: pip install tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def logged(name: str) -> dict[str, float]:
+        read = EventAccumulator(str(folder / "report" / "logs" / name))
+        read.Reload()
+        return {tag: read.Scalars(tag)[-1].value for tag in read.Tags()["scalars"]}
+
+    skew, over = audit["skew"]["jargon"], audit["seeds"]["skew"]["jargon"]
+    main, other = logged("jargon"), logged("jargon-seed-3")
+    expected = {f"cda/skew/jargon/{when}{end}": skew[when][key] for when in ("before", "after", "change")
+                for end, key in (("", "value"), ("_low", "low"), ("_high", "high"), ("_n", "n"))}  # fmt: skip
+    expected |= {"cda/seeds/skew/jargon/after": over["after"]["value"], "cda/seeds/skew/jargon/sd": over["sd"]}
+    expected |= {"cda/quality_accuracy/after": audit["quality"]["after"]["value"], "cda/dose": audit["dose_applied"]}
+    assert {name: main[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert (
+        other["cda/skew/jargon/after"] == pytest.approx(over["by_seed"][1])
+        and 0 <= main["cda/validation_accuracy"] <= 1
+    )
+    for stage in ("train", "train-seed-3"):
+        assert list((folder / stage / "logs").rglob("events.out.tfevents.*")), stage
+    files = sorted((folder / "report" / "logs").rglob("events*"))
+    recipe, *words = small_job(folder, SEEDS, *DOSED)
+    run_stages(load_recipe(recipe, words))
+    assert sorted((folder / "report" / "logs").rglob("events*")) == files
+    # A tracker that fails costs the run nothing, and is tried again.
+    (folder / "report" / "tracked.json").unlink()
+    for place in files:
+        place.unlink()
+        place.parent.rmdir()
+        place.parent.write_text("in the way")
+    capsys.readouterr()
+    run_stages(load_recipe(recipe, words))
+    assert "tensorboard: the audit's numbers could not be logged (" in capsys.readouterr().out
+    assert not json.loads((folder / "report" / "tracked.json").read_text())
 
 
 def test_the_disk_has_room_for_every_adapter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cda.errors import RecipeError
-from cda.training.arguments import check_arguments, in_bf16, reward_config, tracker_problems
+from cda.training.arguments import check_arguments, in_bf16, reward_config
+from cda.training.trackers import tracker_problems
 
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"report_to": "tensorbord"}, r"train\.report_to=tensorbord: .*not supported.*Did you mean 'tensorboard'\?"),
@@ -59,14 +60,6 @@ def test_under_a_launch_of_several_processes_it_is_tried_outside(monkeypatch: py
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(RecipeError, match="min_lr"):
         check_arguments({"lr_scheduler_type": "cosine_with_min_lr"}, True, "fp32")
-
-
-def test_an_integration_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers.integrations import integration_utils
-
-    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
-    (problem,) = tracker_problems({"report_to": "wandb"})
-    assert problem.startswith("train.report_to=wandb: ") and "pip install wandb" in problem
 
 
 def test_weights_and_biases_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
