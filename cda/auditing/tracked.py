@@ -28,6 +28,12 @@ class Number:
         """Such as `cda/skew/jargon/after`."""
         return "/".join(part for part in (PREFIX, self.measure, self.bias, self.when) if part)
 
+    @property
+    def words(self) -> str:
+        """Such as `skew of jargon`."""
+        what = "RATE ATE" if self.measure == "ate" else self.measure.replace("_", " ")
+        return what if self.bias is None else f"{what} of {self.bias}"
+
 
 def audit_numbers(audit: AuditResult) -> list[Number]:
     """Every bias's skew, ATE and, with votes, human skew and miscalibration, then quality: before and after a training, and the

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_cells import EMBEDDED
-from cda.auditing.report_forms import ExportedTraining, model_card
 from cda.errors import DataError, ModelError, RunError
 from cda.files.paths import user_path
 from cda.finetuning.applied import adapter_at, chosen_dose

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from base64 import b64decode
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -369,21 +372,72 @@ def test_push_without_the_right_to_write(
     assert f"hf upload my-org/name {tmp_path}" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_push_makes_a_repository_and_uploads_the_folder(
-    monkeypatch: pytest.MonkeyPatch, hub: Callable[[str], None], tmp_path: Path
-) -> None:
-    from huggingface_hub import HfApi
+class Hub(BaseHTTPRequestHandler):
+    """The part of the hub that an upload asks, over real HTTP; every file goes into the commit itself."""
 
-    calls: list[tuple[str, object, dict[str, object]]] = []
-    hub("http://127.0.0.1:9")
-    monkeypatch.setattr(HfApi, "create_repo", lambda _, name, **more: calls.append(("create", name, more)))
-    monkeypatch.setattr(
-        HfApi,
-        "upload_folder",
-        lambda _, **more: calls.append(("upload", more["repo_id"], more)) or "https://hub/commit",
-    )
-    assert push(tmp_path, "my-org/name") == "https://hub/commit"
-    assert calls == [
-        ("create", "my-org/name", {"private": True, "exist_ok": True}),
-        ("upload", "my-org/name", {"repo_id": "my-org/name", "folder_path": str(tmp_path)}),
-    ]
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[tuple[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        lines = [json.loads(line) for line in content.splitlines()]
+        self.asked.append((self.path, lines if "/commit/" in self.path else lines[0]))
+        assert self.headers["Authorization"] == "Bearer hf_test"
+        place = f"http://{self.headers['Host']}/my-org/name"
+        commit = {"commitUrl": f"{place}/commit/1a", "commitOid": "1a"}
+        answers = {"create": {"url": place}, "validate-yaml": {}, "main": commit}
+        answer: Any = answers[self.path.rsplit("/", 1)[1]]
+        if "/preupload/" in self.path:
+            answer = {
+                "files": [
+                    {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in lines[0]["files"]
+                ]
+            }
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_adapter_and_its_card_are_pushed(
+    run: Path, llama: Path, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The card, as the hub's own types read it: the base, and the audit's numbers after the training."""
+    from huggingface_hub import ModelCard, constants
+
+    cached = tmp_path / "cache" / "models--my-org--base"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("1a")
+    shutil.copytree(llama, cached / "snapshots" / "1a")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    out = tmp_path / "adapter"
+    made(run, "--base", "my-org/base", "--adapter-only", "--out", out)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        hub(address)
+        assert push(out, "my-org/name") == f"{address}/my-org/name/commit/1a"
+        server.shutdown()
+    (create,) = (body for path, body in Hub.asked if path == "/api/repos/create")
+    assert (create["organization"], create["name"], create["visibility"]) == ("my-org", "name", "private")
+    (commit,) = (body for path, body in Hub.asked if path == "/api/models/my-org/name/commit/main")
+    files = {line["value"]["path"]: b64decode(line["value"]["content"]) for line in commit if line["key"] == "file"}
+    assert files == {file.name: file.read_bytes() for file in out.iterdir()}
+    card = ModelCard(files["README.md"].decode())
+    assert (card.data.base_model, card.data.base_model_relation) == ("my-org/base", "adapter")
+    assert json.loads(files["adapter_config.json"])["base_model_name_or_path"] == "my-org/base"
+    found = {(own.metric_type, own.dataset_name): (own.metric_value, own.metric_name) for own in card.data.eval_results}
+    assert found == {
+        ("skew", "contrasts.jsonl"): (0.5, "skew of jargon (95% interval 0.4 to 0.6, n = 40)"),
+        ("quality_accuracy", "quality.jsonl"): (0.74, "quality accuracy (95% interval 0.64 to 0.84, n = 40)"),
+    }
+    for name, content in files.items():
+        assert not any(str(place).encode() in content for place in (tmp_path, llama.parent, run.parent, "/home/me")), (
+            name
+        )

@@ -16,6 +16,7 @@ from test_pipeline import stopped
 
 from cda.pipeline import plan
 from cda.pipeline.stages import run_stages
+from cda.pipeline.tracking import log_audit
 from cda.recipe.load import load_recipe
 from cda.run import RunFolder, Stage
 from cda.stats.means import over_seeds
@@ -128,7 +129,8 @@ def test_a_tracker_has_the_numbers_of_each_training_once(
         assert list((folder / stage / "logs").rglob("events.out.tfevents.*")), stage
     files = sorted((folder / "report" / "logs").rglob("events*"))
     recipe, *words = small_job(folder, SEEDS, *DOSED)
-    run_stages(load_recipe(recipe, words))
+    loaded = load_recipe(recipe, words)
+    log_audit(loaded, RunFolder(folder), 0.5)
     assert sorted((folder / "report" / "logs").rglob("events*")) == files
     # A tracker that fails costs the run nothing, and is tried again.
     (folder / "report" / "tracked.json").unlink()
@@ -137,7 +139,7 @@ def test_a_tracker_has_the_numbers_of_each_training_once(
         place.parent.rmdir()
         place.parent.write_text("in the way")
     capsys.readouterr()
-    run_stages(load_recipe(recipe, words))
+    log_audit(loaded, RunFolder(folder), 0.5)
     assert "tensorboard: the audit's numbers could not be logged (" in capsys.readouterr().out
     assert not json.loads((folder / "report" / "tracked.json").read_text())
 

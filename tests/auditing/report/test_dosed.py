@@ -11,8 +11,8 @@ from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.auditing import report_tables as tables
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.paper import outcome_table
-from cda.auditing.report_forms import ExportedTraining, model_card
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line

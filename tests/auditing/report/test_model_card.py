@@ -10,7 +10,7 @@ import pytest
 import yaml
 from changed import changed
 
-from cda.auditing.report_forms import ExportedTraining, model_card
+from cda.auditing.model_card import ExportedTraining, model_card
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"
@@ -50,6 +50,29 @@ def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit
     )
     same = model_card([ExportedTraining("jargon", 1.5, audit.model_copy(update={"dose_applied": 1.5}))], BASE, None)
     assert "did not measure" not in same and "differ by rounding" not in same
+
+
+def test_the_numbers_of_the_metadata_are_those_of_the_exported_dose(audit: Audit, voted: Audit) -> None:
+    def measures(*parts: ExportedTraining) -> dict[str, float]:
+        found = front_matter(model_card(list(parts), BASE, None)).get("model-index", [])
+        results = found[0]["results"] if found else []
+        return {metric["name"].split(" (")[0]: metric["value"] for row in results for metric in row["metrics"]}
+
+    own = measures(ExportedTraining("a run", 1.0, voted))
+    assert own["skew of jargon"] == round(voted.skew["jargon"].after.value, 4)
+    assert own["miscalibration of jargon"] == round(voted.votes["jargon"].miscalibration.after.value, 4)
+    assert own["quality accuracy"] == round(voted.quality.after.value, 4) and "human skew of jargon" not in own
+    assert (
+        front_matter(model_card([ExportedTraining("a run", 1.0, audit)], BASE, None))["model-index"][0]["name"]
+        == "a-run"
+    )
+    part = ExportedTraining("x", 0.5, audit)
+    assert (
+        measures(part)
+        == measures(part, ExportedTraining("y", 1.0, audit))
+        == measures(ExportedTraining("z", 1.0))
+        == {}
+    )
 
 
 def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:

@@ -15,8 +15,9 @@ from cda.auditing.comparison import comparison_tables
 from cda.auditing.comparison_page import comparison_page
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_confounds import confounds_sentence
-from cda.auditing.report_forms import ExportedTraining, model_card, render_html, render_markdown
+from cda.auditing.report_forms import render_html, render_markdown
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
     drift_sentence,

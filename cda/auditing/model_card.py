@@ -1,0 +1,179 @@
+"""The model card of an export: its metadata for model hubs, the audit, limits, and a program that loads it. Text from outside is
+escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from markupsafe import Markup
+
+from cda.auditing import report_trainings as trainings
+from cda.auditing import report_verdict as verdict
+from cda.auditing.report_cells import EMBEDDED, applied, compares
+from cda.auditing.report_data import rate_tables
+from cda.auditing.report_scoring import caveats, how_scored
+from cda.auditing.report_tables import main_table, skew_table, votes_table
+from cda.auditing.report_verdict import verdicts
+from cda.auditing.tracked import Number, audit_numbers, share_numbers
+from cda.report.numbers import listed
+from cda.report.page import render
+from cda.report.tables import Table, escaped, markdown_table
+from cda.results.audit import AuditResult
+from cda.results.dose import DoseResult
+from cda.results.facts import RewardModelFacts
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTraining:
+    """One training in an export: its adapter's dose there, if known; how it was chosen, if the export has that dose; and the
+    format of prompt and response in training, if known and not given by an audit."""
+
+    name: str
+    dose: float | None
+    audit: AuditResult | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    chosen: DoseResult | None = None
+    form: str | None = None
+
+
+def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
+    """Model card (README.md) of an export, with the front matter that model hubs read. `base` is a hub id, `embedded`, or a folder, which is named by its last part alone; `merged` is
+    the precision of a merged model, None for an adapter."""
+    audits = [part.audit for part in parts if part.audit is not None]
+    biases = list(dict.fromkeys(bias.name for audit in audits for bias in audit.biases))
+    models = [audit.model for audit in audits if isinstance(audit.model, RewardModelFacts)]
+    forms = (*(model.form for model in models), *(part.form for part in parts))
+    text = render(
+        "model_card.md.j2",
+        parts=parts,
+        biases=listed(biases) if biases else "",
+        merged=merged,
+        base="the embedded model of the cda package" if base == EMBEDDED else _source(base),
+        embedded=base == EMBEDDED,
+        hub=Markup(json.dumps(base)) if _HUB_ID.fullmatch(base) else "",
+        metadata=Markup(_metadata(parts, base, merged)),
+        form=next((form for form in forms if form), None),
+        length=(models[0].max_length_tokens if models else None) or 512,
+        md=_inert,
+        json=partial(json.dumps, ensure_ascii=False, default=str),
+        dose=_dose,
+        audited=partial(_audited, merged=merged),
+        chosen=_chosen,
+        limits=partial(_limits, merged=merged),
+    )
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
+    """Front matter, by the hub's own types: the base if it is on the hub, and the audit's numbers after the training as
+    `model-index`, if the audit measured this very export."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    audit = parts[0].audit if len(parts) == 1 else None
+    results = [
+        EvalResult(
+            task_type="text-classification",
+            task_name="reward modelling",
+            dataset_type=place,
+            dataset_name=place,
+            metric_type=number.measure,
+            metric_name=f"{number.words} (95% interval {number.estimate.low:.3g} to {number.estimate.high:.3g}, n = {number.estimate.n})",
+            metric_value=round(number.estimate.value, 4),
+        )
+        for number in (_exported_numbers(parts[0], audit) if audit else ())
+        if (place := _slug(_source(_place(number, audit))))
+    ]  # fmt: skip
+    on_hub = _HUB_ID.fullmatch(base) is not None
+    return ModelCardData(
+        base_model=base if on_hub else None,
+        base_model_relation=("finetune" if merged else "adapter") if on_hub else None,
+        library_name="transformers" if merged else "peft",
+        pipeline_tag="text-classification",
+        tags=["reward-model", "debiasing", *([] if merged else ["lora"])],
+        model_name=_slug(parts[0].name) if results else None,
+        eval_results=results or None,
+    ).to_yaml()
+
+
+def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[Number]:
+    """The audit's numbers of the dose that is exported; none if it measured another."""
+    numbers = audit_numbers(audit) if part.dose == applied(audit) else []
+    if not numbers and part.dose == 1 and audit.plain is not None:
+        numbers = share_numbers(audit.plain)
+    return [number for number in numbers if number.when == "after"]
+
+
+def _place(number: Number, audit: AuditResult) -> str | None:
+    """The data that a number was measured on."""
+    sources = audit.sources
+    by_measure = {"ate": sources.triples, "quality_accuracy": sources.quality}
+    return by_measure.get(number.measure, sources.contrasts)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "unnamed"
+
+
+def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
+    """Verdicts and tables; first, how the audited model differs from the exported one."""
+    audit = part.audit
+    assert audit is not None  # the template asks for audited trainings alone
+    if part.dose != applied(audit):
+        column = "the column of plain CDA." if part.dose == 1 and audit.plain else "which this audit did not measure."
+        yield Markup(f"`after` is dose {applied(audit):g}. The export holds dose {_dose(part)}, {column}")
+    for found in verdicts(audit):
+        yield Markup(f"**{escaped(found.sentence)}**")
+    yield from map(_inert, (verdict.quality_sentence(audit), *trainings.seed_sentences(audit)))
+    over_trainings = (trainings.seed_table(audit), trainings.effects_over_seeds(audit))
+    skew = skew_table(audit) if compares(audit) else None
+    yield from _tables((main_table(audit), *over_trainings, votes_table(audit), skew, *rate_tables(audit)))
+    yield _inert(how_scored(audit))
+    precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
+    if merged and precision and precision != merged:
+        yield Markup(
+            f"The audit scored a {escaped(precision)} base with the adapter applied unmerged. The merged {merged} weights differ by "
+            "rounding, which moves a score by a small share of the scores' spread."
+        )
+
+
+def _chosen(part: ExportedTraining) -> Iterator[Markup]:
+    if part.chosen is not None:
+        yield from map(_inert, trainings.dose_sentences(part.chosen))
+        yield from _tables(trainings.dose_tables(part.chosen))
+
+
+def _limits(audit: AuditResult, merged: str | None) -> list[str]:
+    sources = audit.sources
+    notes = [
+        *caveats(audit),
+        f"Trained on: {_source(sources.pairs)}. Measured on contrasts: {_source(sources.contrasts)}; on quality pairs: "
+        f"{_source(sources.quality)}. On other data it may behave differently.",
+    ]
+    own = "The adapter fits this base alone, with its head; another base gives scores without meaning."
+    return notes if merged else [*notes, own]
+
+
+def _inert(text: object) -> Markup:
+    return Markup(escaped(text))
+
+
+def _tables(tables: Iterable[Table | None]) -> Iterator[Markup]:
+    return (Markup("\n".join(markdown_table(table))) for table in tables if table is not None)
+
+
+def _source(path: object) -> str:
+    """Public name of a model or file, without the path of a local folder."""
+    if path is None:
+        return "none"
+    text = str(path)
+    return text if _HUB_ID.fullmatch(text) else text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _dose(part: ExportedTraining) -> str:
+    return "unknown" if part.dose is None else f"{part.dose:g}"
