@@ -12,6 +12,7 @@ from cda.files.paths import user_path
 from cda.finetuning.train import ADAPTER, Training
 from cda.keys import address_problem
 from cda.launch import say, world_size
+from cda.models.adapter_base import check_base
 from cda.models.load import check_adapter, head_names, load_config
 from cda.recipe.schema import ModelSection
 from cda.recipe.sections import bare_name, kind_of
@@ -151,8 +152,11 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
     if subject.section.is_trainable:
         spec = model_spec(subject.section)
-        heads = head_names(load_config(spec), spec)
+        config = load_config(spec)
+        heads = head_names(config, spec)
         if subject.adapter is not None:
             check_adapter(subject.adapter, heads)
+            if note := check_base(subject.adapter, spec, config):
+                say(note)
             if subject.dose != 1:
                 adapter_config(subject.adapter)

@@ -15,12 +15,14 @@ from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_cells import EMBEDDED
+from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
+from cda.files.jsonl import write_text
 from cda.files.paths import user_path
-from cda.finetuning.applied import adapter_at, chosen_dose
+from cda.finetuning.applied import NAME, adapter_at, chosen_dose
 from cda.finetuning.train import ADAPTER
 from cda.launch import say
+from cda.models.adapter_base import check_base
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, quiet_files
 from cda.models.refusals import first_line
 from cda.recipe.schema import ModelSection
@@ -69,9 +71,12 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
     read = _read_sources(sources, options.doses)
     base = _base(read, options.base)
     spec = model_spec(base)
-    heads = head_names(load_config(spec), spec)
+    config = load_config(spec)
+    heads = head_names(config, spec)
     for source in read:
         check_adapter(source.adapter, heads)
+        if note := check_base(source.adapter, spec, config):
+            say(note)
     if options.push is not None:
         check_push(options.push)
         if options.adapter_only and Path(spec.name_or_path).is_dir():
@@ -80,9 +85,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
                 f"--push: the adapter's base is {'the embedded model' if is_embedded else f'a folder here ({base.name_or_path})'}, "
                 "which only this machine has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
-    local = base.name_or_path != EMBEDDED and Path(spec.name_or_path).is_dir()
-    named = str(Path(spec.name_or_path).resolve()) if local else base.name_or_path  # `a/b` may be either
-    card = model_card([source.part for source in read], named, None if options.adapter_only else precision)
+    card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
     weighted = [(source.adapter, source.dose) for source in read]
     if options.adapter_only:
         with new_folder(options.out) as partial:
@@ -144,15 +147,36 @@ def _source(given: str, dose: float | None) -> _Source:
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
+    part = _part(run, factor, _audit(run, chosen), chosen)
+    return _Source(adapter, factor, _trained_model(run), part)
+
+
+def _part(run: RunFolder, dose: float, audit: AuditResult | None, chosen: DoseResult | None) -> ExportedTraining:
+    record = run.record("train")
     settings, form = _shown_settings(record.settings), record.counts.get("form")
-    part = ExportedTraining(name, factor, _audit(run, chosen), settings=settings, chosen=chosen, form=form)
+    return ExportedTraining(run.path.resolve().name, dose, audit, settings=settings, chosen=chosen, form=form)
+
+
+def _trained_model(run: RunFolder) -> ModelSection:
     try:
-        model = ModelSection.model_validate(record.settings.get("model"))
+        return ModelSection.model_validate(run.record("train").settings.get("model"))
     except ValidationError:
         raise RunError(
-            f"{path / 'train' / 'stage.json'}: does not say which model was trained; run `cda train` again"
+            f"{run.path / 'train' / 'stage.json'}: does not say which model was trained; run `cda train` again"
         ) from None
-    return _Source(adapter, factor, model, part)
+
+
+def write_adapter_card(run: RunFolder, audit: AuditResult) -> None:
+    """Write the model card of a run's adapter next to it; the audit is of the adapter at its dose."""
+    part = _part(run, applied(audit), audit, audit.dose)
+    write_text(run.stage(NAME) / "README.md", model_card([part], _public_name(_trained_model(run)), None))
+
+
+def _public_name(base: ModelSection) -> str:
+    """A hub id, `embedded`, or a whole path, which a card shortens to its last part: `a/b` may be a folder here."""
+    name = model_spec(base).name_or_path
+    local = base.name_or_path != EMBEDDED and Path(name).is_dir()
+    return str(Path(name).resolve()) if local else base.name_or_path
 
 
 def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:

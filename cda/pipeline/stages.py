@@ -28,6 +28,7 @@ from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
+from cda.pipeline.merge import write_adapter_card
 from cda.pipeline.tracking import log_audit
 from cda.pipeline.work import planned_progress
 from cda.progress import RunProgress, run_progress
@@ -257,7 +258,10 @@ def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
     own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
-    say("\n" + summary)
+    if has_adapter:
+        write_adapter_card(run_folder, audit)
+    say("
+" + summary)
     if figures is not None:
         with of_this_version(file):
             say(write_figures(audit_plots(audit), folder, figures))

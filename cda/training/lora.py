@@ -114,7 +114,8 @@ def train_adapter(
     trainer.accelerator.wait_for_everyone()
     trainer.save_model(str(adapter))
     if trainer.args.should_save:
-        _sort_names(adapter / "adapter_config.json")
+        _sort_names(adapter / "adapter_config.json", reward_model.spec.revision)
+        (adapter / "README.md").unlink(missing_ok=True)  # PEFT's form of a card, with the base's path on this machine
     trainer.accelerator.wait_for_everyone()
     state = trainer.state
     counts = TrainCounts(
@@ -244,8 +245,9 @@ def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
         ) from None
 
 
-def _sort_names(config: Path) -> None:
-    """Sort the target modules: PEFT writes a set, in random order, and the same training has to leave the same files."""
-    content = read_json(config)
+def _sort_names(config: Path, revision: str | None) -> None:
+    """Sort the target modules: PEFT writes a set, in random order, and the same training has to leave the same files. The
+    base's revision is noted too."""
+    content = read_json(config) | ({} if revision is None else {"revision": revision})
     names = content.get("target_modules")
     write_json(config, content | {"target_modules": sorted(names)} if isinstance(names, list) else content)
