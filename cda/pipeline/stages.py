@@ -260,8 +260,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
     write_text(folder / "report.md", text)
     if has_adapter:
         write_adapter_card(run_folder, audit)
-    say("
-" + summary)
+    say("\n" + summary)
     if figures is not None:
         with of_this_version(file):
             say(write_figures(audit_plots(audit), folder, figures))
