@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -25,6 +26,9 @@ from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -73,22 +77,10 @@ def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None)
 def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
     """Front matter, by the hub's own types: the base if it is on the hub, and the audit's numbers after the training as
     `model-index`, if the audit measured this very export."""
-    from huggingface_hub import EvalResult, ModelCardData
+    from huggingface_hub import ModelCardData
 
     audit = parts[0].audit if len(parts) == 1 else None
-    results = [
-        EvalResult(
-            task_type="text-classification",
-            task_name="reward modelling",
-            dataset_type=place,
-            dataset_name=place,
-            metric_type=number.measure,
-            metric_name=f"{number.words} (95% interval {number.estimate.low:.3g} to {number.estimate.high:.3g}, n = {number.estimate.n})",
-            metric_value=round(number.estimate.value, 4),
-        )
-        for number in (_exported_numbers(parts[0], audit) if audit else ())
-        if (place := _slug(_source(_place(number, audit))))
-    ]  # fmt: skip
+    results = [] if audit is None else [_eval_result(number, audit) for number in _exported_numbers(parts[0], audit)]
     on_hub = _HUB_ID.fullmatch(base) is not None
     return ModelCardData(
         base_model=base if on_hub else None,
@@ -99,6 +91,21 @@ def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) 
         model_name=_slug(parts[0].name) if results else None,
         eval_results=results or None,
     ).to_yaml()
+
+
+def _eval_result(number: Number, audit: AuditResult) -> EvalResult:
+    from huggingface_hub import EvalResult
+
+    found, place = number.estimate, _slug(_source(_place(number, audit)))
+    return EvalResult(
+        task_type="text-classification",
+        task_name="reward modelling",
+        dataset_type=place,
+        dataset_name=place,
+        metric_type=number.measure,
+        metric_name=f"{_slug(number.words, ' ')} (95% interval {found.low:.3g} to {found.high:.3g}, n = {found.n})",
+        metric_value=round(found.value, 4),
+    )
 
 
 def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[Number]:
@@ -116,8 +123,8 @@ def _place(number: Number, audit: AuditResult) -> str | None:
     return by_measure.get(number.measure, sources.contrasts)
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "unnamed"
+def _slug(text: str, between: str = "-") -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", between, text).strip("-. ") or "unnamed"
 
 
 def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
