@@ -47,8 +47,8 @@ class RunProgress:
     """
 
     def __init__(self, stages: Sequence[StageWork], steps: float = 0.0, texts_a_step: float = 1.0) -> None:
-        self._stages, self._at = list(stages), 0
-        self._steps, self._texts_a_step = steps, texts_a_step
+        self.stages, self._at = list(stages), 0
+        self.steps, self._texts_a_step = steps, texts_a_step
         self._bars: list[Bar] = []
         self._measured: dict[Kind, tuple[float, float]] = {}
         """Amount that closed bars did of each kind, and their seconds."""
@@ -56,23 +56,23 @@ class RunProgress:
     @property
     def place(self) -> str:
         """The current stage by its number, such as `stage 3/6`."""
-        return f"stage {self._at + 1}/{len(self._stages)}"
+        return f"stage {self._at + 1}/{len(self.stages)}"
 
     def begin(self, name: str) -> None:
         """Move to a stage; work left of earlier ones is done."""
-        self._at = next((at for at, stage in enumerate(self._stages) if stage.name == name), self._at)
+        self._at = next((at for at, stage in enumerate(self.stages) if stage.name == name), self._at)
 
     def leave_out(self, name: str) -> None:
         """Take away a stage that turned out not to be needed."""
-        self._stages = [stage for stage in self._stages if stage.name != name]
-        self._at = max(0, min(self._at, len(self._stages) - 1))
+        self.stages = [stage for stage in self.stages if stage.name != name]
+        self._at = max(0, min(self._at, len(self.stages) - 1))
 
     def opened(self, bar: Bar) -> None:
         """Count a bar's own total in place of what was planned for it."""
         self._bars.append(bar)
-        stage = self._stages[self._at] if self._stages else StageWork("")
+        stage = self.stages[self._at] if self.stages else StageWork("")
         if bar.kind == "steps":
-            self._steps, stage.trainings = bar.amount, max(0, stage.trainings - 1)
+            self.steps, stage.trainings = bar.amount, max(0, stage.trainings - 1)
         elif bar.kind is not None:
             setattr(stage, bar.kind, max(0.0, getattr(stage, bar.kind) - bar.amount))
 
@@ -92,12 +92,12 @@ class RunProgress:
         if not known:
             return None
         more = any(amount and kind not in known for kind, amount in left.items())
-        more |= any(stage.is_open for stage in self._stages[self._at :])
+        more |= any(stage.is_open for stage in self.stages[self._at :])
         return sum(left[kind] * each for kind, each in known.items()), more
 
     def _left(self, kind: Kind) -> float:
-        stages = self._stages[self._at :]
-        planned = (self._steps * stage.trainings if kind == "steps" else getattr(stage, kind) for stage in stages)
+        stages = self.stages[self._at :]
+        planned = (self.steps * stage.trainings if kind == "steps" else getattr(stage, kind) for stage in stages)
         return sum(planned) + sum(bar.amount_left for bar in self._bars if bar.kind == kind)
 
     def _seconds_each(self, kind: Kind) -> float | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from cda.auditing.groups import contrast_comparisons, pair_comparisons
+from cda.auditing.rate import triple_comparisons
 from cda.counterfactuals.label import asks_for
 from cda.counterfactuals.synthesize import number_for
 from cda.embedded.texts import WITH_CONTRASTS, authored_triples
@@ -16,7 +17,7 @@ from cda.progress import RunProgress, StageWork
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import judges_of
-from cda.records import Contrast
+from cda.records import Contrast, Triple
 from cda.resources.named_scorer import texts_of
 from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.scorers.compared import distinct_texts
@@ -25,7 +26,6 @@ from cda.training.arguments import PAPER_DEFAULTS
 
 _FORWARDS_A_TRAINING_PASS = 3.0
 """Time of forward and backward pass in forward passes, as a first guess."""
-_TEXTS_A_TRIPLE = 3
 
 
 def planned_progress(loaded: LoadedRecipe, steps: Sequence[tuple[str, Training]]) -> RunProgress:
@@ -82,25 +82,36 @@ def _audited_texts(loaded: LoadedRecipe, names: Sequence[str] | None) -> tuple[i
     sources = (audit.contrasts, audit.triples, audit.quality)
     if not all(source is None or is_local(source) for source in sources):
         return 0, True
-    groups: dict[str, list[Contrast]] = {}
-    for contrast in inputs.existing_contrasts():
-        if names is None or contrast.bias in {*names, *inputs.second_turns()}:
-            groups.setdefault(contrast.bias, []).append(contrast)
+    groups = _contrasts(inputs, names)
     kept = [contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, loaded.recipe.seed)]
     quality = inputs.quality()
     pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
-    texts = distinct_texts(texts_of([*contrast_comparisons(kept), *pair_comparisons(pairs)]))
+    in_triples = [compared for triple in _triples(inputs) for compared in triple_comparisons(triple)]
+    texts = distinct_texts(texts_of([*contrast_comparisons(kept), *pair_comparisons(pairs), *in_triples]))
     missing = any(bias.name not in groups for bias in loaded.biases)
-    return len(texts) + _TEXTS_A_TRIPLE * _n_triples(inputs), missing or bool(audit.rate)
+    return len(texts), missing or bool(audit.rate)
 
 
-def _n_triples(inputs: AuditInputs) -> int:
-    """Triples that exist already: the file's, the release's and the embedded ones."""
+def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, list[Contrast]]:
+    """Contrasts by bias; the file's stand for the embedded ones of their biases."""
+    own, existing = inputs.contrasts().contrasts, inputs.existing_contrasts()
+    covered = {contrast.bias for contrast in own}
+    wanted = None if names is None else {*names, *inputs.second_turns()}
+    groups: dict[str, list[Contrast]] = {}
+    for at, contrast in enumerate(existing):
+        is_used = at < len(own) or contrast.bias not in covered
+        if is_used and (wanted is None or contrast.bias in wanted):
+            groups.setdefault(contrast.bias, []).append(contrast)
+    return groups
+
+
+def _triples(inputs: AuditInputs) -> list[Triple]:
+    """Triples that exist already: the file's, else the embedded ones, and the release's."""
     if inputs.audit.triples is None:
-        return 0
-    released = sum(len(texts.triples.triples) for texts in inputs.released().values())
-    own = inputs.triples().triples or authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
-    return len(own) + released
+        return []
+    embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
+    released = (triple for texts in inputs.released().values() for triple in texts.triples.triples)
+    return [*(inputs.triples().triples or (authored.triple for authored in embedded)), *released]
 
 
 def _n_pairs(loaded: LoadedRecipe) -> int:
