@@ -34,7 +34,7 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
     room = MAX_LINES - len(opening) - len(end) - 2  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
-    lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
+    lines = [*opening, *_table(shown, audit, room - len(found)), *_wrapped(_rest_line(rest), 1)]
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     return "\n".join([*lines, *(scored if len(lines) + len(scored) + len(end) <= MAX_LINES else []), *end])
 
@@ -60,8 +60,9 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
     return f"{len(rest)} more: {', '.join(parts)}" if rest else ""
 
 
-def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
-    """Rows as lines; a clause that is too long for its line is left to the page."""
+def _table(shown: Sequence[BiasVerdict], audit: AuditResult, room: int) -> list[str]:
+    """Rows as lines. A clause that is too long for its line stands below it, as far as there is `room` for more lines; else the page
+    has it."""
     voted = any(row.people for row in shown)
     when = ("before", "after") if compares(audit) else ("preferred",)
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), "n")]
@@ -71,13 +72,20 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         verdict = f"{SHAPES[row.chip]} {row.chip}"
         rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, str(row.last.n)))
     rows.append(_quality_row(audit, len(when), ("",) if voted else ()))
-    clauses = ["", *(_beyond_shares(row.clause) for row in shown), ""]
-    lines = zip(aligned(rows), clauses, strict=True)
-    most = max(map(width, aligned(rows)))
-    return [
-        f"{line}{' ' * (most - width(line))}  {clause}" if clause and most + 2 + width(clause) <= MAX_COLUMNS else line
-        for line, clause in lines
+    lines = aligned(rows)
+    most = max(map(width, lines))
+    clauses = [
+        f"{' ' * (most - width(line))}  {_beyond_shares(row.clause)}"
+        for row, line in zip(shown, lines[1:], strict=False)
     ]
+    said: list[str] = []
+    for line, clause in zip(lines[1:], clauses, strict=False):
+        fits = width(line) + width(clause) <= MAX_COLUMNS
+        said.append(f"{line}{clause}".rstrip() if fits else line)
+        if not fits and room > 0:
+            said += _wrapped(f"  {clause.strip()}", 1)
+            room -= 1
+    return [lines[0], *said, lines[-1]]
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:

@@ -22,7 +22,7 @@ def launch(
     words: Annotated[
         list[str],
         Argument(
-            metavar="[OPTIONS OF ACCELERATE] COMMAND …",
+            metavar="WORDS…",
             help="Options of `accelerate launch` (--num_processes 2, --config_file FILE, …), then a command of cda with its own.",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from changed import changed
 from test_dosed import with_dose
 from test_seed_tables import with_seeds
 
+from cda.auditing import report_terminal
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_terminal import MAX_COLUMNS, MAX_LINES, audit_summary
 from cda.auditing.verdicts import bias_verdicts, headline
@@ -46,6 +48,16 @@ def test_people_and_clauses_stand_in_the_row(voted: Any, make_audit: Any) -> Non
     assert found.people is not None and f"{100 * found.people.value:.0f}% [" in first.split("]")[2]
     (row,) = [line for line in lines_of(make_audit({"jargon": (0.88, 0.05)})) if line.startswith("jargon")]
     assert row.endswith("  now turned down nearly always")
+
+
+def test_a_clause_too_long_for_its_row_stands_below_it(make_audit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())
+    clause = "not identified: " + "longer than what is left of the row " * 2
+    (found,) = bias_verdicts(audit)
+    monkeypatch.setattr(report_terminal, "bias_verdicts", lambda _: [replace(found, clause=clause)])
+    lines = lines_of(audit, None)
+    at = next(at for at, line in enumerate(lines) if line.startswith("jargon"))
+    assert lines[at + 1] == f"  {clause.strip()}"
 
 
 def test_one_model_has_one_share_and_no_adapter(one_model: Any) -> None:
