@@ -76,8 +76,11 @@ def _commands() -> set[str]:
 
 def _start(arguments: Any) -> None:
     from accelerate.commands.launch import launch_command
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+    # Ctrl-C reaches the command too, which says how to go on; the launcher waits for its end.
+    signal.signal(signal.SIGINT, lambda *_: None)
     # The launchers' own warnings and errors repeat in their words what the command has said.
     logging.disable(logging.ERROR)
     try:
@@ -87,6 +90,8 @@ def _start(arguments: Any) -> None:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         ended_by(rank, failure.exitcode)
+    except SignalException as error:
+        sys.exit(128 + error.sigval)
     except (ValueError, ConnectionError) as error:  # options that do not go together, or a port that is taken
         raise RunError(f"cda launch: {error}") from None
 

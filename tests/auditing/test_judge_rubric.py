@@ -51,7 +51,6 @@ def test_the_bias_is_seen_by_criterion(serve: Any, audit: Any, report: Callable[
     assert own["accuracy"]["miscalibration"]["value"] == pytest.approx(8 / 22)
     model = found["model"]
     assert model["criteria"] == ["accuracy", "wording"] and model["comparisons"] == N
-    assert "jargon: accuracy 0% [0, 24], wording 100% [74, 100]; overall 50% [25, 75]" in said
     assert f"no readable verdict on wording for {n_wordless} of {N} comparisons." in said
     assert "overall and by accuracy and wording" in said
     text = report()
@@ -113,7 +112,7 @@ def test_a_panel_says_who_disagrees(serve: Any, audit: Any, report: Callable[[],
     url = serve(
         judges(one=for_good, two=for_good, odd=lambda first: for_good(first) if "w1 " in first else for_bad(first))
     )
-    said, found = audit("judge:one,two,odd", f"llm.base_url={url}", "score.judge.criteria=accuracy")
+    _, found = audit("judge:one,two,odd", f"llm.base_url={url}", "score.judge.criteria=accuracy")
     panel = found["panel"]["jargon"]
     assert panel["majority"]["skew"]["value"] == 0.5 == found["skew"]["jargon"]["before"]["value"]
     without = panel["without"]
@@ -122,7 +121,6 @@ def test_a_panel_says_who_disagrees(serve: Any, audit: Any, report: Callable[[],
     assert panel["agreement"]["n_votes"] == 3 * N
     assert panel["agreement"]["alpha"]["value"] + without["odd"]["alpha_change"]["value"] == pytest.approx(1)
     assert found["criteria"]["jargon"]["accuracy"]["skew"]["value"] == 0.5  # by the mean of the judges
-    assert "agreement (alpha)" in said and "the majority 50%" in said
     text = report()
     assert "| jargon, without odd | 1.00" in text and "| jargon, majority of the judges | 50%" in text
     assert "that judge is the one the others disagree with" in text

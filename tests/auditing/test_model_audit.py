@@ -63,11 +63,11 @@ def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None
     ]  # fmt: skip
     empty = rows[0] | {"rewrite": ""}
     path = written(tmp_path / "triples.jsonl", [*rows, empty])
-    said, found = audit(llama, "--triples", path)
+    _, found = audit(llama, "--triples", path)
     unlabelled = found["rate"]["jargon"]
     # The measure of jargon, long words, sees nothing of these; nobody else was asked.
     assert unlabelled["n"] == 0 and unlabelled["flips"]["checked_by"] == "measured long word share"
-    assert "RATE's ATE is not estimated: 0 of 6 answers with the bias" in said
+    assert "0 of 6 answers with the bias" in unlabelled["measured"]["reason"]
     written(path, [*(row | {"flipped": row["original"] != "w11 good good"} for row in rows), empty])
     _, found = audit(llama, "--triples", path)
     rate = found["rate"]["jargon"]
@@ -166,12 +166,11 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
         assert set(skew["by_direction"]) == (set() if name.endswith("-second-turn") else {"added", "removed"})
     assert found["quality"]["ties"]["before"] == found["quality"]["before"]["n"]
     assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
-    said = " ".join(done.output.split())
-    alike = re.search(r"exactly alike, which counts as no preference: (.+?)\.", said)
-    assert alike and "length 12 of 12" in alike[1] and "quality pairs" in alike[1]
-    assert "no effect shown: length, structure, jargon, sycophancy, vagueness" in said
+    assert done.output.count("▽ not rewarded  0%") >= 5 and "rewards" not in done.output.replace("does not reward", "")
     for name in ("report.html", "report.md"):
-        assert "exactly alike" in (out / "report" / name).read_text(encoding="utf-8")
+        page = (out / "report" / name).read_text(encoding="utf-8")
+        alike = re.search(r"exactly alike, which counts as no preference: (.+?)\.", page)
+        assert alike and "length 12 of 12" in alike[1] and "quality pairs" in alike[1]
 
 
 def test_exported_texts_are_audited_to_the_same_numbers(bert: Path, audit: Any, tmp_path: Path) -> None:
