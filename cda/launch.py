@@ -11,7 +11,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cda.errors import RunError
@@ -103,6 +103,16 @@ def say(text: str) -> None:
     """
     if is_main():
         _LOG.info("%s", visible(text))
+
+
+@contextlib.contextmanager
+def unsaid() -> Iterator[None]:
+    """Say nothing, as while something is looked at that will be said later."""
+    before, _LOG.disabled = _LOG.disabled, True
+    try:
+        yield
+    finally:
+        _LOG.disabled = before
 
 
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:

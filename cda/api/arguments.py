@@ -20,7 +20,7 @@ from cda.files.paths import place_for, user_path, writing
 from cda.installed import check_installed
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
-from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
+from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.records import content_id
 from cda.resources.artifacts import folder_suffix
@@ -148,6 +148,11 @@ class Terms:
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
         return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask")
+
+    @property
+    def consent(self) -> Consent:
+        """As of a recipe with these terms."""
+        return "given" if self.confirm is True else "by question" if self.confirm == "ask" else "by budget"
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

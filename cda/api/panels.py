@@ -1,22 +1,27 @@
-"""Audits of several models, one after the other, and the panel over them."""
+"""Audits of several models, one after the other with one budget, and the panel over them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 from cda.api.arguments import RUNS, Biases, Data, Model, Terms, as_reference, check_types, loaded_for_model
 from cda.api.results import Panel, carry_out
+from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, user_path
 from cda.launch import say
+from cda.llm.money import Purse
 from cda.panels.members import is_finished_audit
 from cda.panels.panel import run_panel
-from cda.recipe.load import is_recipe
+from cda.pipeline import plan as planning
+from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
+from cda.resources.llm_access import Step, confirm_all, share_purse, tell_costs
 from cda.run import fingerprint
 from cda.user_errors import explain
 
@@ -43,15 +48,25 @@ def audit_panel(
     """Audit every model in a folder of its own, reusing what is there, and write the panel over all that could be audited.
 
     A target that is the folder of a finished run is read as it is. Mistakes in the settings are raised before anything is
-    spent; a model that fails afterwards is named in the result, and does not stop the others.
+    spent; a model that fails afterwards is named in the result, and does not stop the others. The cost of all LLMs is agreed to
+    once, and `llm.budget_usd` holds for all models together.
 
     Raises:
         RecipeError: A wrong setting or target; all at once.
-        RunError: No model at all could be audited, or the panel's folder cannot be used.
+        RunError: No model at all could be audited, the panel's folder cannot be used, or the cost was declined.
+        SpendingError: The cost was not agreed to.
     """
     check_form(figures)
     planned, settings, repeated, seed = _checked(targets, terms, biases, data)
-    failed = _failures(planned, settings, terms)
+    steps, failed = _costs(planned, settings, terms)
+    if steps:
+        say(f"\n{len(planned)} models, their LLM calls together")
+        confirm_all(steps, terms.consent)
+    purse = Purse()
+    agreed = replace(terms, confirm=True) if steps else terms
+    failed |= _failures([each for each in planned if each.name not in failed], settings, agreed, purse)
+    if purse.n_calls:
+        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}")
     done = [each.run for each in planned if each.name not in failed]
     if not done:
         raise _none_left(failed)
@@ -70,8 +85,12 @@ def plan_panel(
 ) -> None:
     """Check everything, and say the plan of every audit; do nothing. Raises as `audit_panel`, RunError if any model fails."""
     planned, settings, _, _ = _checked(targets, terms, biases, data)
-    if failed := _failures(planned, settings, terms, dry_run=True):
+    if failed := _failures(planned, settings, terms):
         raise _none_left(failed)
+    steps, _ = _costs(planned, settings, terms)
+    if steps:
+        say("\nLLM calls of all models")
+        tell_costs(steps)
     say(f"\npanel       {_folder(terms, planned)}")
 
 
@@ -94,19 +113,47 @@ def _checked(
     return planned, settings, repeated, seed
 
 
+def _costs(
+    planned: Sequence[_Planned], settings: Mapping[str, object], terms: Terms
+) -> tuple[list[Step], dict[str, str]]:
+    """The LLM calls of all models, those that several have in common once; and problems of models that would ask an LLM and
+    cannot be audited, by name."""
+    steps: list[Step] = []
+    failed: dict[str, str] = {}
+    for each in planned:
+        if each.target is None:
+            continue
+        try:
+            with _loaded(each, each.target, settings, terms) as loaded:
+                own = planned_calls(loaded)
+                if own:
+                    planning.check(loaded)
+        except Exception as error:
+            failed[each.name] = _problem(each.name, error)
+        else:
+            steps += [step for step in own if step not in steps]
+    return steps, failed
+
+
 def _failures(
-    planned: Sequence[_Planned], settings: Mapping[str, object], terms: Terms, dry_run: bool = False
+    planned: Sequence[_Planned], settings: Mapping[str, object], terms: Terms, purse: Purse | None = None
 ) -> dict[str, str]:
-    """Audit the models one after the other; problems by name of those that failed."""
+    """Audit the models one after the other, paying from one purse; problems by name of those that failed. Without a purse only
+    check them, and say their plans."""
     failed: dict[str, str] = {}
     for number, each in enumerate(planned, 1):
         if each.target is None:
             say(f"\n[{number}/{len(planned)}] {each.name}: a finished run, read as it is")
             continue
         say(f"\n[{number}/{len(planned)}] {each.name}")
-        if (problem := _audited(each, each.target, settings, terms, dry_run)) is not None:
-            failed[each.name] = problem
-            say(f"  failed: {problem}")
+        try:
+            with _loaded(each, each.target, settings, terms) as loaded:
+                if purse is not None:
+                    share_purse(loaded, purse)
+                carry_out(loaded, dry_run=purse is None)
+        except Exception as error:
+            failed[each.name] = _problem(each.name, error)
+            say(f"  failed: {failed[each.name]}")
     return failed
 
 
@@ -165,21 +212,20 @@ def _planned(targets: Sequence[Model], settings: Mapping[str, object], terms: Te
     return planned, seed
 
 
-def _audited(
-    planned: _Planned, target: Model, settings: Mapping[str, object], terms: Terms, dry_run: bool
-) -> str | None:
-    """Audit one model; its problem in words if it failed."""
-    own = replace(terms, out=planned.run)
+@contextmanager
+def _loaded(planned: _Planned, target: Model, settings: Mapping[str, object], terms: Terms) -> Iterator[LoadedRecipe]:
+    """The settings of one model's audit, in its own folder."""
     placed = {**settings, "run": {"folder": str(planned.run)}}
-    try:
-        with loaded_for_model(target, placed, own) as loaded:
-            carry_out(loaded, dry_run=dry_run)
-    except Exception as error:
-        problem = explain(error)
-        if problem is None:
-            raise
-        return "; ".join(problem.splitlines())
-    return None
+    with loaded_for_model(target, placed, replace(terms, out=planned.run)) as loaded:
+        yield loaded
+
+
+def _problem(name: str, error: Exception) -> str:
+    """An error of this model in words, which name it no second time; raises those that no user can act on."""
+    problem = explain(error)
+    if problem is None:
+        raise error
+    return "; ".join(line.removeprefix(f"{name}: ") for line in problem.splitlines())
 
 
 def _folder(terms: Terms, planned: Sequence[_Planned]) -> Path:

@@ -22,10 +22,12 @@ from cda.api.arguments import (
 )
 from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
+from cda.auditing.spending import planned_calls
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
 from cda.recipe.load import is_recipe, load_recipe
 from cda.resources.artifacts import check_form
+from cda.resources.llm_access import tell_costs
 
 _BY_NAME = (
     "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
@@ -109,8 +111,8 @@ def audit(
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a
             panel: the folder that holds a run for each model, and `panel`.
-        budget_usd: Dollars that may be spent on LLMs; nothing is spent if the estimate exceeds it.
-        confirm: Agree to the cost of asking an LLM; `"ask"`: ask on the terminal.
+        budget_usd: Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it.
+        confirm: Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.
         progress: Show progress bars.
         overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
@@ -166,7 +168,10 @@ def audit_run(
     data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
     nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()}, biases)
     with loaded_for_model(target, nested, terms) as loaded:
-        return carry_out(loaded, figures=figures, dry_run=dry_run)
+        run = carry_out(loaded, figures=figures, dry_run=dry_run)
+        if dry_run:
+            tell_costs(planned_calls(loaded))
+        return run
 
 
 def train(

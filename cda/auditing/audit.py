@@ -112,9 +112,13 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
 
 def audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     """Texts that the audit of a recipe measures on; the dose is chosen on them too."""
+    return load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded), only_audit=loaded.only_audit)
+
+
+def audit_rewriting(loaded: LoadedRecipe) -> Rewriting:
+    """The rewriter of texts that the audit's sources lack."""
     recipe = loaded.recipe
-    rewriting = Rewriting(recipe.synthesize, loaded.biases, recipe.seed, llm_access(loaded))
-    return load_audit_texts(audit_inputs(loaded), rewriting, only_audit=loaded.only_audit)
+    return Rewriting(recipe.synthesize, loaded.biases, recipe.seed, llm_access(loaded))
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, object]:
@@ -127,7 +131,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     biases = {bias.name: bias for bias in loaded.biases} | {name: load_bias(name) for name in others}
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
-    scored, facts = _score(loaded, doses, run_folder, _comparisons(texts), shared)
+    scored, facts = _score(loaded, doses, run_folder, comparisons_of(texts), shared)
     # A training never has a second turn as its target; a model as it is has a verdict on each.
     beside = inputs.second_turns()
     audited_names = [*inputs.names, *(beside if only_audit else ())]
@@ -238,7 +242,8 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
     )
 
 
-def _comparisons(texts: AuditTexts) -> list[Comparison]:
+def comparisons_of(texts: AuditTexts) -> list[Comparison]:
+    """Everything that is scored: both sides of contrasts and pairs, and the texts of triples."""
     triples, released = texts.triples.kept, texts.triples.released
     return [
         *contrast_comparisons(texts.contrasts),

@@ -10,7 +10,7 @@ from cda.auditing.comparison import comparison_notes, comparison_tables, matrix,
 from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
+from cda.auditing.report_verdict import quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.errors import RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
@@ -69,7 +69,8 @@ _PAIRED = (
     "have one skew and prefer it in other contrasts. r is Pearson's correlation of their margins."
 )
 _BEWARE = "Beware."
-_MOST_MARKS, _MOST_IN_A_COLUMN = len(KINDS), 3
+_MOST_MARKS, _LEGEND_IN_A_COLUMN, _LEGEND = len(KINDS), 36, 84
+"""Marks of a figure, and characters of their names together in its two widths."""
 _SHORT, _LONGEST_CELL = 14, 60
 Form = Callable[[Estimate], str]
 
@@ -150,7 +151,8 @@ def _beware(result: ComparisonResult) -> list[Headline]:
     whats = [difference.what for difference in result.differences if difference.what != "model"]
     if whats and len(trained) < len(result.audits):
         notes.append(Headline("Not made alike:", f"the audits differ in {listed(whats)}."))
-    return notes
+    tied = {name: ties_sentence(audit) for name, audit in result.whole.items()}
+    return [*notes, *(Headline(f"{name}:", sentence) for name, sentence in tied.items() if sentence)]
 
 
 def found_tables(result: ComparisonResult) -> list[Table]:
@@ -263,7 +265,8 @@ def difference_table(result: ComparisonResult) -> Table | None:
 def skew_plot(result: ComparisonResult) -> Plot:
     """Skew of every bias in each audit."""
     biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-    marks = [Mark(named(name), *kind) for name, kind in zip(result.audits, KINDS, strict=False)]
+    longest = _LEGEND // len(result.audits)
+    marks = [Mark(named(name, longest), *kind) for name, kind in zip(result.audits, KINDS, strict=False)]
     rows = [
         PlotRow(
             named(bias, _SHORT),
@@ -276,7 +279,7 @@ def skew_plot(result: ComparisonResult) -> Plot:
         for name, row in result.audits.items()
     )
     scale = Scale("skew, % of contrasts", True, SHARE_LIMITS, 50.0)
-    width = COLUMN_INCHES if len(marks) <= _MOST_IN_A_COLUMN else PAGE_INCHES
+    width = COLUMN_INCHES if sum(len(mark.name) for mark in marks) <= _LEGEND_IN_A_COLUMN else PAGE_INCHES
     title = "Skew of every bias in each audit, with 95% intervals; 50% is no preference"
     draw = partial(draw_rows, rows=rows, marks=marks, scale=scale)
     return Plot("compared-skew", title, f"{said}.", draw, rows_height(len(rows), len(marks)), width)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.comparison import short_names
-from cda.auditing.row import MARGINS, AuditFolder, leaderboard_row
+from cda.auditing.report_scoring import prompt_identity
+from cda.auditing.row import MARGINS, AuditFolder, leaderboard_row, margin_in
 from cda.errors import DataError, RunError
 from cda.files.paths import user_path
 from cda.resources.artifacts import of_this_version, shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, load
 from cda.results.comparison import ComparisonResult, PairedAudits, PairedMargins, SetupDifference
-from cda.results.leaderboard import LeaderboardRow, MeasuredTexts
+from cda.results.leaderboard import LeaderboardRow, MeasuredTexts, ScoredAs
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.paired import compare_margins
 from cda.stats.proportions import ModelTies
 
 _LONGEST_NAME = 60
-_SIDES = {"contrast": ("perturbed", "base"), "quality": ("chosen", "rejected")}
+NO_VALUE = "none"
+"""The value of an audit to which a part of the setup does not apply."""
+HOW, JUDGES = "how it was asked", "judges"
+"""Parts of the setup that name the model itself."""
 _NOT_MEASURED = Missing(reason="not measured by both")
 Margins = dict[str, float]
 """Name of a row's texts to its margin."""
@@ -36,7 +39,7 @@ def compare_audits(folders: Mapping[str, AuditFolder]) -> ComparisonResult:
     pairs = adjusted([_paired(first, other, folders, rows) for other in others])
     return ComparisonResult(
         audits=rows,
-        differences=tuple(differences(rows)),
+        differences=tuple(differences({name: _setup(row) for name, row in rows.items()})),
         pairs=tuple(pairs),
         n_tests=sum(1 for _ in _tested(pairs)),
         whole={name: found.audit for name, found in folders.items()},
@@ -126,16 +129,8 @@ def _margins(found: AuditFolder, kind: str, bias: str | None) -> Margins:
     """Margins under the audit's last scoring, of the rows that have one."""
     scoring = found.audit.scorings[-1]
     own = [row for row in found.rows or () if row["kind"] == kind and row.get("bias") == bias]
-    margins = {row["id"]: _margin(row, scoring) for row in own}
+    margins = {row["id"]: margin_in(row, scoring) for row in own}
     return {name: margin for name, margin in margins.items() if margin is not None}
-
-
-def _margin(row: Mapping[str, Any], scoring: str) -> float | None:
-    if f"margin_{scoring}" in row:
-        margin = row[f"margin_{scoring}"]
-        return None if margin is None else float(margin)
-    better, worse = (row[f"{side}_{scoring}"] for side in _SIDES[row["kind"]])
-    return None if better is None or worse is None else float(better) - float(worse)
 
 
 def _tested(pairs: Sequence[PairedAudits]) -> Iterator[PairedMargins]:
@@ -165,26 +160,21 @@ def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
     ]
 
 
-def differences(rows: Mapping[str, LeaderboardRow]) -> list[SetupDifference]:
-    """Everything in which the audits were not made alike: model, scoring, training, and the texts of each measure."""
-    setups = {name: _setup(row) for name, row in rows.items()}
+def differences(setups: Mapping[str, Mapping[str, str]]) -> list[SetupDifference]:
+    """Everything in which audits were not made alike, from the setup of each by name."""
     found = []
     for what in dict.fromkeys(key for setup in setups.values() for key in setup):
-        values = {name: setup.get(what, "none") for name, setup in setups.items()}
+        values = {name: setup.get(what, NO_VALUE) for name, setup in setups.items()}
         if len(set(values.values())) > 1:
             found.append(SetupDifference(what=what, values=values))
     return found
 
 
 def _setup(row: LeaderboardRow) -> dict[str, str]:
-    """How a row was made, in words; None is left out."""
-    scored, training = row.scored, row.training
-    judges = ", ".join(scored.judges)
+    """Model, scoring, training, and the texts of each measure, in words."""
+    training = row.training
     facts: dict[str, object] = {
-        "model": row.model, "revision": row.revision, "weights or precision": row.content, "kind": scored.kind,
-        "precision": scored.precision, "template": scored.template, "max length (tokens)": scored.max_length_tokens,
-        "how it was asked": scored.how, "judges": judges or None, "judge's prompt": scored.prompt, "content of the prompt": scored.prompt_content, "criteria": ", ".join(scored.criteria) or None, "calibration": scored.calibration, "orders": scored.orders,
-        "verdicts": scored.verdicts, "reasons": scored.reasons,
+        "model": row.model, "revision": row.revision, "weights or precision": row.content, **scored_setup(row.scored),
         "training": training and f"{training.recipe} against {', '.join(training.against)}, dose {training.dose:g}",
         "adapter": training and training.adapter, "cda": row.cda_version,
     }  # fmt: skip
@@ -193,6 +183,22 @@ def _setup(row: LeaderboardRow) -> dict[str, str]:
         facts[f"triples of {name}"] = bias.triples and texts_words(bias.triples)
         facts[f"people's votes on {name}"] = _voted(bias.people)
     facts["quality pairs"] = row.quality_pairs and texts_words(row.quality_pairs)
+    return _said(facts)
+
+
+def scored_setup(scored: ScoredAs) -> dict[str, str]:
+    """The way in which a model or judge was asked, in words."""
+    return _said({
+        "kind": scored.kind, "precision": scored.precision, "template": scored.template,
+        "max length (tokens)": scored.max_length_tokens, HOW: scored.how, JUDGES: ", ".join(scored.judges) or None,
+        "judge's prompt": prompt_identity(scored),
+        "criteria": ", ".join(scored.criteria) or None, "calibration": scored.calibration, "orders": scored.orders,
+        "verdicts": scored.verdicts, "reasons": scored.reasons,
+    })  # fmt: skip
+
+
+def _said(facts: Mapping[str, object]) -> dict[str, str]:
+    """Facts as text; those without a value are left out."""
     return {what: str(value) for what, value in facts.items() if value is not None}
 
 

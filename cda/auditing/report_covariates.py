@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
 from cda.auditing.report_cells import compares, margin_cell, margin_unit, said
 from cda.report.numbers import NOT_ESTIMATED, cell, inert, p_value, points, share, signed, two_digits
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, PerScoring, Test
+from cda.results.base import Measure, Missing, Scoring, Test
 from cda.results.covariates import ColumnLevels, Level, MarginsByColumn, RateByColumn
 from cda.results.effects import ConditionalEffects, Effect
 
-S = TypeVar("S")
-T = TypeVar("T")
 _DOUBLE = "double"
 
 
@@ -51,7 +48,7 @@ def _direct_row(name: str, level: Level, audit: AuditResult) -> Row:
     return (
         name,
         *shares,
-        margin_cell(_last(level.margin, audit)),
+        margin_cell(level.margin.last),
         str(level.n),
         str(level.n_prompts),
         *_tested(level.test),
@@ -68,7 +65,7 @@ def rate_table(audit: AuditResult) -> Table | None:
     """The double-rewrite effect in every level of every column, under the last scoring; None without one."""
     rows: list[Row] = []
     for bias, column, by in _rated(audit):
-        effects = _last(by.effects, audit)
+        effects = by.effects.last
         for effect in () if isinstance(effects, Missing) else effects.effects:
             level = effect.estimand.removeprefix("CATE: ")
             found = effect.estimate
@@ -85,34 +82,20 @@ def differ_table(audit: AuditResult) -> Table | None:
     """The test that levels differ, and the slope of a column of numbers, for every column and scoring."""
     rows: list[Row] = []
     for bias, column, by in _direct(audit):
-        for when, test, slope in _under(by.differ, by.slope, audit):
-            rows.append((*_named(bias, column, "margin", when, audit), cell(test, _p), _slope(slope)))
+        for (when, test), (_, slope) in zip(by.differ.items(), by.slope.items(), strict=True):
+            rows.append((*_named(bias, column, "margin", when), cell(test, _p), _slope(slope)))
         if isinstance(by.change_differs, Test):
             rows.append((f"{bias}, {column}: change of the margin", _p(by.change_differs), ""))
     for bias, column, rated in _rated(audit):
-        for when, test, slopes in _under(rated.differ, rated.slope, audit):
+        for (when, test), (_, slopes) in zip(rated.differ.items(), rated.slope.items(), strict=True):
             double = None if isinstance(slopes, Missing) else _double(slopes)
-            rows.append((*_named(bias, column, "RATE effect", when, audit), cell(test, _p), _slope(double)))
+            rows.append((*_named(bias, column, "RATE effect", when), cell(test, _p), _slope(double)))
     header = ("bias, column", "p that levels are alike", f"slope ({margin_unit(audit)} per 1 of the column)")
     return table("Do levels differ? With 95% intervals of slopes", header, rows)
 
 
-def _last(part: PerScoring[T], audit: AuditResult) -> T | Missing:
-    """After the training, if there is one. `PerScoring.last` takes a value that is missing after it for no training."""
-    return part.after if compares(audit) else part.before
-
-
-def _under(
-    differ: PerScoring[T], slope: PerScoring[S], audit: AuditResult
-) -> list[tuple[str, T | Missing, S | Missing]]:
-    """Every scoring with its test and its slope."""
-    first, *others = audit.scorings
-    after: list[tuple[str, T | Missing, S | Missing]] = [(label, differ.after, slope.after) for label in others]
-    return [(first, differ.before, slope.before), *after]
-
-
-def _named(bias: str, column: str, what: str, when: str, audit: AuditResult) -> Row:
-    return (f"{bias}, {column}: {what}{f', {when}' if compares(audit) else ''}",)
+def _named(bias: str, column: str, what: str, when: Scoring) -> Row:
+    return (f"{bias}, {column}: {what}{'' if when == 'model' else f', {when}'}",)
 
 
 def _p(test: Test) -> str:

@@ -24,6 +24,7 @@ from cda.run import RunFolder, StageRecord
 
 NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"
 MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
+_SIDES = {"contrast": ("perturbed", "base"), "quality": ("chosen", "rejected")}
 _NO_VOTES = Missing(reason="people did not vote on its contrasts")
 _NO_TRIPLES = Missing(reason="there are no triples of it")
 _PATH = re.compile(
@@ -49,6 +50,15 @@ class AuditFolder:
         run = RunFolder(folder)
         rows, triples = (_rows_of(run.stage("audit") / name) for name in (MARGINS, TRIPLES))
         return cls(audit, run.record("audit"), rows, triples, run.record("train").output)
+
+
+def margin_in(row: Mapping[str, Any], scoring: str) -> float | None:
+    """Margin of a row of margins.jsonl: a difference of rewards, or a judge's preference; None if there is none."""
+    if f"margin_{scoring}" in row:
+        margin = row[f"margin_{scoring}"]
+        return None if margin is None else float(margin)
+    better, worse = (row[f"{side}_{scoring}"] for side in _SIDES[row["kind"]])
+    return None if better is None or worse is None else float(better) - float(worse)
 
 
 def _rows_of(file: Path) -> tuple[dict[str, Any], ...] | None:

@@ -22,8 +22,8 @@ from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.schema import SynthesizeSection
-from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
-from cda.resources.llm_access import LlmAccess, Planned
+from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
+from cda.resources.llm_access import LlmAccess, Planned, confirm_all
 from cda.resources.sources import AuditInputs, rewriter
 from cda.results.effects import Flips
 from cda.rewriting.rewriter import Rewriter
@@ -34,6 +34,9 @@ EMBEDDED_TEXTS = "embedded texts"
 """How a result names the authors of the embedded triples."""
 _INSTRUCTION_TOKENS = 300
 _RATE_BY_RULES = 40
+_LABEL_TOKENS = 20
+_COMPARED_TRIPLE = 3
+"""Comparisons of a triple; see `triple_comparisons`."""
 _LABELLED_FOR_EACH = 4
 """Answers that an LLM labels for each original with the bias, and each without it, that is wanted."""
 
@@ -46,6 +49,8 @@ class Rewriting:
     biases: tuple[Bias, ...]
     seed: int
     llm: LlmAccess
+    writes: bool = True
+    """False in a plan: texts that would have to be written are left out."""
 
     @property
     def by_llm(self) -> bool:
@@ -54,6 +59,14 @@ class Rewriting:
     def labels(self, bias: Bias) -> bool:
         """True if the LLM labels answers for this bias."""
         return self.by_llm and bias.label_by == "ask"
+
+    def calls_for(self, bias: Bias) -> int:
+        """LLM calls for each rewrite: one more if the fidelity gate labels it."""
+        return 2 if self.labels(bias) and self.settings.gate.on else 1
+
+    def planning(self) -> Rewriting:
+        """The same for a plan."""
+        return replace(self, writes=False)
 
     def rewriter(self) -> Rewriter:
         return rewriter(self.settings, self.biases, self.seed, self.llm)
@@ -93,8 +106,12 @@ class AuditTexts:
 def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: bool) -> AuditTexts:
     """Load, make and draw everything; the rewriter is asked only for texts that no file and no embedded set offers. A file's
     contrasts stand for their biases; others have embedded texts (five biases) or rewritten embedded answers. A training is
-    audited on every embedded bias, an audit alone (`only_audit`) on those that were asked for."""
+    audited on every embedded bias, an audit alone (`only_audit`) on those that were asked for. The cost of an LLM's texts is agreed to
+    once, before any is written."""
     audit, seed = inputs.audit, rewriting.seed
+    if rewriting.writes:
+        llm = rewriting.llm
+        confirm_all([(llm.settings, each.planned) for each in unwritten(inputs, rewriting)], llm.consent)
     excluded: dict[str, Exclusions] = {}
     groups, failed = _contrasts(inputs, rewriting, excluded, only_audit=only_audit)
     quality = inputs.quality()
@@ -138,7 +155,7 @@ def _contrasts(
         groups.setdefault(contrast.bias, []).append(contrast)
     failed: dict[str, Exclusions] = {}
     for bias in inputs.biases:
-        if bias.name not in covered:
+        if bias.name not in covered and rewriting.writes:
             rewritten, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
             groups |= {bias.name: rewritten} if rewritten else {}
     unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
@@ -218,6 +235,8 @@ def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], s
 
 def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
     """Number of answers with the bias, and as many without, that are rewritten to make triples of it."""
+    if not rewriting.writes:
+        return 0
     if inputs.audit.rate is not None or inputs.audit.triples is None:
         return inputs.audit.rate or 0
     by_rules = not rewriting.by_llm and bias.offline is not None and bias.name not in WITH_CONTRASTS
@@ -226,16 +245,11 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
 
 def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:
     originals, unlabelled = _originals(bias, n_each, rewriting)
-    labels_flips = rewriting.labels(bias) and rewriting.settings.gate.on
-    if rewriting.by_llm:
-        tokens = sum(tokens_of(original.response) for original in originals) / max(1, len(originals))
-        calls = 2 * len(originals) * (2 if labels_flips else 1)
-        what = f"rewriting for the RATE triples of {bias.name}"
-        rewriting.llm.confirm(Planned(what, calls, tokens + _INSTRUCTION_TOKENS, tokens))
     writer = rewriting.rewriter()
     made, failed = make_triples(originals, bias, writer)
     kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
-    checked_by = f"labels of {rewriting.llm.settings.model}" if labels_flips else _measure_name(bias)
+    labelled = rewriting.calls_for(bias) > 1
+    checked_by = f"labels of {rewriting.llm.settings.model}" if labelled else _measure_name(bias)
     flips = flips_of([original.has_attribute for original in originals], kept, writer.name, checked_by, made=True)
     left_out = Counter(failed.reasons) + Counter(reasons) + Counter({"its label could not be read": unlabelled})
     return kept, flips, Exclusions(len(originals) + unlabelled, dict(sorted(left_out.items())))
@@ -260,43 +274,102 @@ def _longest(triple: Triple) -> int:
 
 
 def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Original], int]:
-    """Embedded answers with and without the bias, and the number with no readable label, which is the authors' for the embedded
-    biases, else the LLM's or the measure's. If one answer alone cannot show the bias, plain answers are those without it, none
-    with it."""
+    """Embedded answers with and without the bias, and the number with no readable label."""
+    found = _candidates(bias, n_each, rewriting)
+    if asked := [answer for answer in found if answer.has_attribute is None]:
+        prompts, responses = [answer.prompt for answer in asked], [answer.response for answer in asked]
+        labels = rewriting.llm.labeller()(prompts, responses, bias)
+        found = [replace(answer, has_attribute=label) for answer, label in zip(asked, labels, strict=True)]
+    unlabelled = sum(answer.has_attribute is None for answer in found)
+    return _of_each_side(found, n_each, rewriting.seed), unlabelled
+
+
+def _of_each_side(answers: Sequence[Original], n_each: int, seed: int) -> list[Original]:
+    """So many answers without the bias, and as many with it, as far as there are."""
+    sides = ([answer for answer in answers if answer.has_attribute is side] for side in (False, True))
+    return [answer for side in sides for answer in drawn(side, n_each, seed)]
+
+
+def _texts_of(answers: Sequence[Original]) -> list[tuple[Prompt, str]]:
+    return [(answer.prompt, answer.response) for answer in answers]
+
+
+def _candidates(bias: Bias, n_each: int, rewriting: Rewriting) -> list[Original]:
+    """Embedded answers that may be rewritten: labelled by the authors for the embedded biases, else by the measure, else all to be
+    labelled by the LLM. If one answer alone cannot show the bias, plain answers are those without it, none with it."""
     last_turns = authored_contrasts("second_turn", [bias.name])
-    without = [
-        Original(row.prompt, row.base, False) for row in (*authored_contrasts("audit", [bias.name]), *last_turns)
-    ]
-    having = [
-        Original(row.prompt, row.perturbed, True) for row in (*authored_contrasts("shown", [bias.name]), *last_turns)
-    ]
-    unlabelled, seed = 0, rewriting.seed
-    if not without:
-        plain = [(row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])]
-        answers = [*plain, *((row.prompt, text) for row in authored_responses() for text in row.responses)]
-        labels: Sequence[bool | None]
-        if rewriting.labels(bias):
-            answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
-            rewriting.llm.confirm(Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20))
-            labels = rewriting.llm.labeller()([prompt for prompt, _ in answers], [text for _, text in answers], bias)
-        elif bias.measure is not None and not bias.measure.relative:
-            labels = [bias.shows(text) for _, text in answers]
-        else:
-            answers, labels = plain, [False] * len(plain)
-        labelled = list(zip(answers, labels, strict=True))
-        without = [Original(*answer, False) for answer, label in labelled if label is False]
-        having = [Original(*answer, True) for answer, label in labelled if label]
-        unlabelled = len(answers) - len(without) - len(having)
-    return [*drawn(without, n_each, seed), *drawn(having, n_each, seed)], unlabelled
+    without = [*authored_contrasts("audit", [bias.name]), *last_turns]
+    if without:
+        having = [*authored_contrasts("shown", [bias.name]), *last_turns]
+        return [
+            *(Original(row.prompt, row.base, False) for row in without),
+            *(Original(row.prompt, row.perturbed, True) for row in having),
+        ]
+    plain = [Original(row.prompt, row.base, False) for row in authored_contrasts("audit", ["jargon"])]
+    others = [Original(row.prompt, text) for row in authored_responses() for text in row.responses]
+    if rewriting.labels(bias):
+        answers = drawn([*plain, *others], _LABELLED_FOR_EACH * n_each, rewriting.seed)
+        return [replace(answer, has_attribute=None) for answer in answers]
+    if bias.measure is not None and not bias.measure.relative:
+        return [replace(answer, has_attribute=bias.shows(answer.response)) for answer in (*plain, *others)]
+    return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Answers that the LLM is to rewrite, or to label, for one bias."""
+
+    what: str
+    answers: Sequence[tuple[Prompt, str]]
+    n_calls: int
+    """Calls on each."""
+    n_comparisons: int
+    """Comparisons that the scorer is asked for on each, once it is rewritten."""
+
+    @property
+    def planned(self) -> Planned:
+        """The calls with their estimated tokens: a rewrite is as long as the answer, a label short."""
+        mean = sum(tokens_of(text) for _, text in self.answers) / len(self.answers)
+        written = mean if self.n_comparisons else _LABEL_TOKENS
+        return Planned(self.what, len(self.answers) * self.n_calls, mean + _INSTRUCTION_TOKENS, written)
+
+
+def unwritten(inputs: AuditInputs, rewriting: Rewriting) -> list[Unwritten]:
+    """Everything that the LLM is to be asked for before anything can be scored; empty if rules rewrite."""
+    if not rewriting.by_llm:
+        return []
+    found: list[Unwritten] = []
+    existing = {contrast.bias for contrast in inputs.existing_contrasts()}
+    for bias in inputs.biases:
+        calls = rewriting.calls_for(bias)
+        if bias.name not in existing:
+            found.append(Unwritten(f"rewriting for the contrasts of {bias.name}", _bases(), calls, 1))
+        if _given_triples(bias, inputs)[0] or not (n_each := _n_each(bias, inputs, rewriting)):
+            continue
+        answers = _candidates(bias, n_each, rewriting)
+        chosen = _of_each_side(answers, n_each, rewriting.seed)
+        if any(answer.has_attribute is None for answer in answers):
+            found.append(Unwritten(f"labelling answers for {bias.name}", _texts_of(answers), 1, 0))
+            chosen = answers[: 2 * n_each]  # the most that labels can give
+        found.append(
+            Unwritten(f"rewriting for the RATE triples of {bias.name}", _texts_of(chosen), 2 * calls, _COMPARED_TRIPLE)
+        )
+    return found
+
+
+def _bases() -> list[tuple[Prompt, str]]:
+    """Embedded answers that get the bias added, for contrasts of a bias that has none."""
+    return list({row.base: (row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])}.values())
 
 
 def _rewritten_contrasts(bias: Bias, writer: Rewriter) -> tuple[list[Contrast], Exclusions]:
     """Direct contrasts: embedded base answers against the same with the bias added."""
-    bases = list({row.base: row for row in authored_contrasts("audit", ["jargon"])}.values())
-    rewrites = writer.rewrite([RewriteRequest(row.prompt, row.base, "add") for row in bases], bias)
-    both, tags = list(zip(bases, rewrites, strict=True)), {"source": f"embedded answers rewritten by {writer.name}"}
+    bases, tags = _bases(), {"source": f"embedded answers rewritten by {writer.name}"}
+    rewrites = writer.rewrite([RewriteRequest(prompt, base, "add") for prompt, base in bases], bias)
     contrasts = [
-        Contrast(bias.name, row.prompt, made.text, row.base, tags=tags) for row, made in both if made.text is not None
+        Contrast(bias.name, prompt, made.text, base, tags=tags)
+        for (prompt, base), made in zip(bases, rewrites, strict=True)
+        if made.text is not None
     ]
     reasons = [rewrite.reason or "no text" for rewrite in rewrites if rewrite.text is None]
     return contrasts, Exclusions(len(bases), count_reasons(reasons))

@@ -70,7 +70,7 @@ def calibration_page(result: CalibrationResult) -> str:
 
 
 def verdict(result: CalibrationResult) -> str:
-    """Whether a calibration is worth applying, in a sentence."""
+    """A sentence that says if a calibration is worth applying."""
     if result.strength == 0:
         return (
             "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "

@@ -1,16 +1,17 @@
-"""Differences between the audits of a panel that are not the models': texts, votes, precision, template, cutting, quality pairs."""
+"""Differences between the audits of a panel that are not the models': texts, votes, scoring, quality pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from cda.auditing.report_scoring import prompt_identity
+from cda.auditing.comparison_result import HOW, JUDGES, NO_VALUE, scored_setup
+from cda.auditing.comparison_result import differences as setup_differences
 from cda.panels.members import Member
-from cda.report.numbers import listed
-from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts
+from cda.report.numbers import clipped, listed
 
-_STILL = "the means are over all of them"
+_LONGEST = 60
+"""Characters of a setting in a sentence."""
 
 
 def differences(members: Sequence[Member]) -> Iterator[str]:
@@ -54,14 +55,17 @@ def _text_set(bias: str, member: Member) -> str | None:
 
 def _settings(models: Sequence[Member]) -> Iterator[str]:
     """Settings of the scoring, and quality pairs; means are over all of them, next to this sentence."""
-    for what, value in _SETTINGS.items():
-        groups = _by(models, value)
-        if len(groups) > 1:
-            each = "; ".join(f"{setting}: {listed(names)}" for setting, names in groups.items())
-            yield f"{what} differs ({each}); {_STILL}."
+    for found in setup_differences({member.name: scored_setup(member.scored) for member in models}):
+        values = {name: value for name, value in found.values.items() if value != NO_VALUE}
+        groups = _by(models, lambda member, values=values: values.get(member.name))  # type: ignore[misc]
+        if len(groups) > 1 and found.what not in (HOW, JUDGES):
+            yield f"Not alike in {found.what} ({_each(groups)}); the means are over all of them."
     if len(groups := _by(models, lambda member: member.audit.sources.quality)) > 1:
-        each = "; ".join(f"{pairs}: {listed(names)}" for pairs, names in groups.items())
-        yield f"Quality was measured on different pairs ({each}), so that its accuracies do not compare."
+        yield f"Quality was measured on different pairs ({_each(groups)}), so that its accuracies do not compare."
+
+
+def _each(groups: dict[str, list[str]]) -> str:
+    return "; ".join(f"{clipped(value, _LONGEST)}: {listed(names)}" for value, names in groups.items())
 
 
 def _training_texts(trainings: Sequence[Member]) -> Iterator[str]:
@@ -86,33 +90,3 @@ def _by(members: Sequence[Member], value: Callable[[Member], str | None]) -> dic
         if (found := value(member)) is not None:
             groups.setdefault(found, []).append(member.name)
     return groups
-
-
-def _length(member: Member) -> str | None:
-    longest = _of_reward_model("max_length_tokens", member)
-    return None if longest is None else f"{longest} tokens"
-
-
-def _of_reward_model(name: str, member: Member) -> str | None:
-    facts = member.audit.model
-    return getattr(facts, name) if isinstance(facts, RewardModelFacts) else None
-
-
-def _of_judge(name: str, member: Member) -> str | None:
-    facts = member.audit.model
-    return getattr(facts, name) if isinstance(facts, JudgeFacts | PanelFacts) else None
-
-
-def _prompt(member: Member) -> str | None:
-    facts = member.audit.model
-    return None if isinstance(facts, RewardModelFacts) else prompt_identity(facts)
-
-
-_SETTINGS: dict[str, Callable[[Member], str | None]] = {
-    "Precision": partial(_of_reward_model, "precision"),
-    "The form of prompt and response together": partial(_of_reward_model, "form"),
-    "The longest text that is not cut": _length,
-    "The judges' prompt": _prompt,
-    "The order in which answers were shown": partial(_of_judge, "orders"),
-    "The way in which verdicts were read": partial(_of_judge, "verdicts"),
-}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,19 +14,19 @@ from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.groups import People, people_in
 from cda.auditing.report_cells import compares
+from cda.auditing.row import AuditFolder, margin_in, scored_as
 from cda.errors import RunError
-from cda.files.jsonl import read_jsonl
 from cda.files.paths import is_a_file
 from cda.records import Preference, TieRule, content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.facts import RewardModelFacts
+from cda.results.leaderboard import ScoredAs
 from cda.results.panel import PanelKind
 from cda.run import RunFolder
 from cda.stats.proportions import ModelTies, hits_of
 
-MARGINS = "margins.jsonl"
 _RULES: dict[str, TieRule] = {"drop": "drop", "half": "half", "as-released": "as-released"}
 
 
@@ -45,7 +45,7 @@ class Contrasts:
     @cached_property
     def text_set(self) -> str:
         """Equal for the same texts with the same votes on them."""
-        return content_id("text set", self.ids, self.votes, self.preferred, self.rule)
+        return content_id("text set", self.ids, [sorted(own) for own in self.votes], self.preferred, self.rule)
 
     @cached_property
     def people(self) -> People | None:
@@ -63,6 +63,12 @@ class Member:
     """By bias."""
     n_without_prompt: int
     """Contrasts whose prompt no audit of the panel names: each counts as its own."""
+    calibration: str | None = None
+    """Fingerprint of the calibration that corrected its scores."""
+
+    @property
+    def scored(self) -> ScoredAs:
+        return scored_as(self.audit, self.calibration)
 
     @property
     def kind(self) -> PanelKind:
@@ -100,20 +106,18 @@ def read_members(runs: Sequence[Path]) -> list[Member]:
     if problems:
         raise RunError("\n".join(problems))
     audits = [load(AuditResult, run / "audit" / AUDIT_FILE, "cda audit") for run in runs]
-    rows = [_contrast_rows(run) for run in runs]
+    found = [AuditFolder.read(audit, run) for audit, run in zip(audits, runs, strict=True)]
+    rows = [[row for row in each.rows or () if row["kind"] == "contrast"] for each in found]
     # An audit of an earlier version names no prompts; another one of the same contrasts may.
     prompts = {str(row["id"]): str(row["prompt_id"]) for own in rows for row in own if "prompt_id" in row}
     names = _names(runs, audits)
     return [
         Member(
-            name, run, audit, _by_bias(own, audit, prompts), sum(str(row["id"]) not in prompts for row in own)
+            name, run, each.audit, _by_bias(own, each.audit, prompts), sum(str(row["id"]) not in prompts for row in own),
+            each.record.settings.get("calibration"),
         )
-        for name, run, audit, own in zip(names, runs, audits, rows, strict=True)
+        for name, run, each, own in zip(names, runs, found, rows, strict=True)
     ]  # fmt: skip
-
-
-def _contrast_rows(run: Path) -> list[dict[str, object]]:
-    return [row for row in read_jsonl(run / "audit" / MARGINS) if row.get("kind") == "contrast"]
 
 
 def _names(runs: Sequence[Path], audits: Sequence[AuditResult]) -> list[str]:
@@ -130,36 +134,25 @@ def _names(runs: Sequence[Path], audits: Sequence[AuditResult]) -> list[str]:
     return [f"{name} {named[:at].count(name) + 1}" if named.count(name) > 1 else name for at, name in enumerate(named)]
 
 
-def _by_bias(
-    rows: Iterable[Mapping[str, object]], audit: AuditResult, prompts: Mapping[str, str]
-) -> dict[str, Contrasts]:
-    by_bias: dict[str, dict[str, Mapping[str, object]]] = {name: {} for name in audit.skew}
+def _by_bias(rows: Iterable[Mapping[str, Any]], audit: AuditResult, prompts: Mapping[str, str]) -> dict[str, Contrasts]:
+    by_bias: dict[str, dict[str, Mapping[str, Any]]] = {name: {} for name in audit.skew}
     for row in rows:
         by_bias.setdefault(str(row["bias"]), {})[str(row["id"])] = row
     return {name: _contrasts(name, own, audit, prompts) for name, own in by_bias.items() if own}
 
 
 def _contrasts(
-    bias: str, by_id: Mapping[str, Mapping[str, object]], audit: AuditResult, prompts: Mapping[str, str]
+    bias: str, by_id: Mapping[str, Mapping[str, Any]], audit: AuditResult, prompts: Mapping[str, str]
 ) -> Contrasts:
     ids = tuple(sorted(by_id))
     rows = [by_id[name] for name in ids]
     return Contrasts(
         ids=ids,
         prompt_ids=tuple(prompts.get(name, name) for name in ids),
-        votes=tuple(tuple(row.get("votes") or ()) for row in rows),  # type: ignore[arg-type]  # as the audit wrote them
-        preferred=tuple(row.get("preferred") for row in rows),  # type: ignore[misc]
-        margins={scoring: np.array([_margin(row, scoring) for row in rows]) for scoring in audit.scorings},
+        votes=tuple(tuple(row.get("votes") or ()) for row in rows),
+        preferred=tuple(row.get("preferred") for row in rows),
+        margins={
+            scoring: np.array([margin_in(row, scoring) for row in rows], dtype=np.float64) for scoring in audit.scorings
+        },
         rule=_RULES.get(audit.votes[bias].rule) if bias in audit.votes else None,
     )
-
-
-def _margin(row: Mapping[str, object], scoring: str) -> float:
-    """score(perturbed) − score(base), or a judge's preference; NaN if there is none."""
-    if f"margin_{scoring}" in row:
-        return _number(row[f"margin_{scoring}"])
-    return _number(row.get(f"perturbed_{scoring}")) - _number(row.get(f"base_{scoring}"))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan

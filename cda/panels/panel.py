@@ -11,6 +11,7 @@ import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing.report_cells import targets
+from cda.auditing.report_verdict import ties_sentence
 from cda.files.jsonl import write_text
 from cda.launch import is_main
 from cda.panels import panel_report as report
@@ -106,6 +107,7 @@ def _model(member: Member) -> PanelModel:
         biases={name: _model_bias(member, name) for name in audit.skew if name in member.contrasts},
         quality=None if audit.quality is None else audit.quality.before,
         quality_pairs=audit.sources.quality,
+        notes=(ties,) if (ties := ties_sentence(audit)) else (),
     )
 
 

@@ -140,6 +140,7 @@ def panel_sentences(result: PanelResult) -> list[str]:
     trained = [mean for means_of in result.training_means.values() for mean in means_of]
     lines += _interval_sentences("trainings", {len(mean.trainings) for mean in trained})
     lines += result.differences
+    lines += [f"{name}: {note}" for name, model in result.models.items() for note in model.notes]
     lines += [f"Given more than once, counted once: {inert(name)}." for name in result.repeated]
     lines += [f"Not audited: {inert(name)}: {inert(reason)}" for name, reason in result.failed.items()]
     prompts = {
@@ -181,6 +182,8 @@ def _headlines(result: PanelResult) -> Iterator[Headline]:
         yield Headline(f"{inert(name)} was not audited:", inert(reason), "bad")
     for sentence in result.differences:
         yield Headline("Beware.", sentence)
+    for name, model in result.models.items():
+        yield from (Headline(f"{inert(name)}:", note) for note in model.notes)
 
 
 def _mean_headline(result: PanelResult, panel: Panel, bias: str, mean: PanelMean) -> Headline:

@@ -106,6 +106,11 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
+def share_purse(loaded: LoadedRecipe, purse: Purse) -> None:
+    """Let a run pay from this purse, so that its budget holds for all runs that do. To be called before anything is asked."""
+    loaded.opened.once(("purse", loaded.recipe.llm_cache), lambda: purse)
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """Calls that a step such as `labelling jargon` is about to make, without repeats; tokens are estimated means of a call."""
@@ -114,6 +119,10 @@ class Planned:
     calls: int
     input_tokens: float
     output_tokens: float
+
+
+Step = tuple[LlmSection, Planned]
+"""Calls with the settings of the LLM that is asked."""
 
 
 def sentence(planned: Planned, llm: LlmSection) -> str:
@@ -133,25 +142,29 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
 
 
-def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
-    """Print the cost of several steps, cached answers not deducted, and ask once before money is spent; not if all prices are
-    zero, if none is known of the user's own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to
-    ask, or a batch beyond the budget. SpendingError: from Python, without an agreement or a budget that is large enough."""
-    steps = [(llm, planned) for llm, planned in steps if planned.calls]
+def tell_costs(steps: Sequence[Step]) -> float | None:
+    """Print the cost of several steps, cached answers not deducted, and their sum, which is returned; None if a price is unknown."""
     for llm, planned in steps:
         say(f"  {sentence(planned, llm)}")
-    _check_batches(steps)
-    if not steps:
-        return
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
         unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
         say(f"  in all about ${total:,.2f}{unpriced}")
+    return None if None in dollars else total
+
+
+def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
+    """Print the cost of several steps, and ask once before money is spent; not if all prices are zero, if none is known of the user's
+    own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to ask, or a batch beyond the budget.
+    SpendingError: from Python, without an agreement or a budget that is large enough."""
+    steps = [(llm, planned) for llm, planned in steps if planned.calls]
+    dollars = tell_costs(steps)
+    _check_batches(steps)
     if consent == "given" or all(_is_free(llm) for llm, _ in steps):
         return
     if consent == "by budget":
-        _check_budget(steps, None if None in dollars else total)
+        _check_budget(steps, dollars)
         return
     if not sys.stdin.isatty():
         what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
@@ -160,7 +173,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
 
 
-def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | None) -> None:
+def _check_budget(steps: Sequence[Step], dollars: float | None) -> None:
     """A budget that holds the estimate is an agreement: it is kept while the calls are made, too."""
     if dollars is not None and all(llm.budget_usd is not None and dollars <= llm.budget_usd for llm, _ in steps):
         return
@@ -170,7 +183,7 @@ def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | 
     raise SpendingError(f"this would spend money, and nothing was sent: {costs}. To agree, {todo}", dollars)
 
 
-def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
+def _check_batches(steps: Sequence[Step]) -> None:
     """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
     batches = [(llm.budget_usd, planned, llm) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd]
     dollars = sum(_dollars(planned, llm) or 0.0 for _, planned, llm in batches)

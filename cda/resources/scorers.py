@@ -13,9 +13,10 @@ import numpy as np
 from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
+from cda.llm.protocol import LLM
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
-from cda.resources.llm_access import LlmAccess, Planned, confirm_all, llm_client
+from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
@@ -165,7 +166,7 @@ class Judge(NamedScorer):
 
     def pairwise(self) -> LLMJudge:
         """The judge of the access's own model."""
-        return self._judge(self.settings.llm)
+        return self._judge(self.settings.llm.client())
 
     def source(self) -> str:
         return self.name
@@ -183,23 +184,27 @@ class Judge(NamedScorer):
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
         names, llm = judges_of(self.name), self.settings.llm
+        confirm_all(self.planned(comparisons), llm.consent)
         if len(names) > 1:
             return self._panel(names, comparisons)
-        judge = self.pairwise()
-        llm.confirm(_planned(judge, comparisons))
-        return self._verdicts(judge, self.name, comparisons, llm)
+        return self._verdicts(self.pairwise(), self.name, comparisons, llm)
 
-    def _judge(self, llm: LlmAccess) -> LLMJudge:
-        options = self.settings.score.judge
-        return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, instructions=llm.prompts.judge)
+    def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:
+        """The calls of each judge that these comparisons take."""
+        # Without the cache, so that a plan leaves no file behind.
+        each = [self.settings.llm.named(name).settings for name in judges_of(self.name)]
+        return [(llm, _planned(self._judge(llm_client(llm)), comparisons)) for llm in each] if comparisons else []
+
+    def _judge(self, llm: LLM) -> LLMJudge:
+        options, instructions = self.settings.score.judge, self.settings.llm.prompts.judge
+        return LLMJudge(llm, ties=options.ties, by_token=options.by_token, instructions=instructions)
 
     def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
-        """Every judge asked by itself, with one consent; the mean of those who gave a verdict stands for all."""
+        """Every judge asked by itself; the mean of those who gave a verdict stands for all."""
         llms = {name: self.settings.llm.named(name) for name in names}
-        judges = {name: self._judge(llm) for name, llm in llms.items()}
-        planned = [(llms[name].settings, _planned(judge, comparisons)) for name, judge in judges.items()]
-        confirm_all(planned, self.settings.llm.consent)
-        by_judge = {name: self._verdicts(judge, name, comparisons, llms[name]) for name, judge in judges.items()}
+        by_judge = {
+            name: self._verdicts(self._judge(llm.client()), name, comparisons, llm) for name, llm in llms.items()
+        }
         panel = as_panel({name: preferences for name, (preferences, _) in by_judge.items()})
         verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
         n_given = (~np.isnan(verdicts)).sum(axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -130,19 +130,25 @@ class PerScoring(Result, Generic[T]):
     before: T
     """The model as it is; of a training, the model before it."""
     after: T | Missing = NOT_TRAINED
-    """After the training; `Missing` if one model is measured."""
+    """After the training, where it can be `Missing` for its own reason; `NOT_TRAINED` if one model is measured."""
+
+    @property
+    def is_trained(self) -> bool:
+        """True for before and after a training, whether or not there is a value after it."""
+        return self.after != NOT_TRAINED
 
     def items(self) -> Iterator[tuple[Scoring, T]]:
         """The scorings with their values, in the order of a report."""
-        if isinstance(self.after, Missing):
-            yield "model", self.before
+        if self.is_trained:
+            yield from (("before", self.before), ("after", self.last))
         else:
-            yield from (("before", self.before), ("after", self.after))
+            yield "model", self.before
 
     @property
     def last(self) -> T:
         """After the training; of a model as it is, its own."""
-        return self.before if isinstance(self.after, Missing) else self.after
+        # A value that can be missing after the training is one of T, such as `Estimate | Missing`.
+        return cast(T, self.after) if self.is_trained else self.before
 
     def of(self, scoring: str) -> T:
         """The value under one scoring; KeyError if this was not measured under it."""

@@ -61,6 +61,8 @@ class PanelModel(Result):
     """Accuracy on held-out pairs; None if it was not measured."""
     quality_pairs: str | None
     """Their source."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what limits its numbers, such as margins of exactly 0."""
 
 
 class PanelMean(Result):

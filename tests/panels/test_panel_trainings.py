@@ -120,7 +120,7 @@ def test_differences_in_scoring_are_named_and_averaged_over() -> None:
     changed = with_facts(second, precision="bf16", form="chat template", max_length_tokens=99)
     result = panel_of([first, changed, third], 42)
     said = " ".join(result.differences)
-    for words in ("Precision differs", "bf16: b", "form of prompt and response together differs", "99 tokens: b"):
+    for words in ("Not alike in precision", "bf16: b", "Not alike in template", "max length (tokens)", "99: b"):
         assert words in said
     assert len(result.panels[0].biases["jargon"].means[0].models) == 3
     assert panel_of([first, third], 42).differences == ()
@@ -129,11 +129,14 @@ def test_differences_in_scoring_are_named_and_averaged_over() -> None:
 def test_judges_differ_by_prompt_and_orders_and_stand_apart() -> None:
     judges = [model(name, seed, judge=True) for seed, name in enumerate("jk")]
     assert isinstance(judges[0].audit.model, JudgeFacts)
-    first, changed = with_facts(judges[0], prompt="ours"), with_facts(judges[1], prompt="other", orders="one")
+    first = with_facts(judges[0], prompt="ours", prompt_content="1" * 16)
+    changed = with_facts(judges[1], prompt="ours", prompt_content="2" * 16, orders="one", criteria=("tone",))
     result = panel_of([first, changed, model("a", 3)], 42)
     assert [panel.kind for panel in result.panels] == ["reward models", "judges"]
     said = " ".join(result.differences)
-    assert "The judges' prompt differs" in said and "order in which answers were shown differs" in said
+    assert "Not alike in judge's prompt (ours, content 11111111: j; ours, content 22222222: k)" in said
+    # A judge without criteria is no other value of them.
+    assert "Not alike in orders (both: j; one: k)" in said and "criteria" not in said
 
 
 def test_a_bias_that_a_model_lacks_is_named_and_not_counted_as_zero() -> None:
