@@ -13,12 +13,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+from cda.auditing.audit import AUDIT_FILE
 from cda.data.load import load_rows
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import MAX_DEPTH, write_jsonl
-from cda.files.paths import place_for, user_path, writing
+from cda.files.paths import is_a_file, place_for, user_path, writing
 from cda.installed import check_installed
 from cda.launch import use_all_cores
+from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
@@ -202,6 +204,20 @@ def bias_names(biases: Biases | None) -> list[str] | None:
 
 def path_text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def refuse_results(model: object) -> list[str]:
+    """The mistake of giving the folder of a command's results where a model is measured."""
+    if not isinstance(model, str | PathLike):
+        return []
+    folder = user_path(str(model))
+    if is_a_file(folder / "audit" / AUDIT_FILE):
+        return [
+            f"{model}: the folder of a finished run. `cda report {model}` draws its report; next to other models or runs it is part "
+            "of a panel"
+        ]
+    held = [name for name in OTHER_RESULTS if is_a_file(folder / name)]
+    return [f"{model}: holds {held[0]}, the result of another command; give a model"] if held else []
 
 
 def refuse_recipe(model: object) -> list[str]:

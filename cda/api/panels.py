@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from cda.api.arguments import RUNS, Biases, Data, Model, Terms, as_reference, check_types, loaded_for_model
+from cda.api.arguments import (
+    RUNS,
+    Biases,
+    Data,
+    Model,
+    Terms,
+    as_reference,
+    check_types,
+    loaded_for_model,
+    refuse_results,
+)
 from cda.api.results import Panel, carry_out
 from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
@@ -186,6 +196,7 @@ def _planned(targets: Sequence[Model], settings: Mapping[str, object], terms: Te
         if isinstance(target, str | PathLike) and is_finished_audit(str(target)):
             planned.append(_Planned(str(target), user_path(Path(target)), None))
             continue
+        problems += refuse_results(target)
         try:
             if isinstance(target, str) and is_recipe(target):
                 raise RecipeError(

@@ -19,6 +19,7 @@ from cda.api.arguments import (
     path_text,
     put,
     refuse_recipe,
+    refuse_results,
 )
 from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
@@ -165,6 +166,8 @@ def audit_run(
         raise RecipeError(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
         )
+    if problems := refuse_results(target):
+        raise RecipeError(problems)
     data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
     nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()}, biases)
     with loaded_for_model(target, nested, terms) as loaded:

@@ -251,6 +251,32 @@ def test_nothing_left_nothing_given_and_wrong_settings(tmp_path: Path) -> None:
     assert str(error.value).count("jargn") <= 2  # once for all models, not once for each
 
 
+def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_the_bias(tmp_path: Path) -> None:
+    def same(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [1.0 for _ in responses]
+
+    def gappy(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [float("nan") if row % 4 == 0 else 1.0 for row in range(len(responses))]
+
+    panel = cda.audit([same, liking("against", -2.0), gappy], contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    said = f"Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
+    assert panel.models["memory:same"].notes == (said,) and not panel.models["memory:against"].notes
+    assert f"memory:same: {said}" in str(panel)
+    assert "Not audited: memory:gappy: 8 of 32 rewards are NaN" in str(panel)  # named once
+    runs = [tmp_path / "out" / f"audit-memory-{name}" for name in ("same", "against")]
+    assert f"same: {said}" in str(cda.compare(*runs))
+
+
+def test_folders_of_results_are_no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = finished(tmp_path, "a", 1.0)
+    cda.audit([str(run)], out=tmp_path / "out")
+    with pytest.raises(cda.RecipeError, match=r"a: the folder of a finished run\. `cda report .*a` draws its report"):
+        cda.audit(str(run))
+    with pytest.raises(cda.RecipeError, match=r"panel: holds panel\.json, the result of another command"):
+        cda.audit([str(run), str(tmp_path / "out" / "panel")])
+
+
 SCORERS = """
 def length(prompts, responses):
     return [len(text) for text in responses]

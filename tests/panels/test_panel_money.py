@@ -76,7 +76,9 @@ def test_all_models_are_agreed_to_together_by_a_budget_that_holds_them(
     with pytest.raises(cda.SpendingError, match="nothing was sent") as together:
         cda.audit([*JUDGES, length], **given)
     total = together.value.dollars or 0.0
-    assert total == pytest.approx(sum(dollars.values())) and dollars["judge:two"] == pytest.approx(3 * dollars["judge:one"])
+    assert total == pytest.approx(sum(dollars.values())) and dollars["judge:two"] == pytest.approx(
+        3 * dollars["judge:one"]
+    )
     with pytest.raises(cda.SpendingError):  # each alone is within it
         cda.audit(JUDGES, budget_usd=0.9 * total, **given)
     assert not asked and not list(tmp_path.rglob("audit.json"))
