@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import cda
 from cda.cli import app
-from cda.errors import LLMError
 from cda.files.jsonl import write_jsonl
 
 N = 6
