@@ -165,7 +165,12 @@ def label_tables(label: LabelCounts | None) -> list[Table]:
     if label is None:
         return []
     tables = []
-    for tallies, of in ((label.labels, "pairs"), (label.supplement_labels, "supplementary pairs")):
+    turns = label.second_turn.labels if label.second_turn else {}
+    for tallies, of in (
+        (label.labels, "pairs"),
+        (label.supplement_labels, "supplementary pairs"),
+        (turns, "conversations (data.second_turn)"),
+    ):
         for name, tally in tallies.items():
             caption = f"{name}: labels of {tally.n} {of}, by {_labeller(tally.by)}; {tally.unparsed} unparsed"
             if (asked := tally.asked) and asked.query_asked:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cda.biases import Bias
 from cda.data.pairs import split_by_prompt
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import authored_contrasts, second_turn_names
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import say
@@ -25,7 +27,7 @@ from cda.resources.sources import (
     supplementary_pairs,
     training_pairs,
 )
-from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded
+from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage
 from cda.stats.draws import Stream, drawn, generator
@@ -36,6 +38,7 @@ _BARE_LABEL_TOKENS = 25
 """The same without reasons."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
+SECOND_TURN = "second_turn.jsonl"
 
 
 def stage(loaded: LoadedRecipe) -> Stage:
@@ -54,11 +57,13 @@ def stage(loaded: LoadedRecipe) -> Stage:
     inputs = {"pairs": source_fingerprint(recipe.data.pairs, "train")}
     if recipe.data.supplement is not None:
         inputs["supplement"] = source_fingerprint(recipe.data.supplement, "train")
+    if recipe.data.second_turn == "yes":
+        inputs["second turn"] = source_fingerprint(EMBEDDED, "second_turn_train")
     return Stage("label", settings, inputs)
 
 
 def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
-    """Write the labelled pairs (and the labelled supplement) and return the counts."""
+    """Write the labelled pairs (and the labelled supplement and conversations) and return the counts."""
     recipe, biases, llm = loaded.recipe, loaded.biases, llm_access(loaded)
     cleaned = training_pairs(recipe.data, loaded.opened)
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
@@ -67,6 +72,9 @@ def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
     rows, labels = _write_labelled(folder / PAIRS, pairs, {}, recipe, biases, llm)
     counts = LabelCounts(pairs=_loaded(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
+    if recipe.data.second_turn == "yes":
+        second_turn = _write_second_turns(folder / SECOND_TURN, pairs, recipe, [bias.name for bias in biases])
+        counts = counts.model_copy(update={"second_turn": second_turn})
     if recipe.data.supplement is None:
         return counts
     extra = supplementary_pairs(recipe.data, loaded.opened)
@@ -107,6 +115,30 @@ def _write_labelled(
     with_details = zip(rows, details, strict=True)
     write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
     return rows, tallies
+
+
+def _write_second_turns(file: Path, pairs: Sequence[Pair], recipe: Recipe, biases: Sequence[str]) -> SecondTurns:
+    """Split and write the embedded conversations of the biases, under their authors' labels: the rejected answer alone has it."""
+    rows: list[LabelledPair] = []
+    tallies = {}
+    for number, (bias, name) in enumerate(second_turn_names(biases).items()):
+        own = [Pair(row.prompt, row.base, row.perturbed) for row in authored_contrasts("second_turn_train", [name])]
+        label: Mapping[Side, bool | None] = {"chosen": False, "rejected": True}
+        rng = generator(recipe.seed, Stream.SECOND_TURN_SPLIT, number)
+        in_validation = split_by_prompt(own, recipe.data.validation_share, rng)
+        rows += [
+            LabelledPair(pair, "validation" if held else "train", {bias: label})
+            for pair, held in zip(own, in_validation, strict=True)
+        ]
+        tallies[bias] = _tally([label] * len(own), "their authors")
+        say(f"  {bias}, {len(own)} conversations (data.second_turn): {_sentence(tallies[bias])}")
+    in_pairs = sum(any(message.role == "assistant" for message in pair.prompt) for pair in pairs)
+    if in_pairs:
+        say(
+            f"  {in_pairs} of the {len(pairs)} pairs continue a conversation; they are labelled and rewritten like the others"
+        )
+    write_jsonl(file, map(labelled_row, rows))
+    return SecondTurns(labels=tallies, in_pairs=in_pairs)
 
 
 def asks_for(bias: Bias, recipe: Recipe) -> bool:

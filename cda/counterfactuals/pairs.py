@@ -3,6 +3,7 @@ the training examples that the objectives make of them and of contrasts."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -222,6 +223,17 @@ def contrast_examples(
                 yield TrainingPair(example, split, objective.kind, contrast.bias, contrast.id)
             elif contrast.bias not in biases and objective.kind == "keep":
                 yield TrainingPair(example, split, "contrast", contrast.bias, contrast.id)
+
+
+def second_turn_examples(
+    rows: Iterable[LabelledPair], objectives: Sequence[ObjectiveSection]
+) -> Iterator[TrainingPair]:
+    """Conversations, each labelled for one bias, under the first of `pairs` and `paired` that the recipe has: their two answers are
+    a response and its own biased version, so that both objectives would teach the same. None under other objectives."""
+    preferring = [objective for objective in objectives if objective.kind in ("pairs", "paired")][:1]
+    for row in rows:
+        for bias, objective in itertools.product(row.labels, preferring):
+            yield TrainingPair(objective.example(row.pair, bias), row.split, "second_turn", bias, row.pair.id)
 
 
 def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[ObjectiveSection]) -> list[TrainingPair]:

@@ -1,4 +1,4 @@
-"""Stage `synthesize`: counterfactual pairs for each bias, contrasts of a file, unchanged pairs next to them: the training mix."""
+"""Stage `synthesize`: the training mix of counterfactual pairs for each bias, contrasts of a file, conversations and unchanged pairs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from cda.counterfactuals.pairs import (
     eligible_pairs,
     label_frequencies,
     make_counterfactuals,
+    second_turn_examples,
     teachable,
     unchanged_examples,
 )
@@ -120,6 +121,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         cleaned = taught_contrasts(recipe.data, loaded.biases, loaded.opened)
         examples, contrasts = _contrasts(cleaned, recipe, [*rows, *supplement], audited, [*biases])
         mix += examples
+    if recipe.data.second_turn == "yes":
+        conversations = _not_audited(source / label.SECOND_TURN, audited, "conversations", in_audit)
+        turns = list(second_turn_examples(conversations, objectives))
+        say(f"  {len(turns)} conversations, taught as they were written (data.second_turn)")
+        mix += turns
     _check_examples(mix, [*biases], objectives)
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
@@ -148,7 +154,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dro
     if not kept:
         raise DataError(
             f"{name}: the audit measures on the prompts of all {len(rows)} pairs; teach on others (data.pairs, "
-            "data.supplement), or audit on others (audit.contrasts, audit.quality, audit.triples)"
+            "data.supplement, data.second_turn), or audit on others (audit.contrasts, audit.quality, audit.triples)"
         )
     return kept
 

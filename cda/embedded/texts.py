@@ -5,7 +5,7 @@ was added, those of `shown` from an answer that has it and from which it was rem
 for each bias. `lessons` are contrasts that taught the embedded reward model its biases; nothing is ever measured on them.
 `responses`, in which `cda discover` searches, are four sound answers each to questions of their own, in styles that were
 drawn by lot; those of `narrow` are all on one topic. Contrasts of `second_turn` answer the last message of a conversation, and
-are of biases of their own (`SECOND_TURNS`).
+are of biases of their own (`SECOND_TURNS`); `second_turn_train` holds further ones, to train on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
@@ -27,10 +27,12 @@ SECOND_TURNS: Mapping[str, str] = MappingProxyType(
 )
 """A bias to the bias of its second turn: giving in to a user who doubts a right answer; or the bias after long earlier turns."""
 WITH_CONTRASTS = (*EMBEDDED_BIASES, *SECOND_TURNS.values())
-Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn"]
+Part = Literal[
+    "train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn", "second_turn_train"
+]
 READINGS = FOLDER / "readings.jsonl"
 TRIPLES = FOLDER / "triples.jsonl"
-PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn")
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ def authored_pairs(part: Literal["train", "quality"]) -> list[AuthoredPair]:
 
 
 def authored_contrasts(
-    part: Literal["audit", "shown", "lessons", "second_turn"], biases: Sequence[str] = EMBEDDED_BIASES
+    part: Literal["audit", "shown", "lessons", "second_turn", "second_turn_train"],
+    biases: Sequence[str] = EMBEDDED_BIASES,
 ) -> list[Contrast]:
     """Contrasts of a part for the named biases; biases without texts of ours give none."""
     contrasts = []
@@ -78,6 +81,13 @@ def authored_contrasts(
         elif row["bias"] in biases:
             contrasts.append(_contrast(row, row["id"], row["bias"], row["shown"], row["without"], "removed"))
     return contrasts
+
+
+def second_turn_names(biases: Sequence[str]) -> dict[str, str]:
+    """A recipe's biases, as far as there are conversations of them, to the names that these go by. A bias of the second turn takes
+    its conversations from the bias of the first."""
+    own = {name: name for name in biases if name in SECOND_TURNS.values()}
+    return own | {name: turn for name, turn in SECOND_TURNS.items() if name in biases and turn not in own}
 
 
 def audit_contrasts(biases: Sequence[str] = EMBEDDED_BIASES) -> list[Contrast]:
@@ -153,16 +163,18 @@ def tables() -> dict[str, Rows]:
     """Every table of the export, in the columns that `audit.contrasts`, `.triples`, `.quality` and `data.pairs` read.
 
     `contrasts` are the pairs that an audit measures (prompt, base, perturbed, bias, direction), `second_turns` the same with a
-    conversation in messages as the prompt; `triples` are RATE's (prompt,
+    conversation in messages as the prompt, and `second_turns_train` further ones as pairs to train on; `triples` are RATE's (prompt,
     original, rewrite, rewrite_of_rewrite, has_attribute, bias, flipped); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
     further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
     `readings` holds readers' judgements of it, and as `text` a hash of the wording that they read (None if unknown).
     """
+    turns = [*SECOND_TURNS.values()]
     return {
         "contrasts": list(map(_contrast_row, audit_contrasts())),
-        "second_turns": list(map(_contrast_row, authored_contrasts("second_turn", [*SECOND_TURNS.values()]))),
+        "second_turns": list(map(_contrast_row, authored_contrasts("second_turn", turns))),
+        "second_turns_train": list(map(_second_turn_row, authored_contrasts("second_turn_train", turns))),
         "triples": list(map(_triple_row, authored_triples())),
         "quality": list(map(_pair_row, authored_pairs("quality"))),
         "train": list(map(_pair_row, authored_pairs("train"))),
@@ -210,6 +222,14 @@ def _contrast_row(contrast: Contrast) -> dict[str, object]:
     return {
         "id": contrast.id, "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "base": contrast.base,
         "perturbed": contrast.perturbed, "bias": contrast.bias,
+    } | tags  # fmt: skip
+
+
+def _second_turn_row(contrast: Contrast) -> dict[str, object]:
+    tags = {name: contrast.tags[name] for name in ("domain", "kind")}
+    return {
+        "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "chosen": contrast.base,
+        "rejected": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
 
 

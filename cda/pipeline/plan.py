@@ -19,7 +19,7 @@ from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
 from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
-from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
+from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, second_turn_names
 from cda.errors import CdaError, RunError
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
@@ -210,14 +210,16 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
     each = "; an adapter for each bias, and their sum" if lora.per_bias and len(recipe.biases) > 1 else ""
-    contrasts = f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else ""
+    taught = f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else ""
+    if recipe.data.second_turn == "yes":
+        taught += f"; conversations: {', '.join(second_turn_names([bias.name for bias in biases]))}"
     labels_by = _who(recipe.llm.model if recipe.labels_by_llm else None, recipe.label.prompt)
     rewrites_by = _who(recipe.llm.model if recipe.rewrites_by_llm else None, recipe.rewrite.prompt)
     seed = f", of the training with seed {recipe.seeds[0]}" if len(recipe.seeds) > 1 else ""
     return [
         f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}",
         f"synthesize  {counts}, by {rewrites_by}",
-        f"train       objectives: {kinds}{each}{contrasts}",
+        f"train       objectives: {kinds}{each}{taught}",
         f"            {recipe.model.name_or_path}, base in {_precision(recipe.model)}, LoRA r {lora.r} on "
         f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",

@@ -12,6 +12,7 @@ from typing import Any
 from cda.biases import Bias, builtin_names
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS
+from cda.embedded.texts import SECOND_TURNS, second_turn_names
 from cda.errors import RunError, did_you_mean, near
 from cda.files.paths import near_path
 from cda.keys import address_problem, variable_problem
@@ -51,8 +52,10 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
                 f"objectives.{number}.target.{name}: not a bias of this recipe.{did_you_mean(name, names)} "
                 f"Its biases: {', '.join(names)}"
             )
-    if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None:
+    if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None and recipe.data.second_turn == "no":
         yield "synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
+    if recipe.data.second_turn == "yes":
+        yield from _second_turn_problems(recipe, names)
     llm = recipe.llm
     if llm.budget_usd is not None and llm.model is not None and llm.model not in llm.prices:
         yield (
@@ -62,6 +65,17 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:
             yield f"{section}.by is llm, but llm.model is not set"
+
+
+def _second_turn_problems(recipe: Recipe, names: Sequence[str]) -> Iterator[str]:
+    if not second_turn_names(names):
+        yield f"data.second_turn: no conversations of {', '.join(names)}; there are some of {', '.join(SECOND_TURNS)}. Leave it out"
+    kinds = [objective.kind for objective in recipe.objectives]
+    if not {"pairs", "paired"} & {*kinds}:
+        yield (
+            f"data.second_turn: conversations teach which answer is better, and the objectives ({', '.join(kinds)}) do not; add "
+            "pairs or paired, or leave it out"
+        )
 
 
 def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:

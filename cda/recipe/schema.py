@@ -22,6 +22,7 @@ from cda.recipe.sections import (
     ScoreSection,
     Section,
     Share,
+    YesNo,
     kind_of,
 )
 from cda.records import Pair, TrainingExample
@@ -129,6 +130,9 @@ class DataSection(Section):
     topic: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     """Take the pairs of this topic alone, by a column `topic` (columns.topic for another name); for embedded pairs one of their broad
     topics. A bias file that was confirmed in a topic sets it; pairs that name no topic at all are then all taken, and said."""
+    second_turn: Annotated[YesNo, Field(exclude_if=lambda value: value == "no")] = "no"
+    """yes: also teach on embedded conversations (20 of sycophancy, 5 each of length and vagueness), whatever `pairs` is: in the second
+    turn the answer that keeps to what is right, is short or definite is chosen over the one with the bias. None of them is audited."""
     contrasts: str | None = None
     """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""

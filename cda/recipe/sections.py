@@ -27,6 +27,7 @@ def _yaml_word(value: object) -> object:
 
 
 Switch = Annotated[Literal["auto", "yes", "no"], BeforeValidator(_yaml_word)]
+YesNo = Annotated[Literal["yes", "no"], BeforeValidator(_yaml_word)]
 
 
 class Section(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -231,6 +231,15 @@ class LabelTally(Result):
     """None if no LLM labelled."""
 
 
+class SecondTurns(Result):
+    """Conversations that are taught (data.second_turn)."""
+
+    labels: dict[str, LabelTally]
+    """Embedded conversations by bias, with their authors' labels."""
+    in_pairs: int
+    """Pairs of data.pairs that continue a conversation; they are labelled and rewritten like the others."""
+
+
 class LabelCounts(Result):
     """Counts of the stage `label`."""
 
@@ -241,6 +250,8 @@ class LabelCounts(Result):
     """None without data.supplement."""
     supplement_labels: dict[str, LabelTally] = Field(default_factory=dict)
     """By bias."""
+    second_turn: Annotated[SecondTurns | None, Field(exclude_if=lambda value: value is None)] = None
+    """None without data.second_turn=yes."""
 
 
 class Dropped(Result):
@@ -309,7 +320,7 @@ class SynthesizeCounts(Result):
     schema_version: ClassVar[int] = 2
     """Part of the stage's settings, so that one whose counts have another shape is made again."""
     in_audit: dict[str, Dropped]
-    """By file of labelled pairs (`pairs`, `supplement`): those that are audited on, and so not taught."""
+    """By file of labelled pairs (`pairs`, `supplement`, `second_turn`): those that are audited on, and so not taught."""
     biases: dict[str, Rewritten]
     contrasts: TaughtContrasts | None = None
     """None without data.contrasts."""

@@ -37,6 +37,8 @@ class Stream(IntEnum):
     """Bootstraps and halves of choosing a dose, and of `cda inspect`."""
     INSPECTED = 7
     """Rewrites that are shown."""
+    SECOND_TURN_SPLIT = 8
+    """Conversations held out of training; with the number of the bias."""
     VALIDATION_RESPONSES = 10**6
     """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1

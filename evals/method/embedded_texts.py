@@ -33,7 +33,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -66,7 +66,8 @@ CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 ALIKE, PASSED, LEAST_KAPPA, FEWEST_SHARED = 0.75, 0.9, 0.4, 30
-SHEETS = ("audit", "shown", "second_turn", "train", "quality", "lessons", "triples")
+SHEETS = ("audit", "shown", "second_turn", "second_turn_train", "train", "quality", "lessons", "triples")
+TURNS: tuple[Literal["second_turn", "second_turn_train"], ...] = ("second_turn", "second_turn_train")
 BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "second_turn": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
 SEED = 0
@@ -82,7 +83,7 @@ def drift_rows() -> list[Json]:
     found = []
     parts = [
         *itertools.product(EMBEDDED_BIASES, ("audit", "shown")),
-        *((own, "second_turn") for own in SECOND_TURNS.values()),
+        *itertools.product(SECOND_TURNS.values(), TURNS),
     ]
     for bias, part in parts:
         contrasts = authored_contrasts(part, [bias])  # type: ignore[arg-type]
@@ -98,7 +99,7 @@ def drift_rows() -> list[Json]:
         found.append(
             {
                 "bias": bias,
-                "direction": contrasts[0].tags["direction"],
+                "direction": "to train on" if part == "second_turn_train" else contrasts[0].tags["direction"],
                 "n": len(contrasts),
                 "word_ratio": [float(f(_ratios(contrasts))) for f in (np.min, np.median, np.max)],
                 "cosine": cosine.model_dump(),
@@ -286,7 +287,7 @@ def readings() -> dict[str, Json]:
     groups: dict[str, list[str]] = {}
     for text, (part, row) in texts.items():
         name = row["bias"] if part in BY_BIAS else None
-        kind = "contrasts" if part == "lessons" else "pairs"
+        kind = "contrasts" if part in ("lessons", "second_turn_train") else "pairs"
         groups.setdefault(f"{BY_BIAS.get(part)}, {name}" if name else f"{kind}, {part}", []).append(text)
     found = {}
     for name, group in sorted(groups.items()):
@@ -394,7 +395,7 @@ def checks(nearest: Json, drift: Sequence[Json], backs: Mapping[str, Json]) -> l
         Check(f"{name}: at least {PASSED:.0%} differ in the bias alone", _percent(one), one["value"] >= PASSED)
         for name, one in shares.items()
     ]
-    turns = authored_contrasts("second_turn", [*SECOND_TURNS.values()])
+    turns = [one for part in TURNS for one in authored_contrasts(part, [*SECOND_TURNS.values()])]
     contrasts = [*audit_contrasts(), *turns, *map(_back_contrast, authored_triples())]
     lists = [
         one.id
