@@ -53,7 +53,7 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         "audit-001-length-back",
     } <= items
     readings = load_rows(str(out / f"readings{ending}"))
-    assert len(readings) == 2720
+    assert len(readings) == 2757
     assert {row["id"] for row in readings} <= items
     refused = CliRunner().invoke(app, ["audit", "embedded", "--pairs", str(out), "--out", str(tmp_path / "run")])
     assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
@@ -86,7 +86,7 @@ def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
     assert len(found) == len(authored_pairs("quality"))
     assert {"prompt", "chosen", "rejected", "flaw", "item"} <= set(found.column_names)
     read = load_dataset(str(tmp_path / "texts"), "readings", split="train", cache_dir=str(tmp_path / "cache"))
-    assert len(read) == 2720
+    assert len(read) == 2757
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
