@@ -16,6 +16,8 @@ Split = Literal["train", "validation"]
 Preference = Literal["perturbed", "base", "tie"]
 TieRule = Literal["drop", "half", "as-released"]
 """Items on which people tied or split: left out, counted half for each side, or as their publisher states them."""
+PanelRule = Literal["mean", "majority"]
+"""A panel's preference: the mean of its judges' preferences, or the side that more of them prefer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from cda.errors import DataError
 from cda.records import Triple, prompt_id
 from cda.results.base import NOT_TRAINED, Measure, Missing, Test, or_missing
 from cda.results.covariates import Covariates, Level, MarginsByColumn, RateByColumn
-from cda.results.effects import NORMAL_TEST, SIGN_TEST, ConditionalEffects, Effect, SameMargin
+from cda.results.effects import SIGN_TEST, T_TEST, ConditionalEffects, Effect, SameMargin
 from cda.stats import rate as statistics
-from cda.stats.clustered import Target, direct_contrast, same_in_all, slope_effect
+from cda.stats.clustered import Target, by_students_t, direct_contrast, same_in_all, slope_effect
 from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.multiplicity import holm
 from cda.stats.rate import Contrasts
@@ -94,13 +94,13 @@ def _level(group: Group, levels: Levels, name: str) -> Level:
 
 def _mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | SameMargin | Missing:
     found: Effect | Missing = or_missing(partial(direct_contrast, values, ids, None, unit))
-    return found if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
+    return by_students_t(found) if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
 
 
 def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
     match mean:
         case Effect():
-            return Test(p_value=mean.p_value, method=NORMAL_TEST)
+            return Test(p_value=mean.p_value, method=T_TEST)
         case SameMargin(p_value=float(p_value)):
             return Test(p_value=p_value, method=SIGN_TEST)
         case SameMargin():
@@ -156,7 +156,7 @@ def _rate(
     }
     last = list(effects.values())[-1]
     tests = {} if isinstance(last, Missing) else {
-        effect.estimand.removeprefix("CATE: "): Test(p_value=effect.p_value, method=NORMAL_TEST) for effect in last.effects
+        effect.estimand.removeprefix("CATE: "): Test(p_value=effect.p_value, method=T_TEST) for effect in last.effects
     }  # fmt: skip
     return RateByColumn(
         kind="categories" if levels.numbers is None else "numbers",
@@ -174,7 +174,8 @@ def _by_level(contrasts: Contrasts, levels: Levels) -> ConditionalEffects:
     """The effect in each level, in the order of the levels."""
     found = statistics.conditional_effects(contrasts, [str(name) for name in levels.of])
     order = {f"CATE: {name}": place for place, name in enumerate(levels.names)}
-    return found.model_copy(update={"effects": tuple(sorted(found.effects, key=lambda effect: order[effect.estimand]))})
+    effects = sorted(map(by_students_t, found.effects), key=lambda effect: order[effect.estimand])
+    return found.model_copy(update={"effects": tuple(effects)})
 
 
 def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> ConditionalEffects:

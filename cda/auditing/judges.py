@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -16,8 +16,8 @@ from cda.records import TieRule
 from cda.results.base import Estimate, or_missing
 from cda.results.skew import BiasPanel, JudgedBias, JudgedCriterion
 from cda.scorers.compared import Preferences
-from cda.stats.judges import left_out, majority_margins, verdict_counts
-from cda.stats.people import against_people, mean_against_people
+from cda.stats.judges import left_out, verdict_counts
+from cda.stats.people import against_people, mean_against_people, panel_margins
 from cda.stats.proportions import hits_of, paired_change, positive_share, wilson_share
 from cda.stats.votes import Majority, agreement
 
@@ -30,11 +30,11 @@ def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule, seed: int
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:
         return {}
-    return {group.bias.name: _panel(group, scoring.judges, rule, seed) for group in groups}
+    return {group.bias.name: _panel(group, scoring, rule, seed) for group in groups}
 
 
 def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedCriterion]]:
-    """Skew by each criterion of a judge's rubric (of a panel: by the mean preference), and its difference from the skew
+    """Skew by each criterion of a judge's rubric (of a panel: by its preference), and its difference from the skew
     overall, by bias; empty without criteria."""
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.criteria:
@@ -63,7 +63,8 @@ def _majority(group: Group, rule: TieRule) -> Majority | None:
     return None if people is None else people.majority
 
 
-def _panel(group: Group, judges: Mapping[str, Preferences], rule: TieRule, seed: int) -> BiasPanel:
+def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> BiasPanel:
+    judges = scoring.judges
     compared = contrast_comparisons(group.contrasts)
     verdicts = np.stack([judge.margins(compared) for judge in judges.values()])
     (together,) = group.margins.values()
@@ -73,10 +74,12 @@ def _panel(group: Group, judges: Mapping[str, Preferences], rule: TieRule, seed:
         judges={name: judged(values) for name, values in zip(judges, verdicts, strict=True)},
         panel=judged(together),
         mean=judged(verdicts),
-        majority=judged(majority_margins(verdicts)),
+        majority=judged(panel_margins(verdicts, "majority")[0]),
         agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids, rng(seed))),
         without={
-            name: left_out(verdicts, place, group.prompt_ids, rng(seed)) for place, name in enumerate(judges) if several
+            name: left_out(verdicts, place, group.prompt_ids, rng(seed), scoring.rule)
+            for place, name in enumerate(judges)
+            if several
         },
     )
 

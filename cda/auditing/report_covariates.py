@@ -1,16 +1,19 @@
-"""Tables and sentences on effects by a column of the user's data: levels, tests that they differ, slopes."""
+"""Tables, sentences and figures on effects by a column of the user's data: levels, tests that they differ, slopes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from cda.auditing.report_cells import compares, margin_cell, margin_unit, said
-from cda.report.numbers import NOT_ESTIMATED, cell, inert, p_value, points, share, signed, two_digits
+from cda.report import plots
+from cda.report.numbers import NOT_ESTIMATED, cell, count, inert, p_value, points, share, signed, two_digits
+from cda.report.plots import Plot
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, Scoring, Test
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Scoring, Test
 from cda.results.covariates import ColumnLevels, Level, MarginsByColumn, RateByColumn
-from cda.results.effects import ConditionalEffects, Effect
+from cda.results.effects import ConditionalEffects, Effect, SameMargin
 
 _DOUBLE = "double"
 
@@ -92,6 +95,57 @@ def differ_table(audit: AuditResult) -> Table | None:
             rows.append((*_named(bias, column, "RATE effect", when), cell(test, _p), _slope(double)))
     header = ("bias, column", "p that levels are alike", f"slope ({margin_unit(audit)} per 1 of the column)")
     return table("Do levels differ? With 95% intervals of slopes", header, rows)
+
+
+def by_plots(audit: AuditResult) -> list[Plot]:
+    """The mean margin, and the effect by RATE, in each level of each column that divides the rows, under every scoring."""
+    shown = {}
+    for bias, column, by in _direct(audit):
+        rows = {level.name: _estimates(level.margin) for level in by.levels}
+        shown[f"by-{bias}-{column}"] = f"{bias}: mean margin by {column}, direct contrasts", rows
+    for bias, column, rated in _rated(audit):
+        by_level: dict[str, dict[str, Estimate]] = {}
+        for when, found in rated.effects.items():
+            for effect in () if isinstance(found, Missing) else found.effects:
+                by_level.setdefault(effect.estimand.removeprefix("CATE: "), {})[when] = effect.estimate
+        shown[f"by-rate-{bias}-{column}"] = f"{bias}: effect by {column} (RATE, rewrites of rewrites)", by_level
+    words = plots.slugs(shown)
+    drawn = (_level_plot(words[id], title, rows, audit) for id, (title, rows) in shown.items())
+    return [plot for plot in drawn if plot is not None]
+
+
+def _estimates(margin: PerScoring[Effect | SameMargin | Missing]) -> dict[str, Estimate]:
+    return {when: found.estimate for when, found in margin.items() if isinstance(found, Effect)}
+
+
+def _level_plot(id: str, title: str, levels: Mapping[str, Mapping[str, Estimate]], audit: AuditResult) -> Plot | None:
+    """A row with dot and interval for each level that has one; None without any."""
+    known = {name: own for name, own in levels.items() if own}
+    if not known:
+        return None
+    marks = [plots.SCORINGS[when] for when in audit.scorings]
+    rows, words_of = [], []
+    for name, own in known.items():
+        rows.append(plots.Row(f"{plots.named(name)}\n{_prompts(own)}", tuple(own.get(when) for when in audit.scorings)))
+        each = (
+            f"{f'{when} ' if compares(audit) else ''}{signed(found)} (n = {count(found)})"
+            for when, found in own.items()
+        )
+        words_of.append(f"{name}: {', '.join(each)}.")
+    unit = next(iter(next(iter(known.values())).values())).unit
+    draw = partial(plots.draw_rows, rows=rows, marks=marks, scale=plots.Scale(unit, reference=0))
+    return Plot(
+        id,
+        f"{title}, with 95% intervals",
+        f"{title}. {' '.join(words_of)}",
+        draw,
+        plots.rows_height(len(rows), len(marks)),
+    )
+
+
+def _prompts(own: Mapping[str, Estimate]) -> str:
+    """Number of prompts behind the estimates of a level."""
+    return f"{max(found.n_prompts for found in own.values())} prompts"
 
 
 def _named(bias: str, column: str, what: str, when: Scoring) -> Row:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import at_no_drift, compares, margin_unit, mean_margin, voted_names
+from cda.auditing.report_covariates import by_plots
 from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_tables import SIDES
 from cda.auditing.report_trainings import dose_plots
@@ -55,6 +56,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "biases": [_change_plot(audit), _contrast_rewards(audit)],
         "effects": [_effects_plot(audit, when) for when in audit.scorings],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
+        "by": [*by_plots(audit)],
         "quality": [_quality_plot(audit)],
         "data": [correlation_plot(audit)],
         "drift": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],

@@ -23,7 +23,7 @@ from cda.report.scoring import cost_sentences, llm_table, place_facts, set_table
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Result, Test
-from cda.results.effects import NORMAL_TEST, SIGN_TEST, Effect, SameMargin
+from cda.results.effects import NORMAL_TEST, SIGN_TEST, T_TEST, Effect, SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
 
@@ -312,6 +312,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         **{word: any(word in method for method in methods) for word in by_heading[INTERVALS]},
         "exact": exact,
         "normal": audit.rate or NORMAL_TEST in tests,
+        "t test": T_TEST in tests,
         "sign": SIGN_TEST in tests,
         "holm": True,
     }

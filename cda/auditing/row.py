@@ -138,6 +138,7 @@ def scored_as(audit: AuditResult, calibration: str | None = None) -> ScoredAs:
     return ScoredAs(
         kind="judge",
         judges=tuple(facts.judges) if isinstance(facts, PanelFacts) else (),
+        how="by the majority of its judges" if isinstance(facts, PanelFacts) and facts.rule == "majority" else None,
         prompt=None if facts.prompt is None else without_paths(facts.prompt),
         orders=facts.orders,
         verdicts=facts.verdicts,

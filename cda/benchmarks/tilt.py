@@ -16,7 +16,13 @@ from cda.benchmarks.attributes import Attribute
 from cda.errors import DataError
 from cda.results.base import Missing, or_missing
 from cda.results.benchmarks import AtTilt, Curves, Measured, Tilt, TiltedAttribute, TiltedPolicy
-from cda.stats.means import mean_over_prompts, no_change_test, share_over_prompts, without_traces
+from cda.stats.means import (
+    mean_over_prompts,
+    no_change_test,
+    share_over_prompts,
+    skewed_mean_over_prompts,
+    without_traces,
+)
 from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Tilted, fewest_effective
 
@@ -96,11 +102,9 @@ def _policy(tilt: Tilted, supported: bool, rewards: FloatArray, beta: float, dev
     kl: Measured | Missing = _unsupported(effective)
     gained: Measured | Missing = kl
     if supported:
-        kl = mean_over_prompts(tilt.kl_nats(), "nats", n)
-        gained = mean_over_prompts(tilt.gains(rewards) / deviation, "standard deviations", n)
-    return TiltedPolicy(
-        beta=beta, beta_sd=beta / deviation, effective=effective, kl_nats=kl, reward_gained=gained
-    )  # fmt: skip
+        kl = skewed_mean_over_prompts(tilt.kl_nats(), "nats", n)
+        gained = skewed_mean_over_prompts(tilt.gains(rewards) / deviation, "standard deviations", n)
+    return TiltedPolicy(beta=beta, beta_sd=beta / deviation, effective=effective, kl_nats=kl, reward_gained=gained)
 
 
 def _unsupported(effective: float | None = None) -> Missing:

@@ -40,7 +40,7 @@ def tilt_sentences(result: BestOfResult) -> list[str]:
     lines = [
         "Tilted policy: responses of a prompt weighted by exp(reward / β), which is where training on this reward with a KL "
         "penalty β leads at best (Korbak et al., 2022; Rafailov et al., 2023). Estimates are jackknifed within prompts, "
-        "against the bias of few samples.",
+        "to the second order, against the bias of few samples.",
         f"β is in standard deviations of rewards within prompts ({deviations}); {tilt.n_responses} responses to {tilt.n_prompts} "
         f"prompts. Below {tilt.fewest_effective:.3g} effective responses to a prompt, 1/Σw² on average, a β is {UNSUPPORTED}: "
         "it would take more samples of each prompt.",

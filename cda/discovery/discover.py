@@ -38,6 +38,7 @@ from cda.discovery.material import (
 from cda.discovery.planned import parts_at_most, planned_calls
 from cda.discovery.prompts import load_topics
 from cda.discovery.result import CARRIED, STAGES, Finished, discover_result, write_result
+from cda.discovery.scoring import AskedJudge, reward_of
 from cda.discovery.search import (
     Generation,
     Parts,
@@ -48,7 +49,7 @@ from cda.discovery.search import (
     search,
 )
 from cda.discovery.sentences import short
-from cda.discovery.setup import Asked, AskedJudge, Discovery, HeldOutStage, judge_subject, reward_of, setup_of
+from cda.discovery.setup import Asked, Discovery, HeldOutStage, for_its_scorer, judge_subject, setup_of
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError
 from cda.files.jsonl import write_json
@@ -156,6 +157,9 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
         attempt(lambda: parts_at_most(setup))
     nameless = setup.by_llm and llm.model is None
     judge = None if nameless else attempt(lambda: judge_subject(loaded, before))
+    if model and judge and before is None:
+        both = (model, judge)
+        model, judge = attempt(lambda: for_its_scorer(both)) or [each.uncalibrated() for each in both]
     for asked in filter(None, (model, judge)):
         attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded)))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":

@@ -30,7 +30,7 @@ from cda.inert import clipped
 from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
-from cda.resources.artifacts import prompt_row, write_figures
+from cda.resources.artifacts import prompt_row, shown_path, write_figures
 from cda.results.base import Missing, save
 from cda.results.discover import (
     CandidateRecord,
@@ -169,8 +169,12 @@ def _prompts(confirmation: Path) -> set[str]:
 
 def _searched(asked: Asked) -> SearchedModel:
     adapter, dose = asked.subject.adapter, asked.subject.dose
+    calibration = asked.loaded.recipe.score.calibration
     return SearchedModel(
-        name=asked.subject.name, adapter=adapter.name if adapter else None, dose=dose if adapter else None
+        name=asked.subject.name,
+        adapter=adapter.name if adapter else None,
+        dose=dose if adapter else None,
+        calibration=None if calibration is None else shown_path(calibration),
     )
 
 

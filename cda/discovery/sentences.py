@@ -228,8 +228,9 @@ def until(name: str, line: Iterable[str], result: DiscoverResult) -> float:
 
 
 def model_name(one: SearchedModel) -> str:
-    """A model, with its adapter if it has one."""
-    return f"{one.name} with {one.adapter} at dose {one.dose:g}" if one.adapter else one.name
+    """A model, with its adapter or calibration if it has one."""
+    with_adapter = f" with {one.adapter} at dose {one.dose:g}" if one.adapter else ""
+    return f"{one.name}{with_adapter}{f' calibrated by {one.calibration}' if one.calibration else ''}"
 
 
 def attribute_of(name: str, result: DiscoverResult) -> str:

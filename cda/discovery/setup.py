@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from cda.arrays import FloatArray
-from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
+from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
 from cda.discovery.mined import MinedProposer
 from cda.discovery.proposals import LLMMutator, LLMProposer
@@ -17,8 +14,7 @@ from cda.discovery.rules import RuleMutator
 from cda.discovery.topics import FOLDER, topic_folder
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import LLMError, ModelError, RecipeError
-from cda.launch import say
+from cda.errors import DataError, RecipeError
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import DiscoverSection, Size, judges_of
@@ -27,12 +23,9 @@ from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import prompt_settings, source_fingerprint
 from cda.results.discover import CandidateRecord, MaterialCounts, SavedGeneration, SearchSettings
-from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities, Verdicts
+from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities
 from cda.rewriting.rewriter import LLMRewriter, Rewriter
 from cda.run import RunFolder, Stage, file_fingerprint
-from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
-from cda.scorers.judge import LLMJudge
-from cda.scorers.own import OwnPairwise
 
 RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them. One rule engine is one rewriter: agreement of
@@ -62,7 +55,7 @@ _CONFIRM = {
 }  # fmt: skip
 # The last are part of the prompt, whose content is a separate setting.
 _NO_ANSWERS: dict[str, Any] = {
-    "workers": True, "cache": True, "self_check": True, "judge": {"prompt", "reasons", "orders"},
+    "workers": True, "cache": True, "self_check": True, "judge": {"prompt", "reasons", "orders", "panel"},
 }  # fmt: skip
 HeldOutStage = Literal["validate", "confirm", "carried"]
 _COUNTING = 3
@@ -194,14 +187,22 @@ class Asked:
 
     def settings(self) -> dict[str, object]:
         recipe, subject = self.loaded.recipe, self.subject
+        calibration = recipe.score.calibration
         settings: dict[str, object] = {
             "model": subject.section.model_dump(mode="json", exclude={"preset", "precision", "dequantize_once"}),
             "dose": subject.dose if subject.adapter else None,
-            "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
+            "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS)
+            | {"calibration": calibration and source_fingerprint(calibration)},
         }
         if subject.section.is_judge:
             settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(self.loaded.prompts, "judge")}
         return settings
+
+    def uncalibrated(self) -> Asked:
+        """The same without `score.calibration`."""
+        recipe = self.loaded.recipe
+        score = recipe.score.model_copy(update={"calibration": None})
+        return replace(self, loaded=replace(self.loaded, recipe=recipe.model_copy(update={"score": score})))
 
     def source(self) -> str:
         """Fingerprint of the model, and of its adapter."""
@@ -321,75 +322,9 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
     return Asked(Subject("judge", section), loaded)
 
 
-def reward_of(asked: Asked) -> Reward:
-    """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
-
-    def reward(texts: Sequence[Text]) -> FloatArray:
-        scores, _ = asked.scorer().score(texts)
-        whole = {name: reward for name, reward in scores.by_text.items() if name not in scores.read}
-        return np.array([whole.get(text_id(*text), np.nan) for text in texts])
-
-    return reward
-
-
-@dataclass
-class AskedJudge:
-    """The judge as a function of comparisons; counts of the latest call stand in `verdicts` (if it compares) and `n_cut`.
-
-    Verdicts in both orders are averaged; a verdict in one order alone may favour the place, and gives no preference. With
-    rewards the sign decides; a truncated text gives no preference, just as it gives no reward in `reward_of`, and is counted
-    in `n_cut`.
-    """
-
-    asked: Asked
-    verdicts: Verdicts | None = field(default=None, init=False)
-    n_cut: int = field(default=0, init=False)
-
-    def __call__(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN for missing ones. Shape (n,)."""
-        self.verdicts, self.n_cut = None, 0
-        if not comparisons:
-            return np.zeros(0)
-        scorer = self.asked.scorer()
-        if scorer.compares:
-            # A comparison counts only if it was read in both orders.
-            margins, self.verdicts = _verdicts(replace(scorer.pairwise(), both_orders=True), comparisons)
-            return (margins + 1) / 2
-        compared, _ = scorer.compare(comparisons)
-        preferences = compared.margins(comparisons)
-        if isinstance(compared, Rewards):
-            preferences = np.sign(preferences)
-            cut = [any(text_id(prompt, text) in compared.read for text in texts) for prompt, *texts in comparisons]
-            preferences[cut] = np.nan
-            self.n_cut = sum(cut)
-            if self.n_cut:
-                say(f"  {self.n_cut} comparisons without a preference: the judge has read a side in part only")
-        return np.asarray((preferences + 1) / 2, dtype=np.float64)
-
-
-def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
-    """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
-
-    LLMError or ModelError if not one can be read in both orders.
-    """
-    compared = compare_distinct(judge, comparisons)
-    why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-    if judge.orders.n_unread or judge.orders.n_half_read or why:
-        say(
-            f"  {judge.orders.n_unread} comparisons without a readable verdict, {judge.orders.n_half_read} with one in one "
-            f"order alone, which does not count{f' ({why})' if why else ''}"
-        )
-    margins = compared.margins(comparisons)
-    if np.isnan(margins).all():
-        error = LLMError if isinstance(judge, LLMJudge) else ModelError
-        raise error(
-            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why or 'NaN'})"
-        )
-    return margins, Verdicts(
-        asked=len(compared.by_comparison),
-        unread=judge.orders.n_unread,
-        reasons=dict(judge.reasons),
-        half_read=judge.orders.n_half_read,
-        flipped=judge.orders.n_flipped or 0,
-        position_bias=judge.orders.position_bias,
-    )
+def for_its_scorer(asked: Sequence[Asked]) -> list[Asked]:
+    """The same, with `score.calibration` for those alone that it was fitted for. DataError: it was fitted for none of them."""
+    wrong = [each.scorer().wrong_calibration() for each in asked]
+    if all(wrong):
+        raise DataError("\n".join(dict.fromkeys(problem for problems in wrong for problem in problems)))
+    return [each.uncalibrated() if problems else each for each, problems in zip(asked, wrong, strict=True)]

@@ -87,6 +87,13 @@ def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
         )
 
 
+def panel_problems(recipe: Recipe) -> Iterator[str]:
+    """A rule for several judges where there is none or one."""
+    name, rule = recipe.model.name_or_path, recipe.score.judge.panel
+    if rule != "mean" and not (recipe.model.is_judge and len(judges_of(name)) > 1):
+        yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
+
+
 def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
     """Prompts that do not go with the recipe's other settings."""
     judge = recipe.score.judge

@@ -201,6 +201,7 @@ def _resolved(
         problems += [f"{path}: {problem}" for problem in checks.cross_checks(recipe, biases)]
         problems += [f"{path}: {problem}" for problem in checks.prompt_problems(recipe, prompts, biases)]
         problems += [f"{path}: {problem}" for problem in checks.calibration_problems(recipe, only_audit)]
+        problems += [f"{path}: {problem}" for problem in checks.panel_problems(recipe)]
         problems += [f"{path}: {problem}" for problem in checks.model_problems(name, recipe.llm.model, only_audit)]
         problems += checks.misspelt_model(name)
     for held, problem in checks.written_keys(merged):

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from cda.data import contrasts, sampled, triples
 from cda.data.triples import AttributeRule
 from cda.prompts import Criteria
-from cda.records import TieRule
+from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
 from cda.scorers.own_code import is_own
 from cda.scorers.served_client import ServedOptions
@@ -104,6 +104,8 @@ class JudgeSection(Section):
     criteria: Criteria | None = None
     """Rubric: a list of names, or of name and question. The judge gives a verdict on each criterion by itself and then overall, in
     one call (with by_token in a call each), and the audit shows the bias of each. null: as the prompt says; []: none."""
+    panel: PanelRule = "mean"
+    """Preference of a panel on a comparison: the mean of its judges' preferences, or the side that more of them prefer."""
     max_unread: Share = 0.5
     """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
 

@@ -98,8 +98,9 @@ def _prompt(facts: JudgeFacts) -> str:
 
 
 def _panel(facts: PanelFacts) -> str:
+    rule = "the mean of their preferences" if facts.rule == "mean" else "the side that more of them prefer"
     return (
-        f"A panel of {len(facts.judges)} judges, the mean of their preferences; of {facts.comparisons} comparisons "
+        f"A panel of {len(facts.judges)} judges, {rule}; of {facts.comparisons} comparisons "
         f"{facts.unread} without a verdict of any judge, {facts.partly_judged} with verdicts of some only"
     )
 

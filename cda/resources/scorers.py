@@ -173,7 +173,11 @@ class Judge(NamedScorer):
 
     def deciding_settings(self) -> dict[str, object]:
         # The prompt's content holds the place of reasons, orders and criteria, whichever file or setting they come from.
-        options = self.settings.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders", "criteria"})
+        options = self.settings.score.judge.model_dump(
+            mode="json", exclude={"prompt", "reasons", "orders", "criteria", "panel"}
+        )
+        if len(judges_of(self.name)) > 1 and self.settings.score.judge.panel != "mean":
+            options["panel"] = self.settings.score.judge.panel
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
@@ -200,12 +204,13 @@ class Judge(NamedScorer):
         return LLMJudge(llm, ties=options.ties, by_token=options.by_token, instructions=instructions)
 
     def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
-        """Every judge asked by itself; the mean of those who gave a verdict stands for all."""
+        """Every judge asked by itself; those who gave a verdict stand for all, by `score.judge.panel`."""
         llms = {name: self.settings.llm.named(name) for name in names}
         by_judge = {
             name: self._verdicts(self._judge(llm.client()), name, comparisons, llm) for name, llm in llms.items()
         }
-        panel = as_panel({name: preferences for name, (preferences, _) in by_judge.items()})
+        rule = self.settings.score.judge.panel
+        panel = as_panel({name: preferences for name, (preferences, _) in by_judge.items()}, rule)
         verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
         n_given = (~np.isnan(verdicts)).sum(axis=0)
         facts = {name: facts for name, (_, facts) in by_judge.items()}
@@ -215,6 +220,7 @@ class Judge(NamedScorer):
             name=self.name,
             kind="judge",
             **alike,
+            rule=rule,
             comparisons=len(panel.by_comparison),
             unread=int((n_given == 0).sum()),
             notes=tuple(dict.fromkeys(note for judge in facts.values() for note in judge.notes)),

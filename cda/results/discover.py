@@ -106,6 +106,8 @@ class SearchedModel(Result):
     adapter: str | None
     dose: float | None
     """Dose of the adapter; None without one."""
+    calibration: str | None = None
+    """Calibration whose corrections were taken off its scores (`score.calibration`); None without one."""
 
 
 class CandidateRecord(Result):

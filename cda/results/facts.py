@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from cda.records import PanelRule
 from cda.results.base import Estimate, PerScoring, Result
 
 JudgeReasons = Literal["before", "after", "none"]
@@ -101,9 +102,11 @@ class JudgeFacts(ScorerFacts):
 
 
 class PanelFacts(ScorerFacts):
-    """Several LLM judges, whose mean preference stands for all."""
+    """Several LLM judges, whose preferences are made one."""
 
     kind: Literal["judge"]
+    rule: PanelRule = "mean"
+    """The mean of their preferences, or the side that more of them prefer (`majority`)."""
     orders: Literal["both", "one"]
     """As for each of the judges; likewise the next five."""
     verdicts: Literal["by token", "written"] | None

@@ -239,7 +239,7 @@ class JudgedBias(Result):
 
 
 class JudgedCriterion(JudgedBias):
-    """One criterion of a judge's rubric (of a panel: the mean preference by it), on the contrasts of a bias."""
+    """One criterion of a judge's rubric (of a panel: its preference by it), on the contrasts of a bias."""
 
     against_overall: Estimate | Missing
     """Skew by this criterion − skew overall, paired, on the contrasts with both verdicts."""
@@ -253,7 +253,7 @@ class LeftOutJudge(Result):
     alpha_change: Estimate | Missing
     """Alpha of the others − alpha of all, paired; above 0 this judge disagrees more than the others do."""
     skew: Estimate | Missing
-    """Skew of the others' mean preference."""
+    """Skew of the others as a panel."""
     skew_change: Estimate | Missing
     """Skew of the others − skew of the panel, paired."""
 
@@ -264,7 +264,7 @@ class BiasPanel(Result):
     judges: dict[str, JudgedBias]
     """Each by itself."""
     panel: JudgedBias
-    """All as one: the mean of the preferences that were given."""
+    """All as one: the mean or the majority of the preferences that were given, by `score.judge.panel`."""
     mean: JudgedBias
     """Mean over judges of each share, on the contrasts that all of them have a verdict on."""
     majority: JudgedBias | None = None

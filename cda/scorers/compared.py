@@ -11,7 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.records import Prompt, content_id
+from cda.records import PanelRule, Prompt, content_id
 from cda.stats.people import panel_margins
 
 Text = tuple[Prompt, str]
@@ -182,10 +182,11 @@ class PairwiseScorer(Protocol):
 @dataclass(frozen=True, slots=True)
 class Preferences:
     """Preferences of a pairwise scorer by `comparison_id`; `judges` holds those of each judge of a panel, `criteria` those
-    by each criterion of a judge's rubric."""
+    by each criterion of a judge's rubric; `rule` made one preference of a panel's."""
 
     by_comparison: Mapping[str, float]
     unit: str = "preference"
+    rule: PanelRule = "mean"
     judges: Mapping[str, Preferences] = field(default_factory=dict)
     criteria: Mapping[str, Preferences] = field(default_factory=dict)
 
@@ -196,18 +197,19 @@ class Preferences:
         )
 
 
-def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
-    """Several judges' preferences on the same comparisons, as one: the mean of those given, overall and by criterion;
-    DataError if none is given overall."""
+def as_panel(judges: Mapping[str, Preferences], rule: PanelRule = "mean") -> Preferences:
+    """Several judges' preferences on the same comparisons, as one, overall and by criterion; DataError if none is given
+    overall."""
     first = next(iter(judges.values()))
     names = list(first.by_comparison)
-    means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
+    together, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()], rule)
     criteria: dict[str, Preferences] = {}
     for criterion, of_first in first.criteria.items():
         of_each = {name: judge.criteria[criterion] for name, judge in judges.items()}
         given = [value for own in of_each.values() for value in own.by_comparison.values() if not math.isnan(value)]
-        criteria[criterion] = as_panel(of_each) if given else of_first
-    return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges), criteria=criteria)
+        criteria[criterion] = as_panel(of_each, rule) if given else of_first
+    by_comparison = dict(zip(names, map(float, together), strict=True))
+    return Preferences(by_comparison, rule=rule, judges=dict(judges), criteria=criteria)
 
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:

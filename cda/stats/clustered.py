@@ -19,7 +19,7 @@ from cda.stats.draws import N_DRAWS, ROUNDING, Statistic, bootstrap_sums, cluste
 from cda.stats.proportions import Z_95
 
 _FEWEST_FOR_BCA = 5
-_NORMAL = "prompt-clustered normal 95%"
+_NORMAL, _T = "prompt-clustered normal 95%", "prompt-clustered t 95%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,27 @@ def _effect(
         standard_error=error,
         p_value=float(2 * stats.norm.sf(abs(value) / error)),
         standardised=scale if isinstance(scale, Missing) else estimate.over(scale, unit, _NORMAL + ", SD as known"),
+    )
+
+
+def by_students_t(effect: Effect) -> Effect:
+    """The same with Student's t, of one degree of freedom less than prompts, in place of the normal distribution: ten prompts, of
+    which a level may consist, give normal intervals that are a seventh too narrow. `bca` stays.
+    """
+    degrees, error = effect.estimate.n_prompts - 1, effect.standard_error
+    ratio = float(stats.t.ppf(0.975, degrees)) / Z_95
+
+    def wider(found: Estimate) -> Estimate:
+        half, method = ratio * (found.high - found.value), found.method.replace(_NORMAL, _T)
+        return found.model_copy(update={"low": found.value - half, "high": found.value + half, "method": method})
+
+    scaled = effect.standardised
+    return effect.model_copy(
+        update={
+            "estimate": wider(effect.estimate),
+            "p_value": float(2 * stats.t.sf(abs(effect.estimate.value) / error, degrees)),
+            "standardised": wider(scaled) if isinstance(scaled, Estimate) else scaled,
+        }
     )
 
 

@@ -1,4 +1,4 @@
-"""A panel of LLM judges: its majority, the agreement of its judges, and the part that each of them has in the disagreement.
+"""A panel of LLM judges: the agreement of its judges, and the part that each of them has in the disagreement.
 
 `verdicts`: preferences of each judge, −1 to 1, for the perturbed side; 0 a tie, NaN none. Shape (judges, n).
 """
@@ -11,6 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
+from cda.records import PanelRule
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.skew import LeftOutJudge
 from cda.stats.draws import ROUNDING, bootstrap_sums
@@ -21,25 +22,20 @@ from cda.stats.votes import Counts, agreement
 _WORDS = 3
 
 
-def majority_margins(verdicts: FloatArray) -> FloatArray:
-    """1 where more judges prefer the perturbed side than the base, −1 the reverse, 0 for as many; NaN without any verdict.
-    Shape (n,). Sure and unsure preferences count the same, unlike in the panel's mean."""
-    given = (~np.isnan(verdicts)).any(axis=0)
-    return np.where(given, np.sign(np.nansum(np.sign(verdicts), axis=0)), np.nan)
-
-
 def verdict_counts(verdicts: FloatArray) -> Counts:
     """Judges for the perturbed side, for the base, and for neither, of each contrast. Shape (n, 3)."""
     return np.stack([(verdicts > 0).sum(axis=0), (verdicts < 0).sum(axis=0), (verdicts == 0).sum(axis=0)], axis=1)
 
 
-def left_out(verdicts: FloatArray, judge: int, prompt_ids: Sequence[str], rng: np.random.Generator) -> LeftOutJudge:
-    """The panel without one of its judges, who are three or more."""
+def left_out(
+    verdicts: FloatArray, judge: int, prompt_ids: Sequence[str], rng: np.random.Generator, rule: PanelRule = "mean"
+) -> LeftOutJudge:
+    """The panel without one of its judges, who are three or more; `rule` makes one preference of theirs."""
     others = np.delete(verdicts, judge, axis=0)
 
     def skews() -> tuple[FloatArray, FloatArray, list[str]]:
-        """Mean preferences of all and of the others, and the prompts, where the others gave a verdict."""
-        (of_all, _), (of_others, _) = panel_margins(verdicts), panel_margins(others)
+        """Preferences of all and of the others, and the prompts, where the others gave a verdict."""
+        (of_all, _), (of_others, _) = panel_margins(verdicts, rule), panel_margins(others, rule)
         read = ~np.isnan(of_others)
         return of_all[read], of_others[read], np.asarray(prompt_ids)[read].tolist()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 
 import numpy as np
 from scipy import stats
@@ -14,6 +14,7 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Test
 from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.heterogeneity import heterogeneity
 from cda.stats.rate import quantile_groups
 
 FEWEST_PROMPTS = 10
@@ -22,7 +23,10 @@ POOLED = "other (pooled)"
 _MOST_CATEGORIES = 8
 """A column of more numbers than this is cut into ranges."""
 _RANGES = 3
-DIFFER = "Wald test of equal means, clustered by prompt, F"
+_FEWEST_TESTED = 5
+"""Levels of fewer prompts, as the pooled one may be, do not enter the test that levels differ."""
+WELCH = "Welch's test of equal means, clustered by prompt, F"
+WALD = "Wald test of equal means, clustered by prompt, F"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,15 +71,23 @@ def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: 
 
 
 def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str]) -> Test:
-    """Test that the mean of values, shape (n,), is the same in all levels.
+    """Test that the mean of values, shape (n,), is the same in all levels of five prompts or more.
 
-    Wald's statistic of the differences from the first level, with the sandwich of whole prompts and the factor G/(G − 1), held
-    against F as Hotelling's T² is: with q differences and G prompts, (G − q)/(q (G − 1)) · W on q and G − q degrees of freedom.
+    If each prompt has one level, Welch's test (see `heterogeneity`) of the levels' means with their errors clustered by prompt:
+    levels may differ in size and in spread. Else Wald's statistic of the differences from the first level, with the sandwich of
+    whole prompts and the factor G/(G − 1), held against F as Hotelling's T² is: with q differences and G prompts,
+    (G − q)/(q (G − 1)) · W on q and G − q degrees of freedom.
 
     Raises:
-        DataError: A level without spread, or fewer prompts than levels.
+        DataError: No level has spread, fewer than two have five prompts, or there are fewer prompts than levels.
     """
-    masks = [levels.rows(name) for name in levels.names]
+    each = [(mask, len(set(compress(prompt_ids, mask)))) for mask in map(levels.rows, levels.names)]
+    tested = [own for own in each if own[1] >= _FEWEST_TESTED]
+    if len(tested) < 2:
+        raise DataError(
+            f"{len(tested)} of {len(each)} levels have {_FEWEST_TESTED} prompts, two are needed to compare them"
+        )
+    masks, counts = [mask for mask, _ in tested], np.array([n for _, n in tested])
     means = np.array([values[mask].mean() for mask in masks])
     influences = np.column_stack([mask * (values - mean) / mask.sum() for mask, mean in zip(masks, means, strict=True)])
     known = np.any(masks, axis=0)
@@ -83,16 +95,20 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     n_prompts, q = len(sums), len(means) - 1
     if n_prompts <= q + 1:
         raise DataError(f"{n_prompts} prompts are too few to compare {q + 1} levels")
+    size = ROUNDING * float(np.abs(values[known]).max()) ** 2
+    variances = counts / (counts - 1) * (sums**2).sum(axis=0)
+    if counts.sum() == n_prompts and variances.min() > size:
+        found = heterogeneity(means.tolist(), np.sqrt(variances).tolist(), counts.tolist())
+        return Test(p_value=found.p_value, method=WELCH)
     covariance = n_prompts / (n_prompts - 1) * sums.T @ sums
     contrast = np.column_stack([-np.ones(q), np.eye(q)])
     spread = contrast @ covariance @ contrast.T
-    size = ROUNDING * float(np.abs(values[known]).max()) ** 2
     if float(np.linalg.eigvalsh(spread)[0]) <= size:
         raise DataError("the margin does not vary in its levels, so that the error of their difference is unknown")
     difference = contrast @ means
     wald = float(difference @ np.linalg.solve(spread, difference))
     p_value = float(stats.f.sf((n_prompts - q) / (q * (n_prompts - 1)) * wald, q, n_prompts - q))
-    return Test(p_value=p_value, method=DIFFER)
+    return Test(p_value=p_value, method=WALD)
 
 
 def _number(value: str) -> float | None:

@@ -40,6 +40,21 @@ def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
     return Estimate.symmetric(mean, half, n=n, n_prompts=count, unit=unit, method=method, bound=bound)
 
 
+def skewed_mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
+    """Mean over prompts with an interval that allows for skewed values, shape (n_prompts,).
+
+    Student's t of Hall's transformation, which removes the skewness g of t = (mean − true mean) / SD of m values: with
+    y = t + g t²/3 + g² t³/27 + g / 6m, t = 3 (∛(1 + g (y − g / 6m)) − 1) / g (Hall 1992, J. R. Stat. Soc. B 54, 221–228).
+    """
+    plain, count = mean_over_prompts(values, unit, n), len(values)
+    if isinstance(plain, NoSpread) or count < 3 or abs(skew := float(stats.skew(values, bias=False))) <= ROUNDING:
+        return plain
+    y = _t(count) / math.sqrt(count) * np.array([1.0, -1.0])
+    t = 3 * (np.cbrt(1 + skew * (y - skew / (6 * count))) - 1) / skew
+    low, high = (plain.value - float(values.std(ddof=1)) * t).tolist()
+    return plain.model_copy(update={"low": low, "high": high, "method": "t over prompts 95%, skewness removed (Hall)"})
+
+
 def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
     """Mean of shares over prompts with Wilson's interval for the n that independent responses would need for that spread.
 

@@ -25,7 +25,7 @@ from scipy import optimize, stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import Exclusions, count_reasons
+from cda.records import Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import AgainstPeople, PoweredShare, PredictionPowered, VotesMoved
 from cda.stats.draws import ROUNDING, bootstrap_sums
@@ -135,18 +135,25 @@ def absolute(signed: Estimate) -> Estimate:
     return signed.model_copy(update={"value": abs(signed.value), "low": low, "high": high})
 
 
-def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
-    """Mean preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of
-    such rows. Verdicts, (judges, n): for the perturbed side, 0 a tie, NaN none; DataError outside [−1, 1], or if all
-    are NaN.
+def panel_margins(verdicts: ArrayLike, rule: PanelRule = "mean") -> tuple[FloatArray, Exclusions]:
+    """Preference of a panel over the judges who gave a verdict, shape (n,), NaN without any; and the number of such rows.
+
+    Verdicts, (judges, n): for the perturbed side, 0 a tie, NaN none. Their mean; or by `majority` 1 if more of them are for the
+    perturbed side than for the base, −1 in reverse, 0 for as many, however sure each is. DataError: a verdict outside [−1, 1],
+    or all are NaN.
     """
     values = np.asarray(verdicts, dtype=np.float64)
     if values.ndim != 2 or not values.size or np.isnan(values).all():
         raise DataError("no verdicts: a panel needs at least one judge with one readable verdict")
     within_preferences(values)
     given = (~np.isnan(values)).sum(axis=0)
-    mean = np.where(given > 0, np.nansum(values, axis=0) / np.maximum(given, 1), np.nan)
-    return mean, Exclusions(values.shape[1], count_reasons(["no verdict"] * int((given == 0).sum())))
+    if rule == "majority":
+        together = np.sign(np.nansum(np.sign(values), axis=0))
+    else:
+        together = np.nansum(values, axis=0) / np.maximum(given, 1)
+    return np.where(given > 0, together, np.nan), Exclusions(
+        values.shape[1], count_reasons(["no verdict"] * int((given == 0).sum()))
+    )
 
 
 def within_preferences(verdicts: FloatArray) -> None:

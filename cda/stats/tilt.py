@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +14,22 @@ from cda.arrays import BoolArray, FloatArray
 from cda.stats.draws import ROUNDING
 from cda.stats.means import without_traces
 
-MOST_NEEDED, SHARE_NEEDED = 10.0, 0.7
+LEAST_NEEDED, SHARE_NEEDED = 10.0, 0.75
 """Effective responses that a tilt needs: this number, or this share of the responses if a prompt has few."""
+_MOST_GROUPS = 64
+"""Samples that are left out one or two at a time; of more samples, groups of them."""
+_LEAST_LOGIT = -600.0
+"""Weights below exp of this, next to a prompt's largest, are raised to it: sums of what is left out stay above 0 in floats."""
 
 
 def fewest_effective(n_responses: FloatArray) -> float:
     """Smallest mean of effective responses that supports a tilt; `n_responses` is per prompt, shape (n_prompts,).
 
-    With fewer, the shift is estimated too small. Without the jackknife, the relative bias of a shift is about 1 over the
-    effective responses; with it, `evals/method/policy_tilt.py` measures what is left.
+    Of n responses: 10, or 2√n of more than 25, or ¾ n of fewer than 14. With fewer, the shift is estimated too small: many samples
+    allow a strong tilt, which a few of them carry. `evals/method/policy_tilt.py` measures what is left of the bias.
     """
-    return float(min(MOST_NEEDED, SHARE_NEEDED * n_responses.mean()))
+    enough = np.maximum(LEAST_NEEDED, 2 * np.sqrt(n_responses))
+    return float(np.minimum(enough, SHARE_NEEDED * n_responses).mean())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,23 +66,51 @@ class Padded:
         return 0.0 if deviation <= ROUNDING * size else deviation
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut:
+    """The generalised jackknife of n samples as one weighted sum over subsets of them.
+
+    With θ̄ₖ the mean estimate without k of g groups: (g² θ − 2 (g − 1)² θ̄₁ + (g − 2)² θ̄₂) / 2, which removes the parts of a bias
+    that fall as 1/n and 1/n² (Schucany, Gray and Owen 1971, J. Am. Stat. Assoc. 66, 524–533). Two samples allow the first alone.
+
+    `member` (n, groups) is 1 for a sample's group, `kept` (subsets, groups) for the groups of a subset, else 0; `coefficients`
+    (subsets,) are of its estimates.
+    """
+
+    member: FloatArray
+    kept: FloatArray
+    coefficients: FloatArray
+
+
+@lru_cache(maxsize=32)
+def left_out(n: int) -> LeftOut:
+    """All samples, then all without each, then all without every two; groups of samples, drawn, if there are many."""
+    groups = min(n, _MOST_GROUPS)
+    group_of = np.random.default_rng(n).permutation(n) % groups if groups < n else np.arange(n)
+    without = [(), *((one,) for one in range(groups)), *(combinations(range(groups), 2) if groups > 2 else ())]
+    kept = np.ones((len(without), groups))
+    for row, gone in enumerate(without):
+        kept[row, list(gone)] = 0.0
+    sizes = np.array([len(gone) for gone in without])
+    weights = np.array([groups**2, -2 * (groups - 1) ** 2, (groups - 2) ** 2]) / 2
+    if groups == 2:
+        weights = np.array([2.0, -1.0, 0.0])
+    return LeftOut(np.eye(groups)[group_of], kept, (weights / np.bincount(sizes, minlength=3).clip(1))[sizes])
+
+
 class Tilted:
     """Weights of each prompt's samples under the policy tilted to a reward, π(y | x) · exp(reward / β).
 
     Self-normalised importance weights: w = exp(reward / β) over their sum within the prompt. A weighted mean of N samples
-    falls short of the shift by a share of about 1/N or more, so estimates are jackknifed within prompts: N · estimate −
-    (N − 1) · mean estimate without one of the samples (Quenouille 1956), which removes the part of the bias that falls as 1/N.
+    falls short of the shift by a share of about 1/N or more, so estimates are jackknifed within prompts (`LeftOut`).
     """
 
     def __init__(self, rewards: FloatArray, beta: float, samples: Padded) -> None:
         """`rewards` (n_responses,) and β in the same unit; every prompt has two samples at least."""
         logits = np.where(samples.real, rewards[samples.at] / beta, -np.inf)
-        self.samples, self.weights = samples, _softmax(logits)
-        self._top = np.zeros_like(samples.real)
-        self._top[np.arange(len(logits)), logits.argmax(axis=1)] = True
-        # Without the heaviest sample, the weights of the others are found anew: 1 − w may be 0 in floats.
-        self._rest = _softmax(np.where(self._top, -np.inf, logits))
-        self._others = samples.real & ~self._top
+        logits -= logits.max(axis=1, keepdims=True)
+        raised = np.where(samples.real, np.exp(np.maximum(logits, _LEAST_LOGIT)), 0.0)
+        self.samples, self.weights = samples, raised / raised.sum(axis=1, keepdims=True)
 
     @property
     def effective(self) -> FloatArray:
@@ -85,41 +120,28 @@ class Tilted:
     def means(self, values: FloatArray) -> FloatArray:
         """Mean of values (n_responses,) in each prompt's tilted policy, shape (n_prompts,); NaN if one of a prompt's is NaN."""
         own = np.where(self.samples.real, values[self.samples.at], 0.0)
-        terms = self.weights * own
-        whole = terms.sum(axis=1)
-        without_one = (whole[:, None] - terms) / self._left
-        return self._jackknifed(whole, without_one, (self._rest * own).sum(axis=1))
+        return self._jackknifed(self.weights * own, lambda weight, sum_, _: sum_ / weight)
 
     def gains(self, values: FloatArray) -> FloatArray:
         """Mean in the tilted policy minus the mean of the samples, by prompt."""
         own = np.where(self.samples.real, values[self.samples.at], 0.0)
         sampled = own.sum(axis=1) / self.samples.n
-        return without_traces(self.means(values) - sampled, own)
+        return without_traces(self.means(values) - sampled, _MOST_GROUPS * own)
 
     def kl_nats(self) -> FloatArray:
         """KL divergence of each prompt's tilted policy from the sampled one, Σ w log(N w), shape (n_prompts,)."""
-        terms, n = _times_log(self.weights), self.samples.n
-        negative_entropy = terms.sum(axis=1)
-        without_one = (negative_entropy[:, None] - terms) / self._left - np.log(self._left) + np.log(n - 1)[:, None]
-        without_top = _times_log(self._rest).sum(axis=1) + np.log(n - 1)
-        return without_traces(self._jackknifed(negative_entropy + np.log(n), without_one, without_top), np.log(n))
+        logs = np.log(np.where(self.weights > 0, self.weights, 1.0))
+        kl = self._jackknifed(self.weights * logs, lambda weight, sum_, n: sum_ / weight - np.log(weight) + np.log(n))
+        return without_traces(kl, _MOST_GROUPS * np.log(self.samples.n))
 
-    @property
-    def _left(self) -> FloatArray:
-        """Weight that is left without each sample; the heaviest one's is not used."""
-        return np.where(self._others, 1 - self.weights, 1.0)
-
-    def _jackknifed(self, whole: FloatArray, without_one: FloatArray, without_top: FloatArray) -> FloatArray:
-        n = self.samples.n
-        left_out = np.where(self._others, without_one, 0.0).sum(axis=1) + without_top
-        return np.asarray(n * whole - (n - 1) * left_out / n, dtype=np.float64)
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def _times_log(weights: FloatArray) -> FloatArray:
-    """w log w, with 0 log 0 = 0."""
-    return np.asarray(weights * np.log(np.where(weights > 0, weights, 1.0)), dtype=np.float64)
+    def _jackknifed(
+        self, terms: FloatArray, statistic: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+    ) -> FloatArray:
+        """Estimates by prompt; the statistic takes the subsets' sums of weights and of `terms`, and their sizes."""
+        found = np.empty(len(terms))
+        for n in np.unique(self.samples.n.astype(int)).tolist():
+            rows, subsets = self.samples.n == n, left_out(n)
+            weight, sum_ = (subsets.kept @ (each[rows, :n] @ subsets.member).T for each in (self.weights, terms))
+            sizes = subsets.kept @ subsets.member.sum(axis=0)
+            found[rows] = subsets.coefficients @ statistic(weight, sum_, sizes[:, None])
+        return found

@@ -114,18 +114,23 @@ def exactness(rng: np.random.Generator) -> dict[str, float]:
 
 
 def coverage(n: int, rng: np.random.Generator) -> dict[str, dict[str, tuple[int, int]]]:
-    """Intervals that hold the truth, and intervals made, by number and β; of the β that were supported in half of the runs."""
+    """Intervals that hold the truth, and intervals made, by number and β: those that were supported in half of the runs, and the
+    strongest that each run supports, which chance takes beyond these."""
     betas = [beta_sd * deviation("before") for beta_sd in GRID]
     true = {label: {beta: truth(label, beta) for beta in betas} for label in DELTA}
     hits: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     ids = np.repeat(np.arange(N_PROMPTS), n).astype(str).tolist()
     for _ in range(RUNS):
+        strongest: dict[str, bool] = {}
         shown, rewards = world(N_PROMPTS, n, rng)
         attribute = Attribute("planted", "share", shown)
         curves = best_of_n(rewards, [attribute], ids, sizes=[2])
         for beta, held in _held(tilted(rewards, [attribute], ids, curves, betas), true).items():
             for what, holds in held.items():
                 hits[what][f"{beta / deviation('before'):.2g}"].append(holds)
+                strongest[what] = holds
+        for what, holds in strongest.items():
+            hits[what]["each run's strongest"].append(holds)
     return {
         what: {beta: (sum(holds), len(holds)) for beta, holds in by_beta.items() if 2 * len(holds) >= RUNS}
         for what, by_beta in hits.items()

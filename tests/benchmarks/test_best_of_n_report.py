@@ -89,14 +89,14 @@ def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it(
     tilt = TWO.tilt
     assert not isinstance(tilt, Missing)
     strongest, asked = tilt_report.main_tables(tilt, TWO.scorings)
-    assert "at β = 1.4 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
+    assert "at β = 2 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
     assert strongest.header[-4:] == ("change", "p", "p (Holm)", "prompts") and len(strongest.rows) == 3
     assert asked.header[-2:] == ("change", "prompts") and len(asked.rows) == 3
     assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_text(TWO)
     by_beta, jargon, *_ = tilt_report.tilt_tables(tilt, TWO.scorings)
     # Weak to strong, up to the first β that is not supported; then the one that was asked for.
-    usual = ["4 SD", "2.8 SD", "2 SD", "1.4 SD"]
-    assert [row[0] for row in by_beta.rows][::2] == [*usual, "1 SD", "3 reward", "0.5 reward"]
+    usual = ["4 SD", "2.8 SD", "2 SD"]
+    assert [row[0] for row in by_beta.rows][::2] == [*usual, "1.4 SD", "3 reward", "0.5 reward"]
     assert [row[0] for row in jargon.rows] == [*usual, "3 reward"]
     figure = Figure(layout="constrained")
     (section,) = tilt_report.tilt_sections(TWO)

@@ -16,9 +16,13 @@ from typer.testing import CliRunner
 import cda
 from cda.cli import app
 from cda.data.load import prompt_of
-from cda.errors import CdaError, DataError
+from cda.discovery.discover import DiscoverOptions, checked
+from cda.discovery.scoring import AskedJudge, reward_of
+from cda.discovery.setup import Discovery
+from cda.errors import CdaError, DataError, RecipeError
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.recipe.load import load_model_audit
 from cda.results.base import Estimate, Missing
 from cda.results.calibration import OrderCorrection
 from cda.scorers.calibrated import log_odds, preference_of
@@ -163,6 +167,60 @@ def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: s
         cda.train("length", dry_run=True, out=tmp_path / "d", **applied)
     with pytest.raises(DataError, match="leave it out, since what is calibrated is the scorer as it is"):
         calibrated(scorer, tmp_path / "e", **applied)
+
+
+def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> Discovery:
+    settings = {"score": {**score, "calibration": file and str(file)}, "llm": llm or {},
+                "discover": {"judge": against, "responses": "embedded", "by": "rules"}}  # fmt: skip
+    return checked(load_model_audit(model, settings), DiscoverOptions())[1]
+
+
+def sides_of(rows: Any) -> Any:
+    return zip(*((prompt[0].content, *sides) for prompt, *sides in rows), strict=True)
+
+
+def test_a_discovery_corrects_the_scorer_that_the_calibration_was_fitted_for(scorer: str, tmp_path: Path) -> None:
+    calibration = calibrated(scorer, tmp_path / "out")
+    file, other = tmp_path / "out" / "calibration.json", "other.py:reward"
+    (tmp_path / "other.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
+    rows = [(prompt_of(row["prompt"]), row["perturbed"], row["base"]) for row in contrasts()]
+    texts = [(prompt, text) for prompt, *sides in rows for text in sides]
+    plain = np.array([WORDS.index(text.split()[0]) + 4 * math.log(len(text.split())) for _, text in texts])
+    margins = calibration(*sides_of(rows), plain[::2] - plain[1::2])
+    of_model = discovery_of(scorer, other, file)
+    rewards = reward_of(of_model.model)(texts)
+    assert rewards[::2] - rewards[1::2] == pytest.approx(margins)
+    of_judge = discovery_of(other, scorer, file)
+    assert AskedJudge(of_judge.judge)(rows) == pytest.approx((np.sign(margins) + 1) / 2)
+    assert (np.sign(margins) != np.sign(plain[::2] - plain[1::2])).any()
+    for found, corrected in ((of_model, of_model.model), (of_judge, of_judge.judge)):
+        sides = (found.model, found.judge)
+        assert [side.loaded.recipe.score.calibration is not None for side in sides] == [
+            side is corrected for side in sides
+        ]
+    before = of_judge.judge.settings()
+    file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert discovery_of(other, scorer, file).judge.settings() != before
+    with pytest.raises(RecipeError) as refused:
+        discovery_of(other, "embedded", file)
+    assert [problem.split(": ", 1)[1][-60:] for problem in refused.value.problems] == [
+        f"it was fitted for {scorer}, and this is {name}; run `cda calibrate {name}`"[-60:]
+        for name in (other, "embedded")
+    ]
+
+
+def test_a_discovery_corrects_an_llm_judge(scorer: str, tmp_path: Path, serve: Callable[[Answer], str]) -> None:
+    url = serve(judge)
+    calibration = calibrated("judge:j", tmp_path / "out", **asked(url, "both"))
+    llm = {"model": "j", "base_url": url, "api_key_env": "CDA_NO_KEY"}
+    verdict = {"by_token": True, "ties": False}
+    rows = [(prompt_of(row["prompt"]), row["perturbed"], row["base"]) for row in contrasts()]
+    plain, corrected = (
+        AskedJudge(discovery_of(scorer, "judge:j", file, judge=verdict, llm=llm).judge)(rows)
+        for file in (None, tmp_path / "out" / "calibration.json")
+    )
+    assert 2 * corrected - 1 == pytest.approx(calibration(*sides_of(rows), 2 * plain - 1), abs=1e-9)
+    assert np.abs(corrected - plain).max() > 0.05
 
 
 def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> None:

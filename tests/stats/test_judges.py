@@ -9,7 +9,8 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.results.base import Estimate, Missing
-from cda.stats.judges import alpha_change, left_out, majority_margins, verdict_counts
+from cda.stats.judges import alpha_change, left_out, verdict_counts
+from cda.stats.people import panel_margins
 
 NAN = float("nan")
 
@@ -69,8 +70,20 @@ def test_a_panel_that_agrees_throughout_has_no_change_to_show() -> None:
     )
 
 
+def test_without_a_judge_the_others_are_the_panel_by_its_rule() -> None:
+    """Two of three are unsure and outvote the sure one, whose word decides the mean; without one of the two it is a tie."""
+    verdicts = np.array([[-1.0] * 6, [0.25] * 6, [0.25] * 6])
+    of_mean, by_vote = (
+        left_out(verdicts, 1, list("abcdef"), np.random.default_rng(0), rule) for rule in ("mean", "majority")
+    )
+    assert isinstance(of_mean.skew, Estimate) and isinstance(by_vote.skew, Estimate)
+    assert (of_mean.skew.value, by_vote.skew.value) == (0, 0.5)
+    assert isinstance(by_vote.skew_change, Estimate) and by_vote.skew_change.value == -0.5
+
+
 def test_the_majority_counts_each_judge_once() -> None:
     verdicts = np.array([[1.0, 0.1, NAN, 0.0], [-0.2, 0.1, NAN, 1.0], [-0.2, -1.0, NAN, -1.0]])
-    assert majority_margins(verdicts)[[0, 1, 3]].tolist() == [-1, 1, 0]
-    assert np.isnan(majority_margins(verdicts)[2])
+    margins, excluded = panel_margins(verdicts, "majority")
+    assert margins[[0, 1, 3]].tolist() == [-1, 1, 0] and np.isnan(margins[2]) and excluded.dropped == 1
+    assert panel_margins(verdicts)[0][[0, 1, 3]] == pytest.approx([0.2, -0.8 / 3, 0])
     assert verdict_counts(verdicts).tolist() == [[1, 2, 0], [2, 1, 0], [0, 0, 0], [1, 1, 1]]

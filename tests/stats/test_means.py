@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cda.results.base import Estimate
 from cda.stats.means import (
     change_over_seeds,
     clustered_t_test,
@@ -16,8 +17,10 @@ from cda.stats.means import (
     distribution,
     inside_fences,
     iqr_trimmed_mean,
+    mean_over_prompts,
     over_seeds,
     share_over_seeds,
+    skewed_mean_over_prompts,
     smallest_detectable,
     t_power,
 )
@@ -218,3 +221,31 @@ def test_mean_quantiles_and_counts() -> None:
     assert found.mean.low < 5 < found.mean.high
     assert found.quantiles == pytest.approx((0.5, 2.5, 5.0, 7.5, 9.5))
     assert sum(found.counts) == 101 and found.counts[-1] == 11
+
+
+def test_the_interval_of_skewed_values_is_where_halls_statistic_is_students_t() -> None:
+    values = np.random.default_rng(4).exponential(size=40) ** 2
+    found, plain = skewed_mean_over_prompts(values, "nats", 80), mean_over_prompts(values, "nats", 80)
+    assert isinstance(found, Estimate) and found.value == plain.value and (found.n, found.n_prompts) == (80, 40)
+    g, m = float(stats.skew(values, bias=False)), len(values)
+    for bound, tail in ((found.low, 0.975), (found.high, 0.025)):
+        t = (found.value - bound) / values.std(ddof=1)
+        y = t + g * t**2 / 3 + g**2 * t**3 / 27 + g / (6 * m)
+        assert math.sqrt(m) * y == pytest.approx(stats.t.ppf(tail, m - 1))
+    assert found.high - found.value > found.value - found.low > 0
+
+
+def test_skewed_values_without_skewness_or_spread_have_the_plain_interval() -> None:
+    for values in ([1.0, 2.0], [1.0, 2.0, 3.0], [2.0] * 5):
+        column = np.array(values)
+        assert skewed_mean_over_prompts(column, "nats", 9) == mean_over_prompts(column, "nats", 9)
+
+
+def test_intervals_of_skewed_values_hold_the_mean_more_often_than_plain_ones() -> None:
+    draws = np.random.default_rng(5).lognormal(size=(800, 40))
+    mean = math.exp(0.5)
+    shares = [
+        np.mean([found.low <= mean <= found.high for found in (make(row, "nats", 40) for row in draws)])  # type: ignore[union-attr]
+        for make in (mean_over_prompts, skewed_mean_over_prompts)
+    ]
+    assert shares[0] < 0.91 < 0.925 < shares[1]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from cda.stats.tilt import Padded, Tilted, fewest_effective
+from cda.stats.tilt import Padded, Tilted, fewest_effective, left_out
 
 SIZES = (2, 5, 3, 8)
 ROWS = list(np.split(np.random.default_rng(1).permutation(sum(SIZES)), np.cumsum(SIZES)[:-1]))
 
 
 def by_hand(estimate: Callable[[np.ndarray], float], n: int) -> float:
-    """The jackknife of a statistic of rows, by computing it anew without each row."""
+    """The jackknife of a statistic of rows, by computing it anew without each row and without every two."""
     rows = np.arange(n)
-    return n * estimate(rows) - (n - 1) * float(np.mean([estimate(np.delete(rows, row)) for row in rows]))
+    whole = estimate(rows)
+    without_one = float(np.mean([estimate(np.delete(rows, row)) for row in rows]))
+    if n == 2:
+        return 2 * whole - without_one
+    without_two = float(np.mean([estimate(np.delete(rows, pair)) for pair in combinations(rows, 2)]))
+    return (n**2 * whole - 2 * (n - 1) ** 2 * without_one + (n - 2) ** 2 * without_two) / 2
 
 
 def weights(rewards: np.ndarray, beta: float) -> np.ndarray:
@@ -89,6 +95,19 @@ def test_a_sample_that_takes_all_the_weight_gives_finite_numbers() -> None:
     assert np.isfinite(found).all() and tilt.effective[0] == pytest.approx(1)
 
 
-def test_few_responses_need_a_share_of_them_and_many_ten() -> None:
-    assert fewest_effective(np.array([4.0, 4.0])) == pytest.approx(2.8)
-    assert fewest_effective(np.array([64.0, 32.0])) == 10
+def test_few_responses_need_a_share_of_them_and_many_twice_their_root() -> None:
+    assert fewest_effective(np.array([4.0, 4.0])) == pytest.approx(3)
+    assert fewest_effective(np.array([16.0, 16.0])) == 10 and fewest_effective(np.array([256.0])) == 32
+    assert fewest_effective(np.array([64.0, 4.0])) == pytest.approx((16 + 3) / 2)
+
+
+def test_groups_of_many_samples_have_the_expectation_of_leaving_out_single_ones() -> None:
+    """200 samples in 64 groups of three or four: the plain mean falls short, the jackknifed one does not."""
+    rng = np.random.default_rng(8)
+    rewards = rng.normal(size=600 * 200)
+    tilt = Tilted(rewards, 1.0, Padded.of(list(np.arange(len(rewards)).reshape(600, 200))))
+    error = 4 * tilt.means(rewards).std() / np.sqrt(600)
+    assert left_out(200).kept.shape == (1 + 64 + 64 * 63 // 2, 64) and left_out(200).member.sum() == 200
+    assert abs(tilt.means(rewards).mean() - 1) < error < 0.03  # of a standard normal, tilted by 1
+    plain = (tilt.weights * rewards.reshape(600, 200)).sum(axis=1).mean()
+    assert plain < 1 - error / 4
