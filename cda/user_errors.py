@@ -17,6 +17,8 @@ from cda.errors import CdaError, Terminated, out_of_files
 from cda.inert import short_lines, visible
 from cda.installed import check_installed
 
+MISTAKE = 2
+"""Exit status for what a user can mend."""
 _MAIN_FIRST_S = 10.0
 """Time that the main process of a launch has to tell of a mistake before the others do."""
 _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
@@ -56,7 +58,7 @@ def speaking() -> Iterator[None]:
 def user_errors() -> Iterator[None]:
     """Run a command: messages go to standard output, and errors a user can act on become messages without a traceback.
 
-    Exit status 1, 130 for Ctrl-C, 143 for SIGTERM.
+    Exit status 2, 130 for Ctrl-C, 143 for SIGTERM; `cda.cli.app.EXIT_CODES` lists all.
     """
     try:
         with speaking():
@@ -105,11 +107,11 @@ def disk_is_full(error: BaseException) -> bool:
     return any(words in str(error) for words in _FULL)
 
 
-def _fail(message: str, status: int = 1) -> NoReturn:
+def _fail(message: str, status: int = MISTAKE) -> NoReturn:
     # Under several processes each may see the same mistake, or one of them alone. The launcher ends the others with the first that
     # fails, so that those who wait let the main one speak.
     rank = os.environ.get("RANK", "0")
-    if rank != "0" and status == 1:
+    if rank != "0" and status == MISTAKE:
         try:
             time.sleep(_MAIN_FIRST_S)
         except KeyboardInterrupt:

@@ -108,7 +108,7 @@ def test_another_command_runs_as_far_as_it_can(command: str) -> None:
 def assert_only_a_file_is_missing(command: str, result: Result) -> None:
     """A user error, of which every line is about something that is not here."""
     named = {re.split(r"[=,]", word)[-1] for word in shlex.split(command) if ABSENT.search(word) or word == "my-study"}
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
     errors = [line for line in result.output.splitlines() if line.startswith("error:")]
     assert errors and all(any(name in line for name in named) for line in errors), result.output
 

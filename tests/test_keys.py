@@ -20,7 +20,7 @@ HEX_KEY = "c0ffee5f1d0c9e8b7a6f5e4d3c2b1a99"
 def said(folder: Path, *words: str) -> str:
     """All that a command says and leaves; it has to be refused."""
     done = CliRunner().invoke(app, [*words, f"run.folder={folder / 'run'}"])
-    assert done.exit_code == 1 and "Traceback" not in done.output
+    assert done.exit_code == 2 and "Traceback" not in done.output
     left = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
     return done.output + b"".join(left).decode("utf-8", "replace") + " ".join(map(str, folder.rglob("*")))
 

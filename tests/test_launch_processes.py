@@ -124,7 +124,7 @@ def test_a_training_is_refused_before_its_settings_wait_for_the_others(
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     result = CliRunner().invoke(app, ["train", "jargon", f"run.folder={tmp_path / 'run'}", "--dry-run"])
-    assert result.exit_code == 1 and result.stdout == ""
+    assert result.exit_code == 2 and result.stdout == ""
     assert result.stderr.startswith("error: the launch asked for 2 processes, but this one runs alone.")
     assert not (tmp_path / "run").exists()
 

@@ -70,7 +70,7 @@ def test_an_audit_stays_where_it_is_until_the_new_one_is_complete(desk: Path) ->
         (["jargon", "--out", "page.html"], "--out: only with --compare"),
     ):
         result = CliRunner().invoke(app, ["report", *words])
-        assert result.exit_code == 1 and message in result.output
+        assert result.exit_code == 2 and message in result.output
 
 
 def test_scores_that_outlive_a_failure_are_said(desk: Path) -> None:

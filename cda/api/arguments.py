@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.conditions import Condition, check_subjects
 from cda.data.load import load_rows
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import MAX_DEPTH, write_jsonl
 from cda.files.paths import is_a_file, place_for, user_path, writing
@@ -74,6 +76,7 @@ _paths = _list_of(_path)
 _FORMS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
     **dict.fromkeys(("by_topic", "dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
+    "limit": (lambda value: isinstance(value, int) and value is not True and value >= 1, "a whole number from 1"),
     "attributes": (_paths, "a list of texts or bias files"),
     "betas": (_list_of(_kind(Real)), "a list of numbers"),
     "bias": (_path, "a name or a path"),
@@ -84,12 +87,20 @@ _FORMS: dict[str, tuple[Check, str]] = {
     "confirm": (lambda value: _flag(value) or value == "ask", "True, False or 'ask'"),
     "dose": (_kind(Real), "a number"),
     "overrides": (_list_of(_text), "a list of words such as 'seed=1'"),
-    **dict.fromkeys(("most", "seed"), (_whole, "a whole number")),
+    "seed": (_whole, "a whole number"),
     "sizes": (_list_of(_whole), "a list of whole numbers"),
     "split": (_text, "a name"),
     "topics": (_list_of(_text), "a list of topics"),
 }
 """Arguments, which mean the same in every function, to a test of their type and the words for it."""
+
+
+_AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
+_LIMITED = {
+    "cda.audit": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
+    "cda.calibrate": ("audit.max_contrasts", "audit.max_quality"), "cda.discover": ("discover.max_prompts",),
+}  # fmt: skip
+"""Function to the settings that its `limit` sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +117,14 @@ class Terms:
     budget_usd: float | None = None
     confirm: Confirm = False
     progress: bool = True
+    limit: int | None = None
+    conditions: Sequence[Condition] = ()
+    """Conditions that the audit will be held against (`--fail-if`)."""
 
     def __post_init__(self) -> None:
         check_types(
             self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
-            overrides=self.overrides,
+            overrides=self.overrides, limit=self.limit,
         )  # fmt: skip
 
     @property
@@ -120,7 +134,8 @@ class Terms:
     @property
     def words(self) -> list[str]:
         """All settings as words; they tell the default folders of different calls apart."""
-        return [*(self.overrides or ()), *(f"{name}={value}" for name, value in sorted(self.settings.items()))]
+        own = [] if self.limit is None else [f"limit={self.limit}"]
+        return [*(self.overrides or ()), *(f"{name}={value}" for name, value in sorted(self.settings.items())), *own]
 
     @property
     def inputs(self) -> Path:
@@ -136,6 +151,8 @@ class Terms:
         out; `"none"` sets nothing at all, as on the command line.
         """
         settings = nested(self.settings)
+        for path in _LIMITED.get(self.function, ()) if self.limit is not None else ():
+            put(settings, path, self.limit)
         if self.out is not None:
             put(settings, "run.folder", str(self.out))
         if self.budget_usd is not None:
@@ -149,6 +166,9 @@ class Terms:
         return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
+        """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
+        others = SECOND_TURNS.values() if loaded.only_audit else [*EMBEDDED_BIASES, *SECOND_TURNS.values()]
+        check_subjects(self.conditions, dict.fromkeys([*(bias.name for bias in loaded.biases), *others]))
         return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask")
 
     @property

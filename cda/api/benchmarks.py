@@ -48,6 +48,7 @@ def quality(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Quality:
@@ -62,6 +63,7 @@ def quality(
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/quality-<model>-<inputs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
+        limit: Take at most so many items of each file, drawn with the seed.
 
     Returns:
         Accuracy of every set by section, with the paired change between two scorings.
@@ -74,7 +76,7 @@ def quality(
         >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
     """
-    terms = Terms("cda.quality", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.quality", settings, overrides, out, budget_usd, confirm, progress, limit)
     check_types(terms.function, adapter=adapter, dose=dose)
     files = _files(data, terms)
     missing = "pairs: has no rows" if overrides is None else "give at least one file of preferences"
@@ -101,6 +103,7 @@ def best_of(
     figures: str | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> BestOf:
@@ -121,6 +124,7 @@ def best_of(
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/best-of-<model>-<inputs>`.
         progress, overrides, settings: As for `cda.audit`.
+        limit: Take at most so many prompts, drawn with the seed.
 
     Returns:
         A curve over n for each bias, and `tilt`: the same over β.
@@ -133,7 +137,7 @@ def best_of(
         >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
         >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
-    terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
+    terms = Terms("cda.best_of", settings, overrides, out, progress=progress, limit=limit)
     reading = {"columns": columns, "split": split}
     check_types(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, betas=betas, **reading)
     file = as_reference(responses, "responses", terms.inputs)
@@ -144,7 +148,7 @@ def best_of(
         subjects = asked_subjects(loaded.recipe.model, path_text(adapter), other, dose)
         result, summary = run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES,
-            sizes=ns or None, betas=tilts, columns=columns, split=split, figures=figures,
+            sizes=ns or None, betas=tilts, columns=columns, split=split, figures=figures, limit=limit,
         )  # fmt: skip
         return _with_place(BestOf(**dict(result)), loaded, summary)
 
@@ -161,6 +165,7 @@ def win_rate(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> WinRate:
@@ -174,6 +179,7 @@ def win_rate(
         split: Split of a folder or hub id with several.
         out: Output folder; None for `runs/win-rate-<model>-<files>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
+        limit: Take at most so many prompts, drawn with the seed.
 
     Returns:
         Win, tie and loss shares with an exact test.
@@ -186,12 +192,12 @@ def win_rate(
         >>> outcome = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> outcome.result.win_rate.value  # doctest: +SKIP
     """
-    terms = Terms("cda.win_rate", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.win_rate", settings, overrides, out, budget_usd, confirm, progress, limit)
     check_types(terms.function, columns=columns, split=split)
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
     with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
-        result, summary = run_win_rate(files[0], files[1], loaded, loaded.recipe.run_path, columns, split)
+        result, summary = run_win_rate(files[0], files[1], loaded, loaded.recipe.run_path, columns, split, limit)
         return _with_place(WinRate(**dict(result)), loaded, summary)
 
 

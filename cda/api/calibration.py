@@ -45,6 +45,7 @@ def calibrate(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Calibration:
@@ -58,6 +59,7 @@ def calibrate(
         quality: Preference pairs whose accuracy must not fall; `"none"` for no such check.
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/calibrate-<model>-<inputs>`.
+        limit: Take at most so many contrasts of each bias, and quality pairs, drawn with the seed.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`. `dose.repeats` and `dose.max_quality_loss` say
             how often prompts are split, and how much accuracy may be lost.
 
@@ -72,7 +74,7 @@ def calibrate(
         >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="pairs.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
-    terms = Terms("cda.calibrate", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.calibrate", settings, overrides, out, budget_usd, confirm, progress, limit)
     with calibrated_settings(model, terms, votes, biases, contrasts, quality, figures) as loaded:
         result, summary = run_calibrate(loaded, figures)
         return _shown(result, loaded.recipe.run_path, summary)

@@ -33,7 +33,7 @@ def audit_data(
     by: str | Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
-    most: int | None = None,
+    limit: int | None = None,
     figures: str | None = None,
     out: str | Path | None = None,
     budget_usd: float | None = None,
@@ -51,7 +51,7 @@ def audit_data(
         by: Columns by whose values the pairs are measured too, such as `source`.
         columns: Our column names to the file's, such as `{"prompt": "question"}`.
         split: Split of a folder or hub id with several.
-        most: Take at most so many pairs, drawn at random.
+        limit: Take at most so many pairs, drawn with the seed.
         figures: Also write the page's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/data-<pairs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`; an LLM labels with `llm={"model": …}`.
@@ -67,8 +67,8 @@ def audit_data(
         >>> found = cda.audit_data("embedded", biases=["jargon", "length"])  # doctest: +SKIP
         >>> found.bias("jargon").odds.adjusted  # doctest: +SKIP
     """
-    terms = Terms("cda.audit_data", settings, overrides, out, budget_usd, confirm, progress)
-    check_types(terms.function, biases=biases, columns=columns, split=split, most=most, by=by, labels=labels)
+    terms = Terms("cda.audit_data", settings, overrides, out, budget_usd, confirm, progress, limit)
+    check_types(terms.function, biases=biases, columns=columns, split=split, by=by, labels=labels)
     settled = terms.nested(biases=biases)
     given = [word.partition("=")[0] for word in terms.overrides or ()]
     if problems := without_effect([*given, *settled], terms.where):
@@ -83,9 +83,9 @@ def audit_data(
             *(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
         ]
         others += [] if split == "train" else [split]
-        inputs = {"of": file, "by": columns_by or None, "labels": files or None, "most": most}
+        inputs = {"of": file, "by": columns_by or None, "labels": files or None, "limit": limit}
         put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    options = DataOptions(tuple(columns_by), tuple(files), columns or {}, split, most, figures, biases is not None)
+    options = DataOptions(tuple(columns_by), tuple(files), columns or {}, split, limit, figures, biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
         result, summary = run_data(file, loaded, options)
         found = DataAudit(**dict(result))

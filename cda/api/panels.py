@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -19,7 +19,7 @@ from cda.api.arguments import (
     loaded_for_model,
     refuse_results,
 )
-from cda.api.results import Panel, carry_out
+from cda.api.results import Panel, carry_out, planned_run
 from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, user_path
@@ -32,6 +32,7 @@ from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
 from cda.resources.llm_access import Step, confirm_all, share_purse, tell_costs
+from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
 from cda.user_errors import explain
 
@@ -92,16 +93,21 @@ def plan_panel(
     terms: Terms,
     biases: Biases | None = None,
     data: Mapping[str, Data | None] | None = None,
-) -> None:
+    full: bool = False,
+) -> PanelPlan:
     """Check everything, and say the plan of every audit; do nothing. Raises as `audit_panel`, RunError if any model fails."""
     planned, settings, _, _ = _checked(targets, terms, biases, data)
-    if failed := _failures(planned, settings, terms):
+    plans: dict[str, Plan] = {}
+    if failed := _failures(
+        planned, settings, terms, plan=lambda name, loaded: plans.update({name: planned_run(loaded, full)})
+    ):
         raise _none_left(failed)
     steps, _ = _costs(planned, settings, terms)
     if steps:
         say("\nLLM calls of all models")
         tell_costs(steps)
     say(f"\npanel       {_folder(terms, planned)}")
+    return PanelPlan(models=plans, folder=_folder(terms, planned))
 
 
 def _none_left(failed: Mapping[str, str]) -> RunError:
@@ -145,11 +151,19 @@ def _costs(
     return steps, failed
 
 
+def _carried_out(_: str, loaded: LoadedRecipe) -> None:
+    carry_out(loaded)
+
+
 def _failures(
-    planned: Sequence[_Planned], settings: Mapping[str, object], terms: Terms, purse: Purse | None = None
+    planned: Sequence[_Planned],
+    settings: Mapping[str, object],
+    terms: Terms,
+    purse: Purse | None = None,
+    plan: Callable[[str, LoadedRecipe], None] | None = None,
 ) -> dict[str, str]:
-    """Audit the models one after the other, paying from one purse; problems by name of those that failed. Without a purse only
-    check them, and say their plans."""
+    """Audit the models one after the other, paying from one purse; problems by name of those that failed. With `plan` only
+    check and plan them."""
     failed: dict[str, str] = {}
     for number, each in enumerate(planned, 1):
         if each.target is None:
@@ -160,7 +174,7 @@ def _failures(
             with _loaded(each, each.target, settings, terms) as loaded:
                 if purse is not None:
                     share_purse(loaded, purse)
-                carry_out(loaded, dry_run=purse is None)
+                (plan or _carried_out)(each.name, loaded)
         except Exception as error:
             failed[each.name] = _problem(each.name, error)
             say(f"  failed: {failed[each.name]}")

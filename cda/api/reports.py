@@ -92,8 +92,8 @@ def export_run(run: Run | Panel, place: str | None, dry_run: bool = False) -> No
         say(f"Row: {file}")
 
 
-def leaderboard_files(folder: str, out: str | None = None) -> str:
-    """Write the page of a leaderboard (`out`, or leaderboard.html in the folder), with its CSV and JSON next to it; the words of
+def leaderboard_files(folder: str, out: str | None = None) -> tuple[Leaderboard, str]:
+    """Write the page of a leaderboard (`out`, or leaderboard.html in the folder), with its CSV and JSON next to it; the result, and the words of
     the command. Errors as of `leaderboard`, and RunError: a file cannot be written."""
     if out is not None and user_path(out).suffix != ".html":
         raise RecipeError([f"--out {out}: a page ends in .html; the CSV and the JSON lie next to it"])
@@ -106,4 +106,4 @@ def leaderboard_files(folder: str, out: str | None = None) -> str:
         write_page(files["csv"], leaderboard_csv(result))
     with writing(files["json"]):
         save(result, files["json"])
-    return f"{leaderboard_text(result)}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"
+    return result, f"{leaderboard_text(result)}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"

@@ -15,9 +15,11 @@ from cda.api.shown import Shown
 from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.comparison_page import comparison_markdown, comparison_page, comparison_text
+from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report_forms import notebook_html, render_html, render_markdown
 from cda.auditing.report_terminal import audit_summary
 from cda.auditing.row import export_row, row_file
+from cda.auditing.spending import planned_calls
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.benchmarks.win_rate import win_rate_text
@@ -37,15 +39,20 @@ from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, run_stages, train_result
 from cda.preferences.page import data_markdown, data_page, data_text
 from cda.recipe.load import LoadedRecipe
+from cda.resources.artifacts import stage_counts
+from cda.resources.dry_run import plan_of, plan_text, stop_if_dry
+from cda.resources.llm_access import cost_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.calibration import CalibrationResult
+from cda.results.commands import Plan
 from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
+from cda.results.facts import LabelCounts, SynthesizeCounts
 from cda.results.leaderboard import LeaderboardResult
 from cda.results.panel import PanelResult
 from cda.results.topics import TopicsResult
@@ -57,6 +64,11 @@ class Audit(AuditResult, Shown):
     """An audit; its fields are those of `AuditResult`. In a notebook it shows verdicts, figure and table."""
 
     _page, _markdown, _repr_html_, __str__ = render_html, render_markdown, notebook_html, audit_summary
+
+    def failures(self, *conditions: str) -> list[str]:
+        """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what
+        was found; empty if none does. RecipeError: another form, or an unknown measure. See `--fail-if`."""
+        return failures(self, conditions_of(conditions, "condition"))
 
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"
@@ -115,6 +127,12 @@ class Panel(PanelResult, Shown):
         if not self._runs:
             raise RunError("a panel that was read from a file cannot be exported: export the audits of its runs")
         return tuple(Run(run).audit.export(f"{folder}/") for run in self._runs)
+
+    def failures(self, *conditions: str) -> list[str]:
+        """Conditions that hold for a model, or have no number, with its folder; see `Audit.failures`. RunError as of `export`."""
+        if not self._runs:
+            raise RunError("a panel that was read from a file has no audits to look at: load the audits of its runs")
+        return [f"{run}: {problem}" for run in self._runs for problem in Run(run).audit.failures(*conditions)]
 
     def __repr__(self) -> str:
         return f"<Panel of {', '.join([*self.models, *self.trainings])}>"
@@ -216,6 +234,8 @@ class Run:
     """A run's folder, whose results are read when they are asked for."""
 
     folder: Path
+    plan: Plan | None = None
+    """The plan of a dry run; None of a run."""
 
     @cached_property
     def audit(self) -> Audit:
@@ -234,6 +254,22 @@ class Run:
         """Choice of the adapter's dose; DataError if dose.json was edited or written by another version of cda."""
         chosen = chosen_dose(RunFolder(self.folder))
         return Missing(reason="no dose was chosen, so that it is as trained") if chosen is None else chosen
+
+    def outcome(self, until: str) -> LabelCounts | SynthesizeCounts | TrainResult | DoseResult:
+        """Result of a run up to a stage: counts of `label` and `synthesize`, the choice of `dose`, else the training with its
+        audit; RunError if the stage is not finished, or of another version of cda."""
+        kinds: dict[str, type[LabelCounts] | type[SynthesizeCounts]] = {
+            "label": LabelCounts,
+            "synthesize": SynthesizeCounts,
+        }
+        found = stage_counts(RunFolder(self.folder), until, kinds[until]) if until in kinds else None
+        if until in kinds and found is None:
+            raise RunError(
+                f"{self.folder}: no counts of stage '{until}' as this version of cda writes them; run it again"
+            )
+        if until == "dose" and not isinstance(self.dose, Missing):
+            return self.dose
+        return found if found is not None else self.training
 
     @property
     def adapter(self) -> Path:
@@ -282,12 +318,24 @@ def carry_out(
     loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
 ) -> Run:
     """The run of settings, up to a stage; a dry run checks everything, says the plan and does nothing."""
-    if not dry_run:
-        return Run(run_stages(loaded, until, only, figures).path)
-    if is_main():
+
+    def steps() -> list[str]:
         planning.check(loaded)
-        say(f"{planning.describe(loaded.recipe)}\n\n{planning.plan(loaded)}")
-    return Run(loaded.recipe.run_path)
+        costs = cost_lines(planned_calls(loaded)) if loaded.only_audit else []
+        return [*planning.plan(loaded).splitlines(), *costs]
+
+    stop_if_dry(loaded, steps)
+    if dry_run:
+        return Run(loaded.recipe.run_path, planned_run(loaded) if is_main() else None)
+    return Run(run_stages(loaded, until, only, figures).path)
+
+
+def planned_run(loaded: LoadedRecipe, full: bool = False) -> Plan:
+    """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
+    planning.check(loaded)
+    plan = plan_of(loaded, planning.plan(loaded).splitlines(), full)
+    say(plan_text(plan, full))
+    return plan
 
 
 Loaded = Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Comparison | Leaderboard

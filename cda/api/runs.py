@@ -23,12 +23,10 @@ from cda.api.arguments import (
 )
 from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
-from cda.auditing.spending import planned_calls
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
 from cda.recipe.load import is_recipe, load_recipe
 from cda.resources.artifacts import check_form
-from cda.resources.llm_access import tell_costs
 
 _BY_NAME = (
     "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
@@ -52,6 +50,7 @@ def audit(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Panel: ...
@@ -73,6 +72,7 @@ def audit(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Audit: ...
@@ -93,6 +93,7 @@ def audit(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Audit | Panel:
@@ -115,6 +116,7 @@ def audit(
         budget_usd: Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it.
         confirm: Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.
         progress: Show progress bars.
+        limit: For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed.
         overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
@@ -138,7 +140,7 @@ def audit(
         >>> audit.skew["length"].before.value  # doctest: +SKIP
         1.0
     """
-    terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress, limit)
     if isinstance(target, list):
         data = {
             "contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples,
@@ -157,9 +159,8 @@ def audit_run(
     quality: Data | None = None,
     triples: Data | None = None,
     figures: str | None = None,
-    dry_run: bool = False,
 ) -> Run:
-    """The run of `audit`, whose result is not read yet; a dry run checks everything, says the plan and does nothing."""
+    """The run of `audit`, whose result is not read yet."""
     check_types(terms.function, biases=biases)
     check_form(figures)
     if isinstance(target, str) and is_recipe(target):
@@ -171,10 +172,7 @@ def audit_run(
     data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
     nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()}, biases)
     with loaded_for_model(target, nested, terms) as loaded:
-        run = carry_out(loaded, figures=figures, dry_run=dry_run)
-        if dry_run:
-            tell_costs(planned_calls(loaded))
-        return run
+        return carry_out(loaded, figures=figures)
 
 
 def train(
@@ -195,6 +193,7 @@ def train(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Run:
@@ -218,6 +217,7 @@ def train(
         budget_usd: Dollars that may be spent on LLMs; nothing is spent if the estimate exceeds it.
         confirm: Agree to the cost of asking an LLM; `"ask"`: ask on the terminal.
         progress: Show progress bars.
+        limit: For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed.
         overrides: Settings as words `section.key=value`; keyword settings go before them.
         settings: By the recipe's names: `seed=1`, `lora={"r": 8}`, `train={"max_steps": 20}`, `**{"lora.r": 8}`.
 
@@ -242,14 +242,32 @@ def train(
         raise RecipeError([f"cda.train: model: found a {type(model).__name__}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
-    terms = Terms("cda.train", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.train", settings, overrides, out, budget_usd, confirm, progress, limit)
+    return train_run(recipe, terms, model, pairs, biases, contrasts, votes, quality, until, only, figures, dry_run)
+
+
+def train_run(
+    recipe: str | Path,
+    terms: Terms,
+    model: str | Path | dict[str, object] | None = None,
+    pairs: Data | None = None,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    quality: Data | None = None,
+    until: str = "report",
+    only: bool = False,
+    figures: str | None = None,
+    dry_run: bool = False,
+) -> Run:
+    """The run of `train`, whose arguments these are."""
     data = {"contrasts": contrasts, "votes": votes, "quality": quality}
     files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
     nested = terms.nested({"data.pairs": ("pairs", pairs), **files}, biases)
     if model is not None:
         put(nested, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
-        loaded = terms.agreed(load_recipe(str(recipe), overrides or (), nested))
+        loaded = terms.agreed(load_recipe(str(recipe), terms.overrides or (), nested))
         return carry_out(loaded, until, only, figures, dry_run)
 
 
@@ -273,6 +291,7 @@ def discover(
     budget_usd: float | None = None,
     confirm: Confirm = False,
     progress: bool = True,
+    limit: int | None = None,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Discovery:
@@ -295,7 +314,7 @@ def discover(
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything, and give the plan and its cost in `summary`; do nothing.
         out: Output folder; None for `runs/discover-<model>-<inputs>`.
-        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
+        budget_usd, confirm, progress, limit, overrides, settings: As for `cda.audit`; `limit` is of prompts.
 
     Returns:
         The folder with a report, and a bias file for each confirmed attribute.
@@ -308,7 +327,7 @@ def discover(
         >>> discovery = cda.discover("my-org/my-reward-model", judge="judge:gpt-4o", budget_usd=20)  # doctest: +SKIP
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
-    terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
+    terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress, limit)
     given = {
         "attributes": attributes, "formats": formats, "by_topic": by_topic, "topics": topics, "review": review, "dry_run": dry_run,
     }  # fmt: skip

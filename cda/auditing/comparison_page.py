@@ -304,8 +304,8 @@ def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
     return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in runs.items()]
 
 
-def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
-    """Compare finished runs, each once; return tables and notes, and in the last lines the page, `out` or comparison.html next to
+def compare_runs(folders: Sequence[str], out: str | None = None) -> tuple[ComparisonResult, str]:
+    """Compare finished runs, each once; return the result, and tables and notes, and in the last lines the page, `out` or comparison.html next to
     the first run's folder, and the numbers next to it as JSON. RunError lists all: fewer than two runs, a folder without a
     finished audit or with one of another version; or the page cannot be written."""
     found = read_audits(folders)
@@ -319,7 +319,7 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
         save(result, numbers)
     except OSError as error:
         raise RunError(f"{numbers}: cannot be written: {error.strerror or error}. Choose another with --out") from None
-    return f"{text}\n\nNumbers: {numbers}\nPage: {page}"
+    return result, f"{text}\n\nNumbers: {numbers}\nPage: {page}"
 
 
 def _page_path(first: str, out: str | None) -> Path:

@@ -193,8 +193,12 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
         say(f"  {audit.triples}: {own.exclusions}")
     triples = Triples()
     too_long: list[Triple] = []
+    n_given = n_drawn = 0
     for bias in inputs.biases:
         given, by, checked_by = _given_triples(bias, inputs)
+        n_given += len(given)
+        given = drawn(given, audit.max_triples, rewriting.seed)
+        n_drawn += len(given)
         if by == SOURCE:
             triples.released.extend(given)
         if given:
@@ -211,6 +215,9 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
         too_long += long
         if failed.dropped:
             say(f"  triples of {bias.name}: {failed}")
+    if n_given > n_drawn:
+        excluded["triples, to draw from"] = Exclusions(n_given, {"not drawn (audit.max_triples)": n_given - n_drawn})
+        say(f"  triples: {excluded['triples, to draw from']}")
     if too_long:
         reason = "a version is longer than audit.max_triple_words"
         excluded["triples by length"] = Exclusions(len(triples.kept), {reason: len(too_long)})
@@ -240,7 +247,12 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
     if inputs.audit.rate is not None or inputs.audit.triples is None:
         return inputs.audit.rate or 0
     by_rules = not rewriting.by_llm and bias.offline is not None and bias.name not in WITH_CONTRASTS
-    return _RATE_BY_RULES if by_rules else 0
+    n_each = (
+        _RATE_BY_RULES
+        if inputs.audit.max_triples is None
+        else max(1, min(_RATE_BY_RULES, inputs.audit.max_triples // 2))
+    )
+    return n_each if by_rules else 0
 
 
 def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:

@@ -25,6 +25,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
 from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Missing, or_missing, save
@@ -32,6 +33,7 @@ from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curv
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Text, text_id
+from cda.stats.draws import drawn
 from cda.stats.means import mean_over_prompts, no_change_test, share_over_prompts, without_traces
 from cda.stats.multiplicity import holm
 
@@ -54,6 +56,7 @@ def run_best_of_n(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     figures: str | None = None,
+    limit: int | None = None,
 ) -> tuple[BestOfResult, str]:
     """Prevalence of each attribute among the best of n as n grows, and in the policy tilted to the reward as β falls, of one
     model or of two that are compared, written into `out`; and the text for a terminal. A bias with an absolute measure is
@@ -64,14 +67,27 @@ def run_best_of_n(
     check_form(figures)
     shares, means = followed(biases, features, betas)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
+    prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
     for subject in subjects:
         if subject.section.is_judge:
             raise RecipeError(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
         check_subject(subject, settings)
+    stop_if_dry(
+        loaded,
+        lambda: [
+            *(
+                f"{subject.label:11} {subject.name}{f' with {subject.adapter}' if subject.adapter else ''}"
+                for subject in subjects
+            ),
+            f"responses   {responses}: {sum(len(row.responses) for row in prompts_read)} to {len(prompts_read)} of "
+            f"{len(sampled.prompts)} prompts (rows: {sampled.rows})",
+            f"report      {out / PAGE}",
+        ],
+    )
     out = out_folder(out, RESULT, "cda best-of")
-    texts = [(row.prompt, text) for row in sampled.prompts for text in row.responses]
+    texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
     scored: dict[str, Mapping[str, float]] = {}
     models = {}
     for subject in subjects:
@@ -82,7 +98,7 @@ def run_best_of_n(
         raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
     quality = None
     if sampled.has_quality:
-        grades = [grade for row in sampled.prompts for grade in row.quality]
+        grades = [grade for row in prompts_read for grade in row.quality]
         values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
         quality = Attribute("quality", "mean", values, "the reference quality in the file")
     texts = [texts[row] for row in kept]
@@ -97,6 +113,8 @@ def run_best_of_n(
             f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
         )
     left_out = {"rows": sampled.rows, "responses": sampled.responses, "quality": sampled.quality}
+    if n_more := len(sampled.prompts) - len(prompts_read):
+        left_out["prompts"] = Exclusions(len(sampled.prompts), {"not drawn (--limit)": n_more})
     result = BestOfResult(
         **dict(curves),
         tilt=or_missing(partial(tilted, rewards, attributes, prompts, curves, betas, quality)),

@@ -24,8 +24,9 @@ from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
-from cda.records import count_reasons, prompt_id
+from cda.records import Exclusions, count_reasons, prompt_id
 from cda.resources.artifacts import check_form, out_folder, prompt_row, shown_path, shown_target, write_figures
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_quality_source, source_fingerprint
@@ -35,6 +36,7 @@ from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.accuracy import Ranked, Rule, measure_accuracy, with_holm
+from cda.stats.draws import drawn
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
@@ -57,13 +59,15 @@ def measure_quality(
     check_form(figures)
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
-    sets = _named_sets([load_quality_source(file, split, columns) for file in files])
+    most = recipe.audit.max_quality
+    sets = _named_sets([_limited(load_quality_source(file, split, columns), most, recipe.seed) for file in files])
     # Now, before the files can change: scoring may take hours.
     sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, adapter, against, dose)
     settings = scorer_settings(loaded)
     for subject in subjects:
         check_subject(subject, settings)
+    stop_if_dry(loaded, lambda: _plan(loaded, sets, subjects))
     out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
     for each in sets:
@@ -90,6 +94,26 @@ def measure_quality(
         if figures is not None:
             written += f"\n{write_figures(report.quality_page_plots(result), out, figures)}"
     return result, f"{report.quality_summary(result)}\n{written}"
+
+
+def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
+    """At most so many items, drawn with the seed; the others are counted with the rows left out."""
+    items = tuple(drawn(quality.items, most, seed))
+    if len(items) == len(quality.items):
+        return quality
+    found = quality.exclusions
+    reasons = {**found.reasons, "not drawn (--limit)": len(quality.items) - len(items)}
+    return replace(quality, items=items, exclusions=Exclusions(found.seen, reasons))
+
+
+def _plan(loaded: LoadedRecipe, sets: Sequence[QualitySet], subjects: Sequence[Subject]) -> list[str]:
+    """Steps of a dry run."""
+    asked = [
+        f"{subject.label:11} {subject.name}{f' with {subject.adapter}' if subject.adapter else ''}"
+        for subject in subjects
+    ]
+    read = [f"items       {each.name}: {len(each.items)}, read as {each.format} ({each.exclusions})" for each in sets]
+    return [*asked, *read, f"report      {Path(str(loaded.recipe.run.folder)) / PAGE}"]
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

@@ -20,12 +20,14 @@ from cda.report.numbers import count, counted, inert, p_value
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
 from cda.resources.artifacts import out_folder, prompt_row
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Test, save
 from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.scorers.compared import Compared, Comparison, Rewards
+from cda.stats.draws import drawn
 from cda.stats.proportions import exact_change_test, wilson_share
 
 RESULT, PREFERENCES = "win_rate.json", "preferences.jsonl"
@@ -59,6 +61,7 @@ def run_win_rate(
     out: Path,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
+    limit: int | None = None,
 ) -> tuple[WinRateResult, str]:
     """Compare the outputs of two files, the i-th to a prompt with the i-th; write win_rate.json and preferences.jsonl into
     `out`. With rewards, the higher one wins. Also the text for a terminal. CdaError: a file cannot be used, no outputs can be
@@ -72,6 +75,18 @@ def run_win_rate(
             f"{first} and {second}: no outputs can be compared, which is done prompt by prompt; "
             f"outputs: {alone}; pairs of them: {pairs}"
         )
+    kept = set(drawn(sorted({prompt_id(prompt) for prompt, _, _ in comparisons}), limit, loaded.recipe.seed))
+    n_all, comparisons = len(comparisons), [row for row in comparisons if prompt_id(row[0]) in kept]
+    if n_all > len(comparisons):
+        pairs = Exclusions(pairs.seen, {**pairs.reasons, "not drawn (--limit)": n_all - len(comparisons)})
+    stop_if_dry(
+        loaded,
+        lambda: [
+            f"model       {loaded.recipe.model.name_or_path}",
+            f"outputs     {first} against {second}: {len(comparisons)} comparisons (outputs: {alone}; pairs: {pairs})",
+            f"result      {out / RESULT}",
+        ],
+    )
     out = out_folder(out, RESULT, "cda win-rate")
     compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
     margins = compared.margins(comparisons)

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
 from cda.files.paths import is_reserved
-from cda.files.yaml_file import find_yaml, read_yaml_mapping, shipped_names, validated
+from cda.files.shipped import names_in
+from cda.files.yaml_file import find_yaml, read_yaml_mapping, validated
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
@@ -242,7 +243,7 @@ class Bias(_BiasPart):
 
 def builtin_names() -> list[str]:
     """Names of the bias files shipped with the package."""
-    return shipped_names(_FOLDER)
+    return names_in(_FOLDER)
 
 
 def load_bias(reference: str, base_folder: Path | None = None) -> Bias:

@@ -33,6 +33,7 @@ from cda.finetuning.applied import check_subject
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, TieRule, prompt_id
 from cda.resources.artifacts import out_folder, shown_path, shown_target
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs
@@ -118,6 +119,7 @@ def plan_calibrate(loaded: LoadedRecipe) -> str:
 def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
     """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal. Errors as of
     `voted_on`, before anything is scored; RunError for a folder that holds something else."""
+    stop_if_dry(loaded, lambda: plan_calibrate(loaded).splitlines())
     voted = voted_on(loaded)
     loaded, recipe = voted.loaded, voted.loaded.recipe
     settings = scorer_settings(loaded)

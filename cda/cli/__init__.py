@@ -5,12 +5,28 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
+import traceback
 from collections.abc import Sequence
 
-from cda.cli import recipes, calibration, reports, files, launch
+from cda.cli import audits, benchmarks, recipes, calibration, launch, reports, files, studies, names
 from cda.cli.app import app
 
-__all__ = ["app", "calibration", "files", "launch", "main", "recipes", "reports"]
+__all__ = [
+    "app",
+    "audits",
+    "benchmarks",
+    "calibration",
+    "files",
+    "launch",
+    "main",
+    "names",
+    "recipes",
+    "reports",
+    "studies",
+]
+_FAULT = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,4 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # by some hundred objects, and once more at its end: 3 seconds of a run.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
-    app(args=arguments)
+    if "_CDA_COMPLETE" in os.environ:  # a shell asks, by the script of `cda completion`
+        from typer._completion_classes import completion_init
+
+        completion_init()
+    try:
+        app(args=arguments, prog_name="cda")
+    except Exception:
+        traceback.print_exc()
+        sys.exit(_FAULT)

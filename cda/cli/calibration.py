@@ -6,12 +6,26 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cda.cli.app import TARGET, BiasOption, DryRun, Figures, Yes, app, confirmed
-from cda.launch import say
-from cda.user_errors import user_errors
+from cda.cli.app import (
+    TARGET,
+    TRAIN,
+    BiasOption,
+    Columns,
+    DryRun,
+    Figures,
+    Full,
+    Json,
+    Limit,
+    Seed,
+    Yes,
+    app,
+    confirmed,
+    with_options,
+)
+from cda.cli.output import running
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 def calibrate(
     model: Annotated[str | None, Argument(help=f"{TARGET} Leave it out with --scores.")] = None,
     overrides: Annotated[list[str] | None, Argument(help="section.key=value, as many as you like.")] = None,
@@ -29,39 +43,39 @@ def calibrate(
     ] = False,
     ties: Annotated[str, Option(help="What people's ties count: drop, half or as-released.")] = "drop",
     out: Annotated[str | None, Option(help="Folder for the results. Default: runs/calibrate-<model>-<files>.")] = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    column: Columns = None,
     figures: Figures = None,
     dry_run: DryRun = False,
+    full: Full = False,
+    as_json: Json = False,
     yes: Yes = False,
 ) -> None:
     """Correct a judge or reward model that cannot be trained: offsets and slopes that people's votes choose."""
-    with user_errors():
-        from cda.api.arguments import Terms
+    with running(as_json, dry_run, full) as output:
         from cda.api.calibration import calibrate as of_model
-        from cda.api.calibration import calibrate_scores, calibrated_settings
-        from cda.calibration.scorer import plan_calibrate
+        from cda.api.calibration import calibrate_scores
         from cda.errors import RecipeError
 
-        words = [*(overrides or []), *([] if ties == "drop" else [f"audit.ties={ties}"])]
-        if model is not None and scores is None and dry_run:
-            terms = Terms("cda.calibrate", {}, words, out)
-            with calibrated_settings(model, terms, votes, bias, pairs, quality, figures) as loaded:
-                say(plan_calibrate(loaded))
-            return
-        if problems := _problems(
-            model, scores, preferences, {"--pairs": pairs, "--bias": bias, "--dry-run": dry_run, "settings": overrides}
-        ):
+        words = with_options(overrides, seed, column, ("contrasts", "quality"))
+        words += [] if ties == "drop" else [f"audit.ties={ties}"]
+        of_models: dict[str, object] = {
+            "--pairs": pairs, "--bias": bias, "--dry-run": dry_run, "--limit": limit, "--column": column, "settings": overrides,
+        }  # fmt: skip
+        if problems := _problems(model, scores, preferences, of_models):
             raise RecipeError(problems)
         if model is not None:
             found = of_model(
                 model, votes, biases=bias, contrasts=pairs, quality=quality, figures=figures, out=out,
-                confirm=confirmed(yes), overrides=words,
+                confirm=confirmed(yes), overrides=words, limit=limit,
             )  # fmt: skip
         else:
             found = calibrate_scores(
                 str(scores), votes, quality=None if quality == "none" else quality, preferences=preferences,
-                ties=ties, figures=figures, out=out,  # type: ignore[arg-type]  # a wrong one is refused there
+                ties=ties, seed=seed or 0, figures=figures, out=out,  # type: ignore[arg-type]  # a wrong one is refused there
             )  # fmt: skip
-        say(found.summary)
+        output.show(found)
 
 
 def _problems(model: str | None, scores: str | None, preferences: bool, of_models: dict[str, object]) -> list[str]:

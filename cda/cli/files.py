@@ -1,82 +1,32 @@
-"""`cda study`, contrasts to people and their votes back; `cda inspect`; and commands that make files."""
+"""`cda inspect`, and the commands that make files or say how many are needed."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from cda import __version__
-from cda.cli.app import BiasOption, Column, Figures, Overrides, SplitName, Yes, app, columns_of, confirmed
-from cda.launch import say
-from cda.user_errors import user_errors
-
-study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
-app.add_typer(study, name="study")
-
-
-@study.command("export")
-def export_(
-    contrasts: Annotated[
-        str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
-    ],
-    out: Annotated[str, Argument(help="New folder for the study.")],
-    bias: Annotated[
-        list[str] | None, Option(help="Name or bias file; several times for several. Default: those in the file.")
-    ] = None,
-    judgements: Annotated[int, Option(help="Wanted on each contrast, by different people.")] = 3,
-    quota: Annotated[
-        int | None, Option(help="Most contrasts of a participant. Default: all (experts), 40 (crowd).")
-    ] = None,
-    people: Annotated[int | None, Option(help="Number of participants. Default: as many as are needed.")] = None,
-    participants: Annotated[str, Option(help="experts (asked for reasons) or crowd.")] = "experts",
-    attention: Annotated[
-        int | None, Option(help="Attention checks of each participant. Default: 0 (experts), 3 (crowd).")
-    ] = None,
-    seed: Annotated[int, Option(help="Of assignments, orders and sides.")] = 0,
-    column: Column = None,
-) -> None:
-    """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
-    with user_errors():
-        from cda.errors import RecipeError
-        from cda.files.paths import user_path
-        from cda.studies.design import KINDS
-        from cda.studies.export import ExportOptions, export_study
-
-        if participants not in KINDS:
-            raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
-        columns = columns_of(column or [])
-        options = ExportOptions(
-            tuple(bias or ()), participants, judgements, quota, people, attention, seed, columns
-        )  # fmt: skip
-        export_study(contrasts, user_path(out), options)
+from cda.cli.app import (
+    COMMON,
+    LOOK_UP,
+    MAKE,
+    MEASURE,
+    TRAIN,
+    Columns,
+    DryRun,
+    Full,
+    Json,
+    Limit,
+    Overrides,
+    Seed,
+    Yes,
+    app,
+    with_options,
+)
+from cda.cli.output import running
 
 
-@study.command("import")
-def import_(
-    folder: Annotated[str, Argument(help="Folder of `cda study export`.")],
-    results: Annotated[
-        list[str], Argument(help="Files of the page, exports of Label Studio (JSON), filled tables (CSV).")
-    ],
-    out: Annotated[str | None, Option(help="Where the votes go. Default: votes.jsonl in the folder.")] = None,
-    min_seconds: Annotated[float, Option(help="Leave out answers given in less time. Default: none.")] = 0.0,
-    attention_pass: Annotated[
-        float, Option(help="Share of attention checks to be right, or the participant is left out.")
-    ] = 0.75,
-) -> None:
-    """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
-    with user_errors():
-        from cda.files.paths import user_path
-        from cda.results.study import Rules
-        from cda.studies.import_answers import import_study
-
-        place = user_path(out) if out else None
-        files = [user_path(path) for path in results]
-        import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
-
-
-@app.command()
+@app.command(rich_help_panel=MEASURE)
 def inspect(
     target: Annotated[
         str,
@@ -105,7 +55,10 @@ def inspect(
     fresh: Annotated[
         bool, Option("--fresh", help="Make a few now, even where the recipe's run holds rewrites.")
     ] = False,
-    most: Annotated[int, Option(help="Take the numbers from at most so many of each bias and direction.")] = 200,
+    limit: Annotated[
+        int,
+        Option(min=1, help="Take the numbers from at most so many of each bias and direction.", rich_help_panel=COMMON),
+    ] = 200,
     html: Annotated[str | None, Option(help="Write a page to this file as well.")] = None,
     prompts: Annotated[
         bool,
@@ -114,10 +67,14 @@ def inspect(
             help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME too.",
         ),
     ] = False,
+    dry_run: DryRun = False,
+    full: Full = False,
+    column: Columns = None,
+    as_json: Json = False,
     yes: Yes = False,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
-    with user_errors():
+    with running(as_json, dry_run, full) as output:
         from cda.launch import use_all_cores
         from cda.quiet import quiet_libraries
 
@@ -126,16 +83,19 @@ def inspect(
         from cda.inspection.inspect import inspect_rewrites
         from cda.inspection.sources import InspectOptions
 
-        options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, most, html, confirmed=yes)
+        words = with_options(overrides, column=column, files=("triples",))
+        options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, limit, html, confirmed=yes)
         if prompts:
             from cda.inspection.fresh import prompts_text
+            from cda.results.commands import Prompts
 
-            say(prompts_text(target, overrides or [], options))
+            text = prompts_text(target, words, options)
+            output.show(Prompts(text=text), text)
         else:
-            say(inspect_rewrites(target, overrides or [], options))
+            output.show(*inspect_rewrites(target, words, options))
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def pairs(
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
@@ -145,82 +105,61 @@ def pairs(
     responses: Annotated[str | None, Option(help="Rows of prompt, response and, where known, has_attribute.")] = None,
     kind: Annotated[str, Option(help="Of questions on topics: opinion or technical.")] = "technical",
     per_topic: Annotated[int, Option(help="Questions on each topic.")] = 5,
-    most: Annotated[int | None, Option(help="Take at most so many queries or responses.")] = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    column: Columns = None,
+    dry_run: DryRun = False,
+    full: Full = False,
+    as_json: Json = False,
     yes: Yes = False,
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
-    with user_errors():
+    with running(as_json, dry_run, full) as output:
         from dataclasses import replace
 
         from cda.counterfactuals.triples import PairsSource, make_pairs
         from cda.errors import RecipeError
         from cda.files.paths import user_path
         from cda.recipe.load import load_model_audit
+        from cda.results.commands import Written
 
         if kind not in ("opinion", "technical"):
             raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
         settings = {"name": "pairs", **({"biases": bias} if bias else {})}
-        loaded = replace(load_model_audit("embedded", settings, overrides or []), confirmed=yes)
-        source = PairsSource(queries, topics, responses, kind, per_topic, most)  # type: ignore[arg-type]
-        make_pairs(loaded, source, user_path(out))
+        loaded = replace(
+            load_model_audit("embedded", settings, with_options(overrides, seed, column, ("triples",))), confirmed=yes
+        )
+        source = PairsSource(queries, topics, responses, kind, per_topic, limit)  # type: ignore[arg-type]
+        counts = make_pairs(loaded, source, user_path(out))
+        output.show(Written(folder=user_path(out), rows=counts), "")
 
 
-@app.command()
-def data(
-    pairs: Annotated[str, Argument(help="Preference pairs in TRL's format, or `embedded`.")],
-    overrides: Overrides = None,
-    bias: BiasOption = None,
-    labels: Annotated[
-        list[str] | None,
-        Option(
-            help="Take labels from this file (PAIRS itself, or another); several times for several. Default: measured, or by llm.model."
-        ),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        Option(help="Measure by the values of this column, too, such as source; several times for several."),
-    ] = None,
-    column: Column = None,
-    split: SplitName = "train",
-    most: Annotated[int | None, Option(help="Take at most so many pairs, drawn at random.")] = None,
-    out: Annotated[str | None, Option(help="Folder for the results. Default: runs/data-of-<pairs>.")] = None,
-    figures: Figures = None,
-    yes: Yes = False,
-) -> None:
-    """What a reward model would learn of each bias from preference pairs, before anything is trained."""
-    with user_errors():
-        from cda.api.data import audit_data
-
-        result = audit_data(
-            pairs, biases=bias, labels=labels, by=by, columns=columns_of(column or []), split=split, most=most,
-            figures=figures, out=out, confirm=confirmed(yes), overrides=overrides or [],
-        )  # fmt: skip
-        say(result.summary)
-
-
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def texts(
     out: Annotated[str, Argument(help="New folder for them.")],
     form: Annotated[
         str, Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
     ] = "jsonl",
+    as_json: Json = False,
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    with user_errors():
+    with running(as_json) as output:
         from cda.embedded.texts import FORMATS, export
         from cda.errors import RecipeError
         from cda.files.paths import user_path
-        from cda.launch import say
+        from cda.results.commands import Written
 
         if form not in FORMATS:
             raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
         folder = user_path(out)
-        for name, n in export(folder, form).items():
-            say(f"{n:5} {name}")
-        say(f"{folder}: written; README.md there is their data card")
+        rows = export(folder, form)
+        counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
+        output.show(
+            Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
+        )
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 def merge(
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
@@ -240,21 +179,29 @@ def merge(
     push: Annotated[
         str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
     ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
-    with user_errors():
+    with running(as_json) as output:
         from cda.files.paths import user_path
         from cda.quiet import quiet_libraries
 
         quiet_libraries()
         from cda.pipeline.merge import MergeOptions
         from cda.pipeline.merge import merge as merge_sources
+        from cda.results.commands import Plan, Written
 
         folder = user_path(out)
-        merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
+        options = MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push, dry_run)
+        plan = merge_sources(sources, options)
+        if dry_run:
+            output.show(Plan(settings={}, lines=tuple(plan)), "\n".join(plan))
+        else:
+            output.show(Written(folder=folder), "")
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK_UP)
 def samples(
     half_width: Annotated[float, Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
     share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
@@ -269,10 +216,12 @@ def samples(
     sd: Annotated[
         float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
     ] = 1.0,
+    as_json: Json = False,
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
-    with user_errors():
+    with running(as_json) as output:
         from cda.errors import DataError
+        from cda.results.commands import SampleSizes
         from cda.stats import sample_size as needed
 
         if per_prompt < 1 or not 0 <= within_prompt <= 1:
@@ -280,29 +229,24 @@ def samples(
         design = (
             1 + (per_prompt - 1) * within_prompt
         )  # the variance of contrasts that share prompts over that of others
-        one = needed.triples_for_share(half_width, share, design)
-        change = needed.triples_for_change(half_width, flipped, design)
-        votes = needed.votes_for_majority(majority_error, vote_correlation)
-        error = needed.majority_error(votes, vote_correlation)
-        prompts = needed.prompts_for_effect(effect, sd)
+        found = SampleSizes(
+            contrasts=needed.triples_for_share(half_width, share, design),
+            contrasts_for_change=needed.triples_for_change(half_width, flipped, design),
+            votes=(votes := needed.votes_for_majority(majority_error, vote_correlation)),
+            majority_error=needed.majority_error(votes, vote_correlation),
+            prompts=needed.prompts_for_effect(effect, sd),
+        )
         points = f"± {100 * half_width:g} points"
-        print(f"{one} contrasts for skew or miscalibration near {share:.0%} {points}")
-        print(f"{change} contrasts for its change by training {points}, where {flipped:.0%} of them flip")
-        print(
+        lines = [
+            f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
+            f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",
             f"{votes} votes a contrast: with fewer, more than {majority_error:.0%} of majorities would turn with more votes "
-            f"({error:.1%} with {votes})"
-        )
-        print(
-            f"{prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
-            f"SD of {sd:g} (at most sd_margin of audit.json)"
-        )
+            f"({found.majority_error:.1%} with {votes})",
+            f"{found.prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
+            f"SD of {sd:g} (at most sd_margin of audit.json)",
+        ]
         if per_prompt > 1:
-            print(
+            lines.append(
                 f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
             )
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(__version__)
+        output.show(found, "\n".join(lines))

@@ -7,21 +7,31 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cda.cli.app import DryRun, Figures, Only, Yes, app
-from cda.cli.recipes import train_until
-from cda.launch import say
-from cda.user_errors import user_errors
+from cda.cli.app import (
+    SHOW,
+    Columns,
+    DryRun,
+    Figures,
+    Full,
+    Json,
+    Limit,
+    Only,
+    Seed,
+    Yes,
+    app,
+    with_options,
+)
+from cda.cli.output import Output, running
+from cda.cli.recipes import TRAINED_FILES, run_until, terms_of
 
 
-@app.command()
+@app.command(rich_help_panel=SHOW)
 def report(
     recipe: Annotated[str, Argument(help="A recipe, or the folder of a finished run.")],
     overrides: Annotated[
         list[str] | None, Argument(help="section.key=value, as many as you like; with --compare, more run folders.")
     ] = None,
-    dry_run: DryRun = False,
     only: Only = False,
-    yes: Yes = False,
     compare: Annotated[
         bool,
         Option(
@@ -29,43 +39,68 @@ def report(
         ),
     ] = False,
     out: Annotated[
-        str | None, Option(help="With --compare: the page. Default: comparison.html next to the first run.")
+        str | None,
+        Option(
+            help="Folder of the run, default runs/<recipe>; with --compare the page, default comparison.html next to the first run."
+        ),
     ] = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    column: Columns = None,
     figures: Figures = None,
+    dry_run: DryRun = False,
+    full: Full = False,
+    as_json: Json = False,
+    yes: Yes = False,
 ) -> None:
     """Draw the report, after running whatever is missing for it; that of a finished run's folder; or compare such runs."""
-    if not compare and out is None and Path(recipe).expanduser().is_dir():
-        with user_errors():
-            from cda.quiet import quiet_libraries
-
-            quiet_libraries()
-            from cda.pipeline.stages import redraw
-
-            redraw(recipe, overrides or [], figures, dry_run)
-        return
-    if not compare and out is None:
-        train_until(recipe, overrides, "report", dry_run, only, yes, figures)
-        return
-    with user_errors():
-        from cda.auditing.comparison_page import compare_runs
+    with running(as_json, dry_run, full) as output:
         from cda.errors import RecipeError
 
-        if not compare:
-            raise RecipeError(["--out: only with --compare; a report lies in its run's folder (run.folder=...)"])
-        if figures is not None:
-            raise RecipeError(["--figures: of one run's report, not with --compare"])
-        print(compare_runs([recipe, *(overrides or [])], out))
+        if compare:
+            if figures is not None:
+                raise RecipeError(["--figures: of one run's report, not with --compare"])
+            _compared(output, [recipe, *(overrides or [])], out)
+        elif Path(recipe).expanduser().is_dir():
+            if out is not None:
+                raise RecipeError(["--out: not with a run's folder, in which its report lies"])
+            _redrawn(output, recipe, with_options(overrides, seed, column, TRAINED_FILES), figures)
+        else:
+            run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "report", only, figures)
 
 
-@app.command()
+def _compared(output: Output, folders: list[str], out: str | None) -> None:
+    from cda.auditing.comparison_page import compare_runs
+
+    output.show(*compare_runs(folders, out))
+
+
+def _redrawn(output: Output, folder: str, words: list[str], figures: str | None) -> None:
+    """Draw the report of a finished run anew."""
+    from cda.quiet import quiet_libraries
+
+    quiet_libraries()
+    from cda.api.results import Run
+    from cda.files.paths import user_path
+    from cda.pipeline.stages import redraw
+    from cda.results.commands import Plan
+
+    if plan := redraw(folder, words, figures, output.dry_run):
+        output.show(Plan(settings={}, lines=(plan,)), plan)
+    else:
+        output.show(lambda: Run(user_path(folder)).audit, "")
+
+
+@app.command(rich_help_panel=SHOW)
 def leaderboard(
     folder: Annotated[str, Argument(help="Folder of rows that `cda audit --export` wrote, in any folders below it.")],
     out: Annotated[
         str | None, Option(help="The page. Default: leaderboard.html in the folder; CSV and JSON lie next to it.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Show shared audits next to each other: a page to sort, and a CSV; only rows on the same texts are ranked together."""
-    with user_errors():
+    with running(as_json) as output:
         from cda.api.reports import leaderboard_files
 
-        say(leaderboard_files(folder, out))
+        output.show(*leaderboard_files(folder, out))

@@ -19,6 +19,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_client
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import exhibits
@@ -41,12 +42,12 @@ class PairsSource:
     kind: Kind = "technical"
     """Of generated questions: opinion (sycophancy), technical (vagueness)."""
     per_topic: int = 5
-    most: int | None = None
+    limit: int | None = None
     """Maximum number of queries or responses; None: all."""
 
 
-def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
-    """Write triples in both directions, as `cda audit --triples` reads them; return how many. RecipeError: not exactly
+def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str, int]:
+    """Write triples in both directions, as `cda audit --triples` reads them; return how many by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.
     """
@@ -61,8 +62,10 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     asks = not source.responses or recipe.labels_by_llm or recipe.rewrites_by_llm
     if asks and (problems := llm_client(recipe.llm).check()):
         raise RecipeError(problems)
+    stop_if_dry(loaded, lambda: _plan(loaded, source, given[0], out))
     place_for(out)
     triples: list[Triple] = []
+    counts: dict[str, int] = {}
     texts, exclusions = _texts(source, recipe.audit, llm)
     say(f"  {len(texts)} to make triples of ({exclusions})")
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
@@ -74,28 +77,42 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
         with_bias = sum(triple.has_attribute for triple in made)
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
+        counts[bias.name] = len(made)
     if not triples:
         raise DataError("no triple was made; the reasons are above")
     write_jsonl(out, map(_row, triples))
     say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
-    return len(triples)
+    return counts
+
+
+def _plan(loaded: LoadedRecipe, source: PairsSource, given: str, out: Path) -> list[str]:
+    """Steps of a dry run; the file is read."""
+    recipe, where = loaded.recipe, str(getattr(source, given))
+    n = len(load_rows(where)) if given != "topics" else sum(map(bool, read_text(user_path(where)).split("\n")))
+    most = "" if source.limit is None else f", at most {source.limit}"
+    by = recipe.llm.model if recipe.rewrites_by_llm else "embedded rules"
+    return [
+        f"{given:11} {where}: {n} rows{most}",
+        f"triples     {', '.join(bias.name for bias in loaded.biases)}, by {by}",
+        f"file        {out}",
+    ]
 
 
 def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[Original], Exclusions]:
     """Responses with their prompts, and their labels for the bias if a file has them."""
     if source.responses:
-        return read_responses(load_rows(source.responses)[: source.most], source.responses, audit)
+        return read_responses(load_rows(source.responses)[: source.limit], source.responses, audit)
     client = llm.client()
     if source.topics:
         topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
         if not topics:
             raise DataError(f"{source.topics}: holds no topic; write one a line")
         queries, exclusions = generate_questions(topics, source.kind, client, source.per_topic)
-        queries = queries[: source.most]
+        queries = queries[: source.limit]
         say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({exclusions})")
     else:
         cleaned = clean_queries(load_rows(str(source.queries)), str(source.queries))
-        queries = list(cleaned.queries[: source.most])
+        queries = list(cleaned.queries[: source.limit])
         say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
     mean = sum(map(tokens_of, queries)) / max(1, len(queries))
     llm.confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))

@@ -21,7 +21,7 @@ _WORDS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": 
 class AttributeRule(BaseModel):
     """Rule for reading a response's attribute from a column: as yes or no, or in one of three other ways."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     above: Number | None = None
     """A number above this has it, any other has not."""

@@ -59,6 +59,7 @@ from cda.launch import say, world_size
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import check_form
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import confirm_all, llm_client, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult
@@ -109,6 +110,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     check_form(options.figures)
     given, asked = checked(loaded, options)
+    stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines())
     if options.dry_run:
         return Discovered(plan_text(asked, given))
     with asked.folder.lock():

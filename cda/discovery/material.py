@@ -30,6 +30,7 @@ from cda.results.base import load, save
 from cda.results.discover import Made, MaterialCounts, Part, Repeated
 from cda.results.topics import TopicMaterial
 from cda.scorers.compared import distinct_texts, text_id
+from cda.stats.draws import drawn
 
 SAMPLES, COUNTS, TOPICS = "samples.jsonl", "material.json", "topics.json"
 NARROW = "embedded-narrow"
@@ -191,6 +192,7 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     say(
         f"  {counts.responses} responses to {sum(n.values())} prompts ({n['train']} to search on, "
         f"{n['validation']} to validate, {n['test']} to test); {counts.left_out} responses left out"
+        + (f"; {counts.made.not_drawn} prompts not drawn (discover.max_prompts)" if counts.made.not_drawn else "")
     )
     return counts
 
@@ -302,13 +304,23 @@ def prompt_topics(reference: str) -> dict[str, str]:
 
 
 def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
-    """Responses by prompt, the prompts' topics, and how they came about."""
+    """Responses by prompt, the prompts' topics, and how they came about; `discover.max_prompts` prompts at most."""
     section, source = setup.section, source_of(setup)
+    if source is None:
+        return _asked_responses(setup)
     if source in (EMBEDDED, NARROW):
-        return embedded_samples(source, section.by_topic)
-    if source is not None:
-        named = named_topics(source, section.columns, section.split, prompt_of)
-        return responses_in(source, section.columns, section.split), named, Made(responses=source)
+        sampling, topics, made = embedded_samples(source, section.by_topic)
+    else:
+        topics = named_topics(source, section.columns, section.split, prompt_of)
+        sampling, made = responses_in(source, section.columns, section.split), Made(responses=source)
+    samples = drawn(sampling.samples, section.max_prompts, setup.seed)
+    made = made.model_copy(update={"not_drawn": len(sampling.samples) - len(samples)})
+    return replace(sampling, samples=tuple(samples)), topics, made
+
+
+def _asked_responses(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
+    """The same of responses that policies are asked for."""
+    section = setup.section
     topics: dict[str, str] = {}
     if section.prompts is not None:
         prompts, exclusions = prompts_in(section.prompts)
@@ -326,8 +338,10 @@ def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
             scenarios=written.scenarios,
             written=written.written,
         )
+    asked = drawn(prompts, section.max_prompts, setup.seed)
+    made = made.model_copy(update={"not_drawn": len(prompts) - len(asked)})
     llms = {name: setup.warm_llm(name, section.max_response_tokens) for name in setup.policies}
-    return sampled_responses(prompts, llms, section.samples), topics, made
+    return sampled_responses(asked, llms, section.samples), topics, made
 
 
 def source_of(setup: Setup) -> str | None:

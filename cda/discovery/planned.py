@@ -149,6 +149,11 @@ def _topic_prompts(setup: Setup) -> dict[str, int]:
 
 
 def _n_prompts(setup: Setup) -> int:
+    n, most = _n_known(setup), setup.section.max_prompts
+    return n if most is None else min(n, most)
+
+
+def _n_known(setup: Setup) -> int:
     section, source = setup.section, source_of(setup)
     if source in (EMBEDDED, NARROW):
         return len(embedded_samples(source)[0].samples)
@@ -175,7 +180,7 @@ def planned_material(setup: Setup) -> list[tuple[LlmSection, Planned]]:
     else:
         prompts = prompts_in(section.prompts)[0]
         n_prompts, tokens = len(prompts), sum(tokens_of(prompt_text(prompt)) for prompt in prompts) / len(prompts)
-    n_calls = n_prompts * section.samples
+    n_calls = min(n_prompts, section.max_prompts or n_prompts) * section.samples
     return planned + [
         (llm.named(name), Planned(f"responses of {name}", n_calls, tokens + 40, _RESPONSE_TOKENS))
         for name in setup.policies

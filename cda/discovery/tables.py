@@ -328,6 +328,9 @@ def _left_out_of_material(material: MaterialCounts) -> Iterator[LeftOut]:
     made, repeated = material.made, material.repeated
     if made.rows:
         yield "prompts: rows", made.rows.reasons, made.rows.seen
+    if made.not_drawn:
+        n_drawn = sum(material.prompts.values()) + repeated.prompts + material.unrated + material.unanswered
+        yield "prompts", {"not drawn (discover.max_prompts)": made.not_drawn}, n_drawn + made.not_drawn
     for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
         if level:
             yield f"writing {what}: answers", level.calls.reasons, level.calls.seen

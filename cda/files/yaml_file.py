@@ -12,13 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, reading
+from cda.files.shipped import names_in
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-def shipped_names(folder: Path) -> list[str]:
-    """Names of the YAML files in a folder of the package."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str, known: str) -> Path:
@@ -26,7 +22,7 @@ def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str,
 
     In a RecipeError `kind` is `bias` or `prompt`, and `known` a sentence about the known names, which replace its `{names}`.
     """
-    names = shipped_names(folder)
+    names = names_in(folder)
     if reference in names:
         return folder / f"{reference}.yaml"
     if not reference.endswith((".yaml", ".yml")) and "/" not in reference:

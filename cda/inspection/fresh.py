@@ -178,7 +178,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     default = InspectOptions()
     unused = [
         f"--{name}: has no effect with --prompts, which rewrites and scores nothing; leave one of them out"
-        for name in ("n", "worst", "model", "responses", "fresh", "most", "html")
+        for name in ("n", "worst", "model", "responses", "fresh", "limit", "html")
         if getattr(options, name) != getattr(default, name)
     ]
     if unused:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
+from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, DataError, RunError
 from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
@@ -29,8 +30,10 @@ from cda.inspection.sources import (
     resolved,
 )
 from cda.inspection.tables import inspection_text
+from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_path, shown_target
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing, or_missing
@@ -56,14 +59,16 @@ _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
 
 
-def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
-    """The text for the terminal; writes the page if one is wanted."""
+def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> tuple[InspectResult, str]:
+    """The result, and the text for the terminal; writes the page if one is wanted."""
     check_options(options)
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:
         with _hint(options):
             check_subject(Subject("model", goal.scored_by.recipe.model), scorer_settings(goal.scored_by))
     material = goal.material
+    loaded = goal.loaded or goal.scored_by or load_model_audit(EMBEDDED, {})
+    stop_if_dry(loaded, lambda: _plan(goal, options))
     if material is None:
         if goal.loaded is None:
             raise ValueError("a target is material or a recipe")
@@ -77,7 +82,19 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         except OSError as error:
             raise RunError(f"{options.html}: cannot be written: {error.strerror or error}") from None
         text += f"\nPage: {path}"
-    return text
+    return inspection, text
+
+
+def _plan(goal: InspectionTarget, options: InspectOptions) -> list[str]:
+    """Steps of a dry run."""
+    model = goal.scored_by.recipe.model.name_or_path if goal.scored_by is not None else "none"
+    made = (
+        f"{len(goal.material.rewrites)} of {goal.material.where}"
+        if goal.material
+        else f"{options.n} made now of each direction"
+    )
+    page = [f"page        {user_path(options.html)}"] if options.html else []
+    return [f"rewrites    {made}", f"rewards     {model}", *page]
 
 
 def _inspection(
@@ -86,7 +103,7 @@ def _inspection(
     biases = list(material.biases.values())
     keys = [(bias, direction) for bias in biases for direction in ("add", "remove")]
     found = [[row for row in material.rewrites if (row.bias, row.direction) == (bias.name, way)] for bias, way in keys]
-    samples = [drawn(own, options.most, options.seed, Stream.INSPECTED) for own in found]
+    samples = [drawn(own, options.limit, options.seed, Stream.INSPECTED) for own in found]
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
         model = goal.scored_by.recipe.model

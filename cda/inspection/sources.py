@@ -232,7 +232,7 @@ class InspectOptions:
     model: str | None = None
     responses: str | None = None
     fresh: bool = False
-    most: int = 200
+    limit: int = 200
     html: str | None = None
     confirmed: bool = False
 
@@ -247,7 +247,7 @@ class InspectionTarget:
 
 
 def check_options(options: InspectOptions) -> None:
-    counts = {"n": options.n, "most": options.most}
+    counts = {"n": options.n, "limit": options.limit}
     problems = [f"--{name} {value}: 1 or more is needed" for name, value in counts.items() if value < 1]
     if options.worst is not None and options.worst not in WORST:
         problems.append(f"--worst {options.worst}: there are {', '.join(WORST)}.{did_you_mean(options.worst, WORST)}")

@@ -51,6 +51,8 @@ class MergeOptions:
     precision: str = "fp32"
     adapter_only: bool = False
     push: str | None = None
+    dry_run: bool = False
+    """Check everything, and write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(sources: Sequence[str], options: MergeOptions) -> None:
-    """Check everything, merge or compose, write the card, push if asked to. ModelError: adapter, base, precision, dose or
+def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
+    """Check everything, merge or compose, write the card, push if asked to; the plan of a dry run. ModelError: adapter, base, precision, dose or
     folder cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
     precision = check_precision(options.precision)
     check_new_folder(options.out)
@@ -87,6 +89,12 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
             )
     card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
     weighted = [(source.adapter, source.dose) for source in read]
+    if options.dry_run:
+        return [f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted] + [
+            f"base        {base.name_or_path}",
+            f"result      {options.out}: {'one adapter' if options.adapter_only else f'merged model in {precision}'}"
+            + (f", pushed to {options.push}" if options.push else ""),
+        ]
     if options.adapter_only:
         with new_folder(options.out) as partial:
             compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
@@ -106,6 +114,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
     say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
     if options.push is not None:
         say(f"pushed to {options.push}: {push(options.out, options.push)}")
+    return []
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:

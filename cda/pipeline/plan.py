@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cda.auditing.paper import release_lines
 from cda.biases import Bias
 from cda.counterfactuals.label import planned_labels
@@ -160,11 +158,6 @@ def _adapters_bytes(recipe: Recipe) -> int | None:
         return None
     n_biases = len(recipe.biases)
     return len(recipe.seeds) * (2 + (n_biases if recipe.lora.per_bias and n_biases > 1 else 0)) * size
-
-
-def describe(recipe: Recipe) -> str:
-    settings = recipe.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).rstrip()
 
 
 def plan(loaded: LoadedRecipe) -> str:

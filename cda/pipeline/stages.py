@@ -281,8 +281,8 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
         return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
-def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
-    """Draw the report of a finished run anew, from its folder alone. RunError: no finished audit, or `words` (settings), which
+def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> str:
+    """Draw the report of a finished run anew, from its folder alone; the plan of a dry run. RunError: no finished audit, or `words` (settings), which
     only a recipe takes. RecipeError: another format of figures."""
     path = user_path(given)
     check_form(figures)
@@ -295,11 +295,11 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
         )
     if dry_run:
-        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / AUDIT_FILE}")
-        return
+        return f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / AUDIT_FILE}"
     run_folder = RunFolder(path)
     with run_folder.lock():
         write_report(run_folder, figures)
+    return ""
 
 
 def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:

@@ -82,7 +82,7 @@ def data_sentences(result: DataResult) -> list[str]:
     if result.excluded.dropped:
         lines.append(f"Left out of {result.excluded.seen} rows: {counted(result.excluded.reasons)}.")
     if result.not_drawn:
-        lines.append(f"{result.not_drawn} further pairs were not drawn (--most).")
+        lines.append(f"{result.not_drawn} further pairs were not drawn (--limit).")
     lines.append(f"Labels: {'; '.join(f'{bias.name} by {bias.labelled_by}' for bias in result.biases)}.")
     if result.llm is None and any(bias.labelled_by.startswith("measured") for bias in result.biases):
         lines.append(

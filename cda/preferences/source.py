@@ -73,7 +73,7 @@ def pair_data(
     split: str,
     columns: Mapping[str, str],
     labels: Sequence[str],
-    most: int | None,
+    limit: int | None,
     seed: int,
 ) -> PairData:
     """Pairs of `embedded` or of a reference that `load_rows` takes, at most so many of them; rows without texts count if
@@ -89,7 +89,7 @@ def pair_data(
         if not numbered:
             raise DataError(f"{reference}: no usable pair; {exclusions}")
         numbers, pairs = [number for number, _ in numbered], dict(numbered)
-    kept = drawn(numbers, most, seed, Stream.PAIRS)
+    kept = drawn(numbers, limit, seed, Stream.PAIRS)
     own = None if pairs is None else tuple(pairs[number] for number in kept)
     return PairData(reference, rows, tuple(kept), own, exclusions, len(numbers) - len(kept))
 

@@ -18,6 +18,7 @@ from cda.preferences.source import PairData, check_by, check_column_names, given
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import check_form, out_folder, shown_path, write_figures
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import confirm_all, llm_access
 from cda.resources.sources import prompt_name
 from cda.results.base import save
@@ -38,7 +39,7 @@ class DataOptions:
     labels: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     split: str = "train"
-    most: int | None = None
+    limit: int | None = None
     figures: str | None = None
     biases_named: bool = False
     """The biases were named; of those that were not, labels in files may say nothing."""
@@ -50,15 +51,16 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
     LLM is named. DataError: the file cannot be used, or a column of --by has one value. Further errors as of asking an LLM."""
     _check(loaded, options)
     seed = loaded.recipe.seed
-    data = pair_data(reference, options.split, options.columns, options.labels, options.most, seed)
+    data = pair_data(reference, options.split, options.columns, options.labels, options.limit, seed)
     check_by(data.rows, options.by, reference)
     columns = {name: data.values(name) for name in options.by}
     for name, values in columns.items():
         grouped(name, values, data.prompt_ids)  # before anything is asked
+    stop_if_dry(loaded, lambda: _plan(data, loaded, options), ("model",))
     out = out_folder(loaded.recipe.run_path, RESULT, "cda data")
     say(f"{len(data.numbers)} pairs ({data.exclusions})")
     if data.not_drawn:
-        say(f"  drawn from {len(data.numbers) + data.not_drawn} (--most)")
+        say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
     biases, labels, labelled_by = _labelled(data, loaded, options)
     found, words, regression = data_biases(biases, labels, labelled_by, seed)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
@@ -81,6 +83,24 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
         versions=versions(),
     )
     return result, _written(result, out, options, data)
+
+
+def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions) -> list[str]:
+    """Steps of a dry run."""
+    of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
+    by = [f"label       {bias.name}, by {_labeller(bias, loaded, options)}" for bias in loaded.biases]
+    out = loaded.recipe.run_path
+    return [
+        f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
+        *by,
+        f"report      {out / PAGE}",
+    ]
+
+
+def _labeller(bias: Bias, loaded: LoadedRecipe, options: DataOptions) -> str:
+    if options.labels:
+        return f"{', '.join(options.labels)}, if it has labels of it"
+    return str(loaded.recipe.llm.model) if asks_for(bias, loaded.recipe) else "its measure"
 
 
 def _written(result: DataResult, out: Path, options: DataOptions, data: PairData) -> str:
@@ -107,8 +127,8 @@ def _hint(columns: Sequence[str]) -> str:
 
 def _check(loaded: LoadedRecipe, options: DataOptions) -> None:
     check_form(options.figures)
-    if options.most is not None and options.most < 2:
-        raise RecipeError([f"--most {options.most}: 2 or more pairs are needed"])
+    if options.limit is not None and options.limit < 2:
+        raise RecipeError([f"--limit {options.limit}: 2 or more pairs are needed"])
     check_column_names(options.columns, loaded.biases)
 
 

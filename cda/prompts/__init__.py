@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from cda.errors import did_you_mean
-from cda.files.yaml_file import find_yaml, read_model, shipped_names
+from cda.files.shipped import names_in
+from cda.files.yaml_file import find_yaml, read_model
 from cda.inert import skeleton
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
@@ -208,7 +209,7 @@ _FOLDERS: dict[type[BaseModel], str] = {LabelPrompt: "label", RewritePrompt: "re
 
 def shipped_prompts(kind: type[_Prompt]) -> list[str]:
     """Names of the prompts of a kind that are shipped with the package."""
-    return shipped_names(_FOLDER / _FOLDERS[kind])
+    return names_in(_FOLDER / _FOLDERS[kind])
 
 
 @cache

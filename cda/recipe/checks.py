@@ -15,10 +15,11 @@ from cda.embedded.model import ADAPTERS
 from cda.embedded.texts import SECOND_TURNS, second_turn_names
 from cda.errors import RunError, did_you_mean, near
 from cda.files.paths import near_path
+from cda.files.shipped import names_in, recipes_folder
 from cda.keys import address_problem, variable_problem
 from cda.launch import check_processes
 from cda.prompts import Prompts, places
-from cda.recipe.presets import names_in, recipes_folder, value_at
+from cda.recipe.presets import value_at
 from cda.recipe.schema import SEEDS, Recipe
 from cda.recipe.sections import bare_name, judges_of, kind_of
 from cda.training.trackers import TRACKERS

@@ -16,6 +16,7 @@ from cda.biases import Bias, load_bias
 from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
+from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
 from cda.recipe import checks, presets
@@ -79,16 +80,16 @@ class LoadedRecipe:
 
 def is_recipe(reference: str) -> bool:
     """True for a reference to a recipe (a YAML file, or a shipped one), False for a model."""
-    return Path(reference).suffix in (".yaml", ".yml") or is_a_file(presets.recipes_folder() / f"{reference}.yaml")
+    return Path(reference).suffix in (".yaml", ".yml") or is_a_file(recipes_folder() / f"{reference}.yaml")
 
 
 def find_recipe(reference: str) -> Path:
     """The file of a recipe given by path or by the name of a shipped one; RecipeError if it is neither."""
     path = Path(reference)
-    for file in (path, presets.recipes_folder() / f"{reference}.yaml"):
+    for file in (path, recipes_folder() / f"{reference}.yaml"):
         if is_a_file(file):
             return file
-    names = presets.names_in(presets.recipes_folder())
+    names = names_in(recipes_folder())
     close = near_path(reference)
     hint = f" Did you mean '{close}'?" if close else did_you_mean(path.stem, names)
     raise RecipeError(

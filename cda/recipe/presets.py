@@ -9,6 +9,7 @@ from typing import Any
 from cda.embedded.model import ADAPTERS
 from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
+from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
 
 LONGEST_NAME = 90
@@ -17,17 +18,6 @@ Layer = dict[str, Any]
 _PRESET_FOLDERS = {"model": "models", "data": "data", "audit": "audit"}
 """In the order in which they are laid over each other; one may name the preset of a later section, as `data/paper.yaml` does."""
 _OF_ONES_OWN = {"model": "name_or_path", "data": "pairs", "audit": "contrasts"}
-
-
-def recipes_folder() -> Path:
-    """Folder of the shipped recipes: next to the package in a checkout, inside it in a wheel."""
-    package = Path(__file__).parent.parent
-    inside = package / "_recipes"
-    return inside if inside.is_dir() else package.parent / "recipes"
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def merge_layers(*layers: Mapping[str, Any]) -> Layer:

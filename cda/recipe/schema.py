@@ -48,12 +48,14 @@ class ModelSection(Section):
     name_or_path: str
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
+    """Commit, branch or tag on the hub; null: the newest."""
     precision: Literal["8bit", "bf16", "fp32", "auto"] = "auto"
     """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU that
     holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. The report says which, and why."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
+    """Run the code that the model's repository holds."""
     attn_implementation: str | None = None
     """Transformers' attention: sdpa, eager, flash_attention_2, or any other that is installed; null: the library's choice. With a
     flash attention scoring packs the texts of a batch end to end, without padding."""
@@ -92,6 +94,7 @@ class ObjectiveSection(Section):
     margin: Annotated[float, Field(ge=0)] = 0.0
     """Reward units by which the better side should lead."""
     weight: Annotated[float, Field(gt=0)] = 1.0
+    """Weight of its examples in the loss."""
 
     @model_validator(mode="after")
     def _target_where_it_means_something(self) -> ObjectiveSection:
@@ -113,6 +116,7 @@ class DataSection(Section):
     """Preference pairs to debias on."""
 
     preset: str | None = None
+    """Source of the rest of this section: recipes/data/NAME.yaml or a path."""
     pairs: str
     """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .parquet, .csv or .tsv file."""
     split: str = "train"
@@ -126,7 +130,9 @@ class DataSection(Section):
     supplement: str | None = None
     """Second corpus for supplementary pairs; null takes them from `pairs`."""
     supplement_split: str = "train"
+    """Split of `supplement`."""
     supplement_columns: PairColumns = {}
+    """Our name: your name, for `supplement`."""
     topic: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     """Take the pairs of this topic alone, by a column `topic` (columns.topic for another name); for embedded pairs one of their broad
     topics. A bias file that was confirmed in a topic sets it; pairs that name no topic at all are then all taken, and said."""
@@ -137,11 +143,14 @@ class DataSection(Section):
     """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
     contrast_columns: ContrastColumns = {}
+    """Our name: your name, for the file of contrasts."""
     max_contrasts: Positive | None = None
     """Take at most this many for each bias, drawn with the seed."""
 
 
 class LabelSection(Section):
+    """Labels: which sides of the pairs have the bias."""
+
     by: By = "auto"
     """auto: the LLM if llm.model is set, the embedded rules otherwise."""
     ask_again: Count = 2
@@ -153,6 +162,8 @@ class LabelSection(Section):
 
 
 class RewriteSection(Section):
+    """The rewriter's prompt."""
+
     prompt: str = "ours"
     """The LLM's instructions: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
 
@@ -162,6 +173,7 @@ class GateSection(Section):
     to the user, the same language, layout and about the same length."""
 
     on: bool = True
+    """false: every rewrite passes."""
     ask_again: Count = 2
     """Further calls for a rewrite that failed; then it is counted by its reason, and left out."""
     words_within: Annotated[float, Field(ge=0)] = 0.35
@@ -169,7 +181,10 @@ class GateSection(Section):
 
 
 class SynthesizeSection(Section):
+    """Counterfactual pairs: how many, by whom, and what they have to pass."""
+
     by: By = "auto"
+    """auto: the LLM if llm.model is set, the embedded rules otherwise."""
     counterfactuals: Count | dict[str, Count] | None = None
     """Number for each bias: one number, or a number by bias name. If several are trained together, `joint` is for each
     of those that the recipe or the command line gives no number of its own (a preset's are for a bias by itself). null takes
@@ -189,6 +204,7 @@ class LlmSection(Section):
     """Any endpoint that speaks the OpenAI API."""
 
     model: str | None = None
+    """Name of the LLM at the endpoint; null: no LLM is asked, rules label and rewrite."""
     base_url: str | None = None
     """null: OpenAI's."""
     api_key_env: str = "OPENAI_API_KEY"
@@ -197,14 +213,19 @@ class LlmSection(Section):
     """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way. Each round
     of asking again (label.ask_again, synthesize.gate.ask_again) is another batch."""
     concurrency: Positive = 16
+    """Calls under way at once, at most."""
     requests_per_minute: Positive | None = None
+    """Limit of your account; null: as fast as the server allows. Answers of 429 slow all calls down either way."""
     tokens_per_minute: Positive | None = None
     """Limits of your account; null: as fast as the server allows. Answers of 429 slow all calls down either way."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    """Temperature of every call."""
     seed: int | None = None
     """Sent with each request, for servers that know it."""
     max_tokens: Positive = 2048
+    """Tokens of an answer, at most."""
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds until a call counts as lost."""
     retries: Count = 5
     """After time-outs, lost connections and answers of 5xx."""
     cache: str | None = None
@@ -226,6 +247,8 @@ class LlmSection(Section):
 
 
 class RunSection(Section):
+    """The run's folder."""
+
     folder: str | None = None
     """null: runs/<recipe name>."""
 
@@ -234,9 +257,11 @@ class Recipe(Section):
     """A whole experiment. Everything can be set in the file or as `section.key=value` on the command line."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), AfterValidator(_of_a_folder)]
+    """Name of the recipe, and of its folder in runs/; a recipe file's own name by default."""
     biases: list[str] = Field(min_length=1)
     """Built-in names or paths of bias files."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    """Seed of every random choice."""
     model: ModelSection
     lora: Lora = Lora()
     data: DataSection

@@ -88,6 +88,8 @@ def policy_and_reference(name: str) -> tuple[str, str | None]:
 
 
 class JudgeSection(Section):
+    """Settings of an LLM judge."""
+
     ties: bool = True
     """A judge may say that neither answer is better."""
     by_token: bool = False
@@ -120,7 +122,9 @@ class LogRatioSection(Section):
     no_reference: bool = False
     """Plain log-probability of the policy (π₀ = 1)."""
     beta: Annotated[float, Field(gt=0)] = 0.1
+    """Factor β of the log-ratio."""
     per_token: bool = False
+    """Divide by the number of tokens of the response."""
     vector: str | None = None
     """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
     tensor: str | None = None
@@ -128,9 +132,12 @@ class LogRatioSection(Section):
     layer: Annotated[int, Field(ge=0)] | None = None
     """Decoder layer after which it is added, from 0."""
     strength: float = 1.0
+    """Factor of the vector that is added."""
 
 
 class ScoreSection(Section):
+    """Scoring: batches, cache, and the settings of each kind of scorer."""
+
     batch_tokens: Positive | None = None
     """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
     over_length: Literal["cut", "drop", "refuse"] = "cut"
@@ -184,6 +191,7 @@ class AuditSection(Section):
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
     but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
     triple_columns: TripleColumns = {}
+    """Our name: your name, for the file of triples."""
     attribute: AttributeRule = AttributeRule()
     """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
     by: list[str] = []
@@ -205,10 +213,15 @@ class AuditSection(Section):
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
     quality_columns: PairColumns = {}
+    """Our name: your name, for the file of quality pairs."""
     quality_split: str = "test"
+    """Split of quality pairs from a folder or hub id with several."""
     max_contrasts: Positive | None = None
     """For each bias, drawn with the seed; the report says so."""
+    max_triples: Annotated[Positive | None, Field(exclude_if=lambda value: value is None)] = None
+    """RATE triples for each bias, drawn with the seed; the report says so."""
     max_quality: Positive | None = None
+    """Quality pairs, drawn with the seed; the report says so."""
 
 
 class DoseSection(Section):
@@ -264,6 +277,8 @@ class DiscoverSection(Section):
     """File of prompts to sample responses to (text, one a line; or rows with `prompt`). null: written by the LLM on topics."""
     topics: str | None = None
     """File of topics, one a line. null: twenty of ours."""
+    max_prompts: Annotated[Positive | None, Field(exclude_if=lambda value: value is None)] = None
+    """Take at most this many prompts, drawn with the seed, before anything is sampled or scored; null: all."""
     by_topic: bool = False
     """Search, test and correct within each topic of the prompts; then measure each topic's attributes in the other topics."""
     only_topics: list[str] = []
@@ -312,11 +327,13 @@ class DiscoverSection(Section):
     max_validation: Positive | None = 64
     """Prompts; null: all of that part."""
     max_test: Positive | None = 64
+    """Prompts of the last test; null: all of that part."""
     responses_each: Positive | None = None
     """Responses to each of these prompts that are rewritten, clustered by prompt. null: 1 with an LLM, 4 without."""
     validation_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Pooled over rewriters, corrected for all candidates that entered."""
     test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Level of the last test, after the correction."""
     correct: Correction = "bonferroni"
     """The p-values on the test prompts, for all attributes that are tested there: bonferroni (the paper's), holm, bh (Benjamini and
     Hochberg's false discovery rate), or none. With by_topic within each topic."""

@@ -144,14 +144,21 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 
 def tell_costs(steps: Sequence[Step]) -> float | None:
     """Print the cost of several steps, cached answers not deducted, and their sum, which is returned; None if a price is unknown."""
-    for llm, planned in steps:
-        say(f"  {sentence(planned, llm)}")
+    for line in cost_lines(steps):
+        say(line)
+    dollars = [_dollars(planned, llm) for llm, planned in steps]
+    return None if None in dollars else sum(cost or 0.0 for cost in dollars)
+
+
+def cost_lines(steps: Sequence[Step]) -> list[str]:
+    """The cost of several steps in words, and their sum."""
+    lines = [f"  {sentence(planned, llm)}" for llm, planned in steps]
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
         unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
-        say(f"  in all about ${total:,.2f}{unpriced}")
-    return None if None in dollars else total
+        lines.append(f"  in all about ${total:,.2f}{unpriced}")
+    return lines
 
 
 def confirm_all(steps: Sequence[Step], consent: Consent) -> None:

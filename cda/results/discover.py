@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import JsonValue, PlainSerializer, model_validator
+from pydantic import Field, JsonValue, PlainSerializer, model_validator
 
 from cda.biases import Bias
 from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
@@ -206,6 +206,8 @@ class Made(Result):
     """Topics that prompts were written for."""
     scenarios: WritingCounts | None = None
     written: WritingCounts | None = None
+    not_drawn: Annotated[int, Field(exclude_if=lambda n: n == 0)] = 0
+    """Prompts beyond `discover.max_prompts`, left out before anything was asked; not in the file if there are none."""
 
 
 class Repeated(Result):

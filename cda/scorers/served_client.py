@@ -48,7 +48,7 @@ Positive = Annotated[int, Field(ge=1)]
 class ServedOptions(BaseModel):
     """Options of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     model: str | None = None
     """Its name on the server; null: whatever is served there."""

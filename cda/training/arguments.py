@@ -23,12 +23,16 @@ from cda.training.trackers import tracker_problems
 class Lora(BaseModel):
     """LoRA hyperparameters, in PEFT's names: the recipe's `lora`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     r: Annotated[int, Field(ge=1)] = 16
+    """Rank of the update."""
     alpha: Annotated[int, Field(ge=1)] = 32
+    """The update is scaled by alpha / r."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """Dropout of the adapter's input in training."""
     target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    """Names of the layers that get an adapter."""
     per_bias: bool = False
     """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
 

@@ -173,7 +173,7 @@ def _written_key(words: list[str], folder: Path) -> str | None:
     done = CliRunner().invoke(app, [*words, f"run.folder={folder / 'run'}"])
     said_ = done.output + "".join(map(str, folder.rglob("*")))
     left = any(KEY.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
-    return "the key is repeated" if KEY in said_ or left else None if done.exit_code == 1 else "the key was taken"
+    return "the key is repeated" if KEY in said_ or left else None if done.exit_code == 2 else "the key was taken"
 
 
 def _forged_turn(mark: str, folder: Path) -> str | None:

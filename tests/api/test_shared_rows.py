@@ -91,7 +91,7 @@ def test_an_audit_without_its_folder_and_wrong_places_are_refused(small: dict[st
     for words, said in (("a.txt", "--export a.txt: a row ends in .json"), ("a.json", "2 models have a row each")):
         models = ["x.py:f"] if words == "a.txt" else ["x.py:f", "x.py:g"]
         done = CliRunner().invoke(app, ["audit", *models, "--export", words])
-        assert done.exit_code == 1 and said in " ".join(done.output.split())
+        assert done.exit_code == 2 and said in " ".join(done.output.split())
     assert not (tmp_path / "runs").exists()
 
 

@@ -195,4 +195,4 @@ def test_commands_that_report_no_criteria_do_not_pay_for_them(tmp_path: Path) ->
     rows.write_text(json.dumps({"prompt": "q", "chosen": "a", "rejected": "b"}), encoding="utf-8")
     words = ("quality", "judge:local", rows, "llm.base_url=http://127.0.0.1:9/v1", "score.judge.by_token=true")
     done = CliRunner().invoke(app, [*map(str, words), "score.judge.criteria=accuracy"])
-    assert done.exit_code == 1 and "score.judge.criteria=[] here" in " ".join(done.output.split())
+    assert done.exit_code == 2 and "score.judge.criteria=[] here" in " ".join(done.output.split())

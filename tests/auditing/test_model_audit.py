@@ -116,7 +116,7 @@ def test_mistakes_are_all_named_without_a_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["audit", *words])
-    assert done.exit_code == 1 and "Traceback" not in done.output
+    assert done.exit_code == 2 and "Traceback" not in done.output
     assert [message for message in messages if message not in done.output] == []
 
 

@@ -189,4 +189,4 @@ def test_the_command_names_options_that_do_not_go_together(tmp_path: Path) -> No
         (["--scores", file, "--ties", "often"], "ties: drop, half, as-released; found 'often'"),
     ):
         result = CliRunner().invoke(app, ["calibrate", *words, "--out", str(tmp_path / "out")])
-        assert result.exit_code == 1 and message in result.output, result.output
+        assert result.exit_code == 2 and message in result.output, result.output

@@ -122,7 +122,7 @@ def test_a_mix_that_would_teach_nothing_is_an_error(
         "odd": rows_file(tmp_path / "odd.jsonl", ["Why?"], plain="So.", fancy="Thus."),
     }
     found = synthesize(tmp_path / "run", *(word.replace("{file}", str(files[file])) for word in words))
-    assert found.exit_code == 1 and message in found.output
+    assert found.exit_code == 2 and message in found.output
 
 
 @pytest.mark.parametrize(("word", "message"), [

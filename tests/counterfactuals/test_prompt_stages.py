@@ -172,5 +172,5 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
 def test_mistakes_with_prompts(words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = cda(*words)
-    assert done.exit_code == 1 and message in " ".join(done.output.split())
+    assert done.exit_code == 2 and message in " ".join(done.output.split())
     assert "Traceback" not in done.output

@@ -183,7 +183,7 @@ def test_plan_and_api() -> None:
 )  # fmt: skip
 def test_mistakes_are_messages(workplace: Path, words: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(app, [*WORDS, *words])
-    assert done.exit_code == 1 and said in " ".join(done.output.split()) and "Traceback" not in done.output, done.output
+    assert done.exit_code == 2 and said in " ".join(done.output.split()) and "Traceback" not in done.output, done.output
     assert not (workplace / "found").exists()
 
 
@@ -200,7 +200,7 @@ def test_a_text_file_of_prompts_names_no_topic(workplace: Path, monkeypatch: pyt
         "discover.rewriters=[a,b]",
     ]
     done = CliRunner().invoke(app, [*words, "--out", "found"])
-    assert done.exit_code == 1 and "prompts.txt: no prompt names a topic" in " ".join(done.output.split()), done.output
+    assert done.exit_code == 2 and "prompts.txt: no prompt names a topic" in " ".join(done.output.split()), done.output
     (workplace / "prompts.jsonl").write_text(
         "\n".join(json.dumps({"prompt": f"{at}?", "topic": "tea"}) for at in range(20))
     )

@@ -51,7 +51,7 @@ class Desk:
 
     def refused(self, *more: str) -> str:
         done = CliRunner().invoke(app, self.words(*more))
-        assert done.exit_code == 1 and "Traceback" not in done.output, (more, done.output)
+        assert done.exit_code == 2 and "Traceback" not in done.output, (more, done.output)
         return done.output
 
     def discover(self, *more: str) -> str:

@@ -134,5 +134,5 @@ def test_responses_of_the_users_own(workplace: Path) -> None:
 def test_mistakes_are_messages(workplace: Path, words: tuple[str, ...], said: str) -> None:
     words = ("scorers.py:reward", "--out", "found", "--judge", "scorers.py:judge", *words)
     done = CliRunner().invoke(app, ["discover", *words])
-    assert done.exit_code == 1 and said in done.output and "Traceback" not in done.output, done.output
+    assert done.exit_code == 2 and said in done.output and "Traceback" not in done.output, done.output
     assert not (workplace / "found").exists()

@@ -155,7 +155,7 @@ def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
 
 def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
     found = dose(tmp_path, votes_file(tmp_path, 6), "data.max_pairs=20")
-    assert found.exit_code == 1
+    assert found.exit_code == 2
     assert "jargon: people's majorities on 6 prompts, and choosing a dose needs 20 at least" in found.output
     assert not (tmp_path / "run" / "label").exists()  # said before anything is spent
 
@@ -210,4 +210,4 @@ def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_options_that_do_not_go_together_are_refused(words: tuple[str, ...], message: str) -> None:
     found = CliRunner().invoke(app, ["dose", *words])
-    assert found.exit_code == 1 and message in found.output
+    assert found.exit_code == 2 and message in found.output

@@ -225,7 +225,7 @@ def test_mistakes_are_told(words: list[str], message: str, run: Path, tmp_path: 
     names = ("empty", "labelled", "nameless.jsonl", "otherwise.jsonl", "foreign.jsonl")
     places = {"RUN": run, **{name.split(".")[0].upper(): tmp_path / name for name in names}}
     result = asked(*(places.get(word, word) for word in words))
-    assert result.exit_code == 1 and message in " ".join(result.stderr.split()) and "Traceback" not in result.output
+    assert result.exit_code == 2 and message in " ".join(result.stderr.split()) and "Traceback" not in result.output
 
 
 def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) -> None:
@@ -244,6 +244,6 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
 def test_a_recipe_whose_model_cannot_be_had_says_how_to_do_without(run: Path, recipe: Path, tmp_path: Path) -> None:
     words = [f"run.folder={run}", f"model.name_or_path={tmp_path}"]
     result = asked(recipe, *words)
-    assert result.exit_code == 1 and str(tmp_path) in result.stderr
+    assert result.exit_code == 2 and str(tmp_path) in result.stderr
     assert "error: --model none shows the rewrites without rewards" in result.stderr
     assert "by rules" in told(recipe, *words, "--model", "none", "--n", 1)

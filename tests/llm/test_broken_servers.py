@@ -251,7 +251,7 @@ def test_too_few_file_descriptors_are_said(speak: Callable[[Answer], str], tmp_p
 
     command = [sys.executable, "-c", code, speak(answer), str(tmp_path / "cache.sqlite")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "too many open files" in done.stderr and "ulimit -n" in done.stderr, done.stderr
+    assert done.returncode == 2 and "too many open files" in done.stderr and "ulimit -n" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "cannot be reached" not in done.stderr
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 40
 

@@ -148,7 +148,7 @@ def test_the_command_writes_page_table_and_numbers_and_reads_them_not_as_rows(fo
 def test_a_wrong_folder_or_page_is_one_sentence(folder: Path, words: list[str], said: str) -> None:
     (folder / "empty").mkdir()
     done = CliRunner().invoke(app, ["leaderboard", *(word.format(folder) for word in words)])
-    assert done.exit_code == 1 and said in " ".join(done.output.split()) and "Traceback" not in done.output
+    assert done.exit_code == 2 and said in " ".join(done.output.split()) and "Traceback" not in done.output
     assert not (folder / "nowhere").exists()
 
 

@@ -300,7 +300,7 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     planned = CliRunner().invoke(app, ["audit", *targets, *words, "--dry-run"])
     assert planned.exit_code == 0 and "[3/3] scorers.py:shortness" in planned.output and not Path("runs").exists()
     done = CliRunner().invoke(app, ["audit", *targets, *words])
-    assert done.exit_code == 1 and "1 of 3 models could not be audited: scorers.py:broken" in done.output
+    assert done.exit_code == 2 and "1 of 3 models could not be audited: scorers.py:broken" in done.output
     assert "counted once: ./scorers.py:length" in done.output and "mean of 2" in done.output
     (file,) = Path("runs").glob("panel-*/panel.json")
     result = json.loads(file.read_text())

@@ -125,14 +125,14 @@ def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: P
     clerk = Clerk()
     priced = [f"llm.base_url={serve(clerk)}", "llm.prices={clerk: {input: 2, output: 8}}"]
     declined = run(tmp_path / "run", *priced)
-    assert declined.exit_code == 1
+    assert declined.exit_code == 2
     assert "Agree beforehand with --yes" in declined.output
     assert clerk.n_labels == 0
     broke = run(tmp_path / "run", *priced, "--yes", "llm.budget_usd=0.0001")
-    assert broke.exit_code == 1
+    assert broke.exit_code == 2
     assert "llm.budget_usd" in broke.output and "Traceback" not in broke.output
     batch = run(tmp_path / "run", *priced, "--yes", "llm.mode=batch", "llm.budget_usd=0.0001")
-    assert batch.exit_code == 1
+    assert batch.exit_code == 2
     assert "a batch cannot be stopped" in batch.output
     nothing = run(tmp_path / "run", *priced, "--dry-run")
     assert nothing.exit_code == 0
@@ -155,7 +155,7 @@ def test_a_refused_key_or_model_stops_at_once(
         return status, {"error": {"message": f"no such thing {KEY}"}}
 
     done = run(tmp_path / "run", f"llm.base_url={serve(refuse)}", "llm.api_key_env=MY_KEY", "llm.concurrency=4")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert message in done.output
     assert KEY not in done.output
     assert "Traceback" not in done.output
@@ -199,7 +199,7 @@ def test_pairs_from_queries_topics_and_responses(serve: Callable[[Any], str], tm
     done = make(tmp_path / "d.jsonl", "--responses", responses, *server, *by_stars)
     assert "2 to make triples of (1 of 3 dropped (1 has_attribute lies between 0 and 2))" in done.output
     done = make(tmp_path / "e.jsonl", "--responses", responses, *server, "audit.attribute.above=1")
-    assert done.exit_code == 1 and "no column 'has_attribute', which is to say whether" in done.output
+    assert done.exit_code == 2 and "no column 'has_attribute', which is to say whether" in done.output
 
 
 def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
@@ -212,6 +212,6 @@ def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
         (("--responses", "x", "llm.model=m", "llm.base_url=http://me:word@x/v1"), "llm.base_url: holds a user name"),
     ):
         done = make(tmp_path / "out.jsonl", *words)
-        assert done.exit_code == 1
+        assert done.exit_code == 2
         assert message in done.output
         assert "Traceback" not in done.output

@@ -57,7 +57,7 @@ def made(*arguments: object) -> str:
 
 def refused(*arguments: object) -> str:
     result = cda_merge(*arguments)
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
     assert "Traceback" not in result.output and result.output.startswith("error: ")
     return result.output
 
@@ -266,7 +266,7 @@ def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypa
     text = refused(run, "--adapter-only", "--push", "my-org/name", "--out", tmp_path / "out")
     assert "which only this machine has. Push the merged model" in text and not (tmp_path / "out").exists()
     text = cda_merge(run, "--push", "my-org/name", "--out", tmp_path / "out")
-    assert text.exit_code == 1 and "my-org/name: the hub cannot be reached" in text.output
+    assert text.exit_code == 2 and "my-org/name: the hub cannot be reached" in text.output
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 

@@ -33,7 +33,7 @@ def test_mistakes_end_in_one_message_and_a_status(
     tmp_path: Path, small_job: Job, overrides: list[str], said: list[str]
 ) -> None:
     result = CliRunner().invoke(app, ["train", *small_job(tmp_path / "run", *overrides)])
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit)
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
     for part in said:
         assert part in result.stderr
 
@@ -50,7 +50,7 @@ def test_full_disk_stops_with_one_message_and_keeps_what_is_finished(
 
     monkeypatch.setattr(synthesize, "write_jsonl", write_to_full_disk)
     result = CliRunner().invoke(app, ["train", *small_job(tmp_path / "run")])
-    assert result.exit_code == 1 and "the disk is full" in result.stderr
+    assert result.exit_code == 2 and "the disk is full" in result.stderr
     assert (tmp_path / "run" / "label" / "stage.json").is_file() and not (tmp_path / "run" / "synthesize").exists()
 
 
@@ -65,7 +65,7 @@ def test_only_refuses_stages_of_another_recipe(tmp_path: Path) -> None:
     runner = CliRunner()
     assert runner.invoke(app, ["label", "jargon", folder]).exit_code == 0
     result = runner.invoke(app, ["synthesize", "jargon", folder, "data.max_pairs=5", "--only"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "stage 'label' does not fit this recipe (data.max_pairs: not set → 5)" in result.stderr
     assert runner.invoke(app, ["synthesize", "jargon", folder, "--only"]).exit_code == 0
 

@@ -131,7 +131,7 @@ def test_labels_of_a_file_without_texts_by_row_or_by_themselves() -> None:
     assert beside.bias("structure").labelled_by == "labels.jsonl" and not isinstance(beside.words, cda.Missing)
     assert contingency(beside.bias("structure")).only_chosen == 24
     short = run(written(rows(30)), "--labels", labels, *named)
-    assert short.exit_code == 1 and "40 rows of labels without texts for 30 rows of pairs.jsonl" in short.output
+    assert short.exit_code == 2 and "40 rows of labels without texts for 30 rows of pairs.jsonl" in short.output
 
 
 def test_labels_of_the_label_stage_are_matched_by_their_texts() -> None:
@@ -221,7 +221,7 @@ def test_labels_of_other_biases_and_rows_without_pairs() -> None:
         cda.audit_data([{"prompt": "a", "chosen": "same", "rejected": "same"}] * 2, progress=False)
     with pytest.raises(RecipeError, match="has no effect on `cda data`"):
         cda.audit_data(rows(), overrides=["data.max_pairs=3"], progress=False)
-    assert run(written(rows()), "train.seeds=3").exit_code == 1
+    assert run(written(rows()), "train.seeds=3").exit_code == 2
 
 
 def test_a_bias_that_no_pair_has_is_named_and_the_others_are_measured() -> None:

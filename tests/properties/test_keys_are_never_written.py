@@ -83,7 +83,7 @@ def test_a_key_in_an_error_is_not_said(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server = Parrot(status)
     done = run(tmp_path, serve(server), "synthesize.gate.on=false")
-    assert server.calls > 0 and done.exit_code == 1 and "Traceback" not in done.output
+    assert server.calls > 0 and done.exit_code == 2 and "Traceback" not in done.output
     nowhere(tmp_path, done.stdout, done.stderr)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import RunError
 from cda.recipe.checks import check_launch, sharded_by
-from cda.recipe.presets import recipes_folder
+from cda.files.shipped import recipes_folder
 
 FOLDER = recipes_folder() / "accelerate"
 VARIABLES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE",

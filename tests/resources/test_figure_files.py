@@ -46,5 +46,5 @@ def test_another_format_is_refused_before_anything_runs(
     with pytest.raises(RecipeError, match="svg or pdf"):
         figures.check_form("png")
     asked = CliRunner().invoke(app, [*words, "--figures", "png"])
-    assert asked.exit_code == 1 and "figures are written as svg or pdf" in asked.output
+    assert asked.exit_code == 2 and "figures are written as svg or pdf" in asked.output
     assert "none.jsonl" not in asked.output and not list(tmp_path.iterdir())

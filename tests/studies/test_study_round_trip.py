@@ -164,7 +164,7 @@ def test_files_that_are_no_results_are_all_named(study: Path, tmp_path: Path) ->
     for name, (text, _) in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     result = cda("study", "import", study, tmp_path / "none.json", *(tmp_path / name for name in files))
-    assert result.exit_code == 1 and "Traceback" not in result.output and "none.json: no such file" in result.stderr
+    assert result.exit_code == 2 and "Traceback" not in result.output and "none.json: no such file" in result.stderr
     assert [name for name, (_, words) in files.items() if words not in result.stderr] == []
 
 
@@ -233,7 +233,7 @@ def test_label_studio_tasks_come_back_as_votes(study: Path, tmp_path: Path) -> N
 def test_odd_annotations_are_no_votes(study: Path, tmp_path: Path, odd: Any) -> None:
     tasks = json.loads((study / "label_studio.json").read_text(encoding="utf-8"))[:2]
     result = cda("study", "import", study, *written(tmp_path, [task | {"annotations": odd} for task in tasks]))
-    assert result.exit_code == 1 and "no vote is left" in result.stderr and not (study / "votes.jsonl").exists()
+    assert result.exit_code == 2 and "no vote is left" in result.stderr and not (study / "votes.jsonl").exists()
 
 
 def test_the_page_and_the_tasks_hold_no_hint_at_the_key(study: Path) -> None:
@@ -277,14 +277,14 @@ def test_what_cannot_be_exported_is_refused(
     tmp_path: Path, rows: list[dict[str, Any]], options: tuple[object, ...], message: str
 ) -> None:
     result = cda("study", "export", write_rows(tmp_path / "c.jsonl", rows), tmp_path / "out", *options)
-    assert result.exit_code == 1 and re.search(message, result.stderr), result.output
+    assert result.exit_code == 2 and re.search(message, result.stderr), result.output
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_in_use_is_left_alone(study: Path) -> None:
     before = (study / "key.json").read_bytes()
     result = cda("study", "export", study.parent / "contrasts.jsonl", study)
-    assert result.exit_code == 1 and "is not empty" in result.stderr
+    assert result.exit_code == 2 and "is not empty" in result.stderr
     assert (study / "key.json").read_bytes() == before
     assert (study / "key.json").stat().st_mode & 0o777 == 0o600 and (study / "index.html").stat().st_mode & 0o044
 

@@ -128,5 +128,5 @@ def test_an_audit_of_another_version_is_refused(make_audit: Any, tmp_path: Path)
     with pytest.raises(RunError, match=r"audit\.json: .*written by an earlier version of cda.*`cda audit` again"):
         compare_runs([old, _write(tmp_path / "new", make_audit())])
     done = CliRunner().invoke(app, ["report", "--compare", old])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "Traceback" not in done.output

@@ -1,0 +1,105 @@
+"""Results of commands that write no result file: plans, names, settings, files written. They are what `--json` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, JsonValue
+
+from cda.results.base import Result
+
+
+class Plan(Result):
+    """A dry run: everything was checked, and nothing done."""
+
+    settings: dict[str, JsonValue]
+    """Settings that differ from the defaults, by section; with --full all of them."""
+    lines: tuple[str, ...]
+    """The plan, a step a line."""
+
+
+class PanelPlan(Result):
+    """Dry runs of several models."""
+
+    models: dict[str, Plan]
+    """By model; a finished run, which is read as it is, has none."""
+    folder: Path
+    """Folder of the panel."""
+
+
+class Name(Result):
+    """A name that a command or setting takes."""
+
+    name: str
+    description: str
+    """Its first sentence."""
+    file: Path
+
+
+class Names(Result):
+    """Everything of one kind that comes with the package."""
+
+    kind: str
+    """biases, recipes, models or prompts."""
+    names: tuple[Name, ...]
+
+
+class SettingInfo(Result):
+    """One setting of a recipe."""
+
+    key: str
+    """section.key, as on the command line."""
+    type: str
+    default: str
+    """As it is written in a recipe; `required` or `empty` without one."""
+    allowed: tuple[str, ...] = ()
+    """Allowed words; empty if others are allowed."""
+    meaning: str
+    """Its description."""
+    set_by: dict[str, str] = Field(default_factory=dict)
+    """Shipped recipe or preset to the value that it sets."""
+
+
+class SectionInfo(Result):
+    """Settings of a section of the recipe."""
+
+    section: str
+    """Empty for the whole recipe, whose sections and settings outside of any are listed."""
+    meaning: str
+    settings: tuple[SettingInfo, ...]
+    sections: dict[str, str] = Field(default_factory=dict)
+    """Sections within it to their meaning."""
+
+
+class SampleSizes(Result):
+    """Numbers that intervals of a wanted width need."""
+
+    contrasts: int
+    """For skew or miscalibration."""
+    contrasts_for_change: int
+    """For its change by training."""
+    votes: int
+    """Votes a contrast."""
+    majority_error: float
+    """Share of majorities that more votes would turn, with so many."""
+    prompts: int
+    """For a mean margin or a RATE effect."""
+
+
+class Written(Result):
+    """Files that a command wrote."""
+
+    folder: Path
+    """The folder, or the one file."""
+    rows: dict[str, int] = Field(default_factory=dict)
+    """Rows by file or kind; empty for weights."""
+
+
+class Prompts(Result):
+    """The requests that an LLM would get."""
+
+    text: str
+
+
+class Version(Result):
+    version: str
