@@ -10,6 +10,7 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
+import command_reference
 import result_reference
 from model_memory import memory_table, table
 
@@ -221,7 +222,7 @@ def write() -> None:
         text = text.replace(f"<!-- {name} -->\n{part(document, name)}", f"<!-- {name} -->\n{made}")
         document.write_text(text, encoding="utf-8")
         print(f"{document.relative_to(ROOT)}: {name} written")
-    for file, made in result_reference.files().items():
+    for file, made in {**result_reference.files(), **command_reference.files()}.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(made, encoding="utf-8")
         print(f"{file.relative_to(ROOT)} written")

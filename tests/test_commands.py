@@ -25,10 +25,24 @@ OURS = [one for one in COMMANDS if one.startswith("cda ") and not one.startswith
 _LAUNCHED = re.compile(r"((?:accelerate|cda) launch .*?)(?:scripts/train\.py|-m cda train|train) (.+)")
 LAUNCHED = [one for one in COMMANDS if _LAUNCHED.fullmatch(one)]
 # They resolve everything and stop before any work.
-DRY = {"audit", "dose", "train", "label", "synthesize", "report", "discover", "calibrate"}
-# They have no --dry-run and name files or runs that are not there: everything else about the command has to be right.
-MISSING = {"quality", "best-of", "win-rate", "merge", "pairs", "inspect", "study"}
-RUN = {"data", "samples", "texts", "version"}
+DRY = {
+    "audit",
+    "dose",
+    "train",
+    "label",
+    "synthesize",
+    "report",
+    "discover",
+    "calibrate",
+    "data",
+    "quality",
+    "best-of",
+    "win-rate",
+    "inspect",
+}
+# They name files or runs that are not there: everything else about the command has to be right.
+MISSING = {"merge", "pairs", "study"}
+RUN = {"samples", "texts", "version", "list", "config", "completion"}
 # What a command may miss here: runs, and files that no test makes.
 ABSENT = re.compile(
     r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|results-\*"
@@ -118,7 +132,7 @@ def test_every_command_is_checked_by_one_of_these() -> None:
     installs = ("pip install -e ", "pip wheel --no-deps ", "pip install 'dist/")  # run by evals/reliability/installs.py
     assert all(one.startswith(installs) or one == "pytest" for one in elsewhere), elsewhere
     assert len(LAUNCHED) >= 20 and len(OURS) >= 20
-    assert len(RECIPES) == 7 and len(LAUNCHES) == 4
+    assert len(RECIPES) == 8 and len(LAUNCHES) == 4
     for recipe in [*RECIPES, *LAUNCHES]:
         assert any(str(recipe.relative_to(ROOT)) in command for command in LAUNCHED), recipe
 

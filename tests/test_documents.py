@@ -6,15 +6,19 @@ import json
 import re
 from pathlib import Path
 
+import command_reference
 import pytest
 import result_reference
 from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
+from typer.main import get_command
 
 from cda.biases import Bias, BiasMeasure, Instructions, Offline, Swap, Tolerance, load_bias
+from cda.cli import app
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES
+from cda.recipe.explain import all_settings
 from cda.records import RewriteRequest, user_prompt
 
 BIASES = ROOT / "cda" / "biases" / "README.md"
@@ -37,6 +41,16 @@ def test_made_parts_are_all_there_and_up_to_date() -> None:
     }
     # The data card's part is made by evals/method/embedded_texts.py, which has to encode every text.
     assert {place for place in ended if place[1] != "measured"} == set(made) == set(fewest_lines)
+
+
+def test_the_reference_of_commands_is_up_to_date_and_explains_everything() -> None:
+    for file, made in command_reference.files().items():
+        assert file.read_text(encoding="utf-8") == made, "run `python tests/documents.py`"
+    found = dict(command_reference.every_command(get_command(app)))
+    takes_json = {name for name, command in found.items() if any("--json" in each.opts for each in command.params)}
+    assert takes_json == set(command_reference.RESULTS) == set(found) - {"completion"}
+    assert all(each.help for command in found.values() for each in command.params)
+    assert all(info.meaning != info.key.rpartition(".")[2] for info in all_settings())
 
 
 def test_the_reference_of_results_is_up_to_date_and_says_what_each_field_is() -> None:
@@ -91,6 +105,8 @@ def _anchors(document: Path) -> set[str]:
 
 
 def test_the_worked_example_says_what_it_does(tmp_path: Path) -> None:
+    shipped = ROOT / "recipes" / "biases" / "worth-noting.yaml"
+    assert shipped.read_text(encoding="utf-8") == worked_example()
     path = tmp_path / "worth-noting.yaml"
     path.write_text(worked_example(), encoding="utf-8")
     bias = load_bias(str(path))

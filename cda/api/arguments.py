@@ -169,7 +169,12 @@ class Terms:
         """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
         others = SECOND_TURNS.values() if loaded.only_audit else [*EMBEDDED_BIASES, *SECOND_TURNS.values()]
         check_subjects(self.conditions, dict.fromkeys([*(bias.name for bias in loaded.biases), *others]))
-        return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask")
+        notes = [*loaded.notes]
+        if self.limit is not None:
+            notes.append(
+                f"a quick look: at most {self.limit} of each file and bias, drawn with seed {loaded.recipe.seed} (limit)"
+            )
+        return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask", notes=tuple(notes))
 
     @property
     def consent(self) -> Consent:

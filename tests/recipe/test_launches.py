@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cda.errors import RunError
-from cda.recipe.checks import check_launch, sharded_by
 from cda.files.shipped import recipes_folder
+from cda.recipe.checks import check_launch, sharded_by
 
 FOLDER = recipes_folder() / "accelerate"
 VARIABLES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE",

@@ -9,9 +9,9 @@ import pytest
 
 from cda.counterfactuals.synthesize import number_for
 from cda.errors import RecipeError
+from cda.files.shipped import recipes_folder
 from cda.pipeline.plan import plan
 from cda.recipe.load import load_recipe
-from cda.files.shipped import recipes_folder
 
 BARE = "biases: jargon\nmodel: {name_or_path: some/model}\ndata: {pairs: some/data}\n"
 RECIPES = sorted(path.stem for path in recipes_folder().glob("*.yaml"))
