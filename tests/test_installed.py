@@ -113,7 +113,7 @@ def test_old_and_missing_dependencies_are_refused_at_once(monkeypatch: pytest.Mo
         with pytest.raises(RunError, match=re.escape(said)):
             check_installed()
     result = CliRunner().invoke(app, ["train", "jargon", "--dry-run"])
-    assert result.exit_code == 1 and result.output.startswith(f"error: {said}") and result.output.count("\n") == 1
+    assert result.exit_code == 2 and result.output.startswith(f"error: {said}") and result.output.count("\n") == 1
     with pytest.raises(RunError, match=re.escape(said)):
         cda.audit("embedded", biases=["jargon"], progress=False)
 

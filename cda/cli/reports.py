@@ -40,9 +40,7 @@ def report(
     ] = False,
     out: Annotated[
         str | None,
-        Option(
-            help="Folder of the run, default runs/<recipe>; with --compare the page, default comparison.html next to the first run."
-        ),
+        Option(help="With --compare: the page. Default: comparison.html next to the first run."),
     ] = None,
     limit: Limit = None,
     seed: Seed = None,
@@ -61,12 +59,12 @@ def report(
             if figures is not None:
                 raise RecipeError(["--figures: of one run's report, not with --compare"])
             _compared(output, [recipe, *(overrides or [])], out)
+        elif out is not None:
+            raise RecipeError(["--out: only with --compare; a report lies in its run's folder (run.folder=...)"])
         elif Path(recipe).expanduser().is_dir():
-            if out is not None:
-                raise RecipeError(["--out: not with a run's folder, in which its report lies"])
             _redrawn(output, recipe, with_options(overrides, seed, column, TRAINED_FILES), figures)
         else:
-            run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "report", only, figures)
+            run_until(output, recipe, terms_of(overrides, yes, None, limit, seed, column), "report", only, figures)
 
 
 def _compared(output: Output, folders: list[str], out: str | None) -> None:

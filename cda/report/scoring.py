@@ -197,8 +197,9 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
     if reasons := result.exclusions.reasons:
         parts = []
         for reason, n in reasons.items():
-            rows = result.left_out_rows[reason]
-            parts.append(f"{n} {reason} (row {', '.join(map(str, rows))}{', …' if n > len(rows) else ''})")
+            rows = result.left_out_rows.get(reason, ())  # rows that were not drawn are no mistake
+            place = f" (row {', '.join(map(str, rows))}{', …' if n > len(rows) else ''})" if rows else ""
+            parts.append(f"{n} {reason}{place}")
         notes.append(f"Left out {sum(reasons.values())} of {result.exclusions.seen} rows: {'; '.join(parts)}.")
     if result.unread:
         why = "; ".join(f"{n} {reason}" for reason, n in result.unread_reasons.items())

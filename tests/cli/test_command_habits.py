@@ -1,0 +1,200 @@
+"""Habits of the command line: JSON, limits, seeds, dry runs, conditions, columns, names, settings, completion, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import cda
+from cda.cli import app
+from cda.recipe.schema import Recipe
+from cda.results.audit import AuditResult
+from cda.results.data import DataResult
+
+SCORER = "def longer(prompts, responses):\n    return [float(len(each)) for each in responses]\n"
+AUDIT = "audit rm.py:longer --bias length --quality none --triples none audit.second_turn=no"
+SAMPLES = [{"prompt": f"Why {n}?", "responses": [f"So {n}.", f"- So {n}.\n- And so on {'on ' * n}"]} for n in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a scorer, samples, outputs, and pairs whose columns have other names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rm.py").write_text(SCORER, encoding="utf-8")
+    pairs = [{"question": f"Why {n}?", "better": f"So it is {n}.", "worse": "No."} for n in range(12)]
+    outputs = [{"prompt": row["prompt"], "response": row["responses"][n % 2]} for n, row in enumerate(SAMPLES)]
+    others = [{"prompt": row["prompt"], "response": row["responses"][1 - n % 2]} for n, row in enumerate(SAMPLES)]
+    contrasts = [{"question": f"Why {n}?", "base": "So.", "perturbed": f"So, {'so ' * n}."} for n in range(12)]
+    tables = {"pairs": pairs, "samples": SAMPLES, "first": outputs, "second": others, "contrasts": contrasts}
+    for name, rows in tables.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return tmp_path
+
+
+def run(command: str, *more: str) -> Result:
+    return CliRunner().invoke(app, [*command.split(), *more])
+
+
+def refused(command: str, *said: str) -> None:
+    """A user's mistake: exit code 2, one line for each problem, and no traceback."""
+    done = run(command)
+    assert done.exit_code == 2 and done.stdout == "", done.output
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(said) and all(words in line for words, line in zip(said, lines, strict=True)), done.stderr
+
+
+def test_json_is_the_result_alone_and_a_condition_that_holds_ends_with_1() -> None:
+    done = run(f"{AUDIT} --limit 8 --seed 5 --json", "--fail-if", "length.skew>0.7", "--fail-if", "length.skew < 0.2")
+    found = AuditResult.model_validate_json(done.stdout)
+    assert (done.exit_code, found.seed, found.skew["length"].before.n) == (1, 5, 8)
+    assert found.skew["length"].before.value == 1  # an added length is longer
+    assert "at most 8 of each file and bias, drawn with seed 5" in done.stderr and "skew" in done.stderr
+    (failed,) = [line for line in done.stderr.splitlines() if line.startswith("failed")]
+    assert failed == f"failed: length.skew>0.7: found 1 [{found.skew['length'].before.low:.3g}, 1] (n = 8)"
+
+
+def test_a_condition_without_a_number_fails_with_its_reason_and_one_that_does_not_hold_passes() -> None:
+    voted, quality = "length.miscalibration>0.9", "quality.accuracy<0.1"
+    done = run(f"{AUDIT} --limit 4", "--fail-if", voted, "--fail-if", quality, "--fail-if", "length.skew.change<0")
+    assert done.exit_code == 1
+    assert f"failed: {voted}: no value: nobody voted on this bias\n" in done.stderr
+    assert f"failed: {quality}: no value: the audit has no quality pairs\n" in done.stderr
+    assert "length.skew.change<0: no value: one model was measured, without a training" in done.stderr
+    passed = run(f"{AUDIT} --limit 4", "--fail-if", "length.skew<=0.99")
+    assert (passed.exit_code, passed.stderr) == (0, "")
+    audit = cda.load("runs/audit-rm.py-longer").audit  # type: ignore[union-attr]
+    assert audit.failures("length.skew>=1", "length.skew<1") == ["length.skew>=1: found 1 [0.51, 1] (n = 4)"]
+
+
+def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work(desk: Path) -> None:
+    refused(f"{AUDIT} --fail-if length.skw>1 --fail-if length>1 --fail-if length.skew>x",
+            "'skw' is no measure of length. Did you mean 'skew'?", "--fail-if length>1: has the form", "has the form")  # fmt: skip
+    refused(f"{AUDIT} --fail-if lenth.skew>1", "'lenth' is not measured here. Did you mean 'length'? Known: length,")
+    refused("train jargon --only --fail-if jargon.skew>1", "--fail-if: not with --only, which trains without an audit")
+    refused("train jargon --fail-if jargn.skew>1", "'jargn' is not measured here. Did you mean 'jargon'?")
+    assert not (desk / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "n", "counted"),
+    [
+        ("data pairs.jsonl --bias length --column prompt=question --column chosen=better --column rejected=worse", 12, "5 of 12"),
+        ("quality rm.py:longer pairs.jsonl --column prompt=question --column chosen=better --column rejected=worse", 12, "5, read as"),
+        ("best-of rm.py:longer samples.jsonl --bias length", 12, "10 to 5 of 12 prompts"),
+        ("win-rate rm.py:longer first.jsonl second.jsonl", 12, "5 comparisons"),
+        ("audit rm.py:longer --bias length --pairs contrasts.jsonl --column prompt=question --quality none --triples none", 12, "at most 5"),
+    ],
+)  # fmt: skip
+def test_a_limit_draws_and_counts_and_a_dry_run_writes_nothing(desk: Path, command: str, n: int, counted: str) -> None:
+    dry = run(f"{command} --limit 5 --dry-run --seed 3")
+    assert dry.exit_code == 0 and counted in dry.stdout and "seed: 3" in dry.stdout, dry.output
+    assert not (desk / "runs").exists()
+    plan = json.loads(run(f"{command} --limit 5 --dry-run --full --json").stdout)
+    assert set(Recipe.model_fields) - set(plan["settings"]) <= {"data"} and plan["lines"]
+    if command.startswith("data"):
+        return  # five such pairs say nothing
+    whole, limited = (run(f"{command} {more} --json --out runs/{len(more)}") for more in ("", "--limit 5"))
+    assert (whole.exit_code, limited.exit_code) == (0, 0), whole.output + limited.output
+    if not command.startswith("audit"):
+        assert f'"not drawn (--limit)": {n - 5}' in limited.stdout and "not drawn" not in whole.stdout
+
+
+def test_data_that_are_limited_say_so() -> None:
+    done = run("data embedded --bias jargon --limit 60 --json")
+    found = DataResult.model_validate_json(done.stdout)
+    assert (found.n_pairs, found.not_drawn) == (60, 336 - 60) and "(--limit)" in done.stderr
+    refused("data embedded --limit 1", "--limit 1: 2 or more pairs are needed")
+
+
+def test_a_dry_run_of_a_recipe_shows_what_differs_and_with_full_everything() -> None:
+    short = run(
+        "train worth-noting --limit 30 --out elsewhere --column prompt=question --column quality.chosen=good --dry-run"
+    )
+    assert short.exit_code == 0, short.output
+    for line in (
+        "- biases/worth-noting.yaml",
+        "max_pairs: 30",
+        "max_triples: 30",
+        "folder: elsewhere",
+        "question",
+        "chosen: good",
+    ):
+        assert line in short.stdout
+    assert "trust_remote_code" not in short.stdout
+    full = run("train worth-noting --dry-run --full")
+    assert "trust_remote_code: false" in full.stdout and full.stdout.startswith("name: worth-noting")
+    refused("train jargon --full", "--full: only with --dry-run, whose settings it lists")
+    refused(
+        "train jargon --column tripels.prompt=x", "'tripels' is no file with columns here; known: pairs, supplement"
+    )
+    refused("audit rm.py:longer --column question", "--column question: has the form ours=theirs")
+    refused(
+        "audit rm.py:longer --column pairs.prompt=x", "'pairs' is no file with columns here; known: contrasts, triples"
+    )
+
+
+def test_names_and_settings_are_listed_and_explained() -> None:
+    listed = json.loads(run("list biases --json").stdout)["names"]
+    assert {"jargon", "vagueness"} <= {row["name"] for row in listed} and all(
+        Path(row["file"]).is_file() for row in listed
+    )
+    for kind in ("biases", "recipes", "models", "prompts"):
+        assert (
+            run(f"list {kind}").stdout.count(".yaml")
+            == len(json.loads(run(f"list {kind} --json").stdout)["names"])
+            >= 5
+        )
+    assert all(row["description"] for row in json.loads(run("list prompts --json").stdout)["names"])
+    refused("list bias", "bias: nothing of this kind. Did you mean 'biases'?")
+    info = json.loads(run("config lora.target_modules --json").stdout)
+    assert info["default"] == "[q_proj, v_proj]" and info["set_by"]["model=embedded"] == "[query, value]"
+    orders = json.loads(run("config score.judge.orders --json").stdout)
+    assert orders["allowed"] == ["both", "one", "null"] and "asked with either answer first" in orders["meaning"]
+    sections = run("config").stdout
+    assert all(name in sections for name in Recipe.model_fields)
+    assert "score.judge.ties" in run("config score.judge").stdout
+    refused("config lora.rank", "lora.rank: no such setting. Did you mean 'lora.r'?")
+    refused("config target_modules", "Did you mean 'lora.target_modules'?")
+    refused("completion tcsh", "tcsh: no completion for this shell. Known: bash, zsh, fish")
+
+
+def test_the_shell_completes_commands_names_and_settings(tmp_path: Path) -> None:
+    assert "complete -o default -F" in run("completion bash").stdout
+    assert all(run(f"completion {shell}").exit_code == 0 for shell in ("zsh", "fish"))
+
+    def completed(words: str) -> set[str]:
+        asked = {"_CDA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        done = subprocess.run(
+            [sys.executable, "-m", "cda"], env={**os.environ, **asked}, capture_output=True, text=True, cwd=tmp_path
+        )
+        return set(done.stdout.split())
+
+    assert {"jargon", "joint"} == completed("cda train j")
+    assert {"sycophancy", "sycophancy-second-turn"} == completed("cda audit embedded --bias sy")
+    assert "train.learning_rate=" in completed("cda train jargon train.lea")
+    assert {"data", "discover", "dose"} == completed("cda d")
+
+
+def test_a_fault_of_ours_ends_with_3_and_its_traceback() -> None:
+    program = "import cda.cli.names as n\ndef shipped(kind): raise KeyError(kind)\nn.shipped = shipped\nfrom cda.cli import main\nmain(['list', 'biases'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 3 and done.stderr.startswith("Traceback") and "KeyError: 'biases'" in done.stderr
+
+
+def test_short_help_version_and_exit_codes() -> None:
+    assert run("--version").stdout.strip() == run("version").stdout.strip() == cda.__version__
+    assert run("-h").stdout == run("--help").stdout and run("audit -h").exit_code == 0
+    shown = " ".join(run("-h").stdout.split())
+    assert (
+        "1 a condition of --fail-if holds" in shown
+        and "130 stopped by Ctrl-C" in shown
+        and "Train and correct" in shown
+    )
+    assert run("audit rm.py:longer --limit 0").exit_code == run("audit rm.py:longer --limi 3").exit_code == 2
