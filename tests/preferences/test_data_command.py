@@ -185,7 +185,7 @@ def test_money_is_agreed_to_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sample_is_drawn_and_counted() -> None:
-    found = cda.audit_data(rows(60), biases="structure", most=30, progress=False)
+    found = cda.audit_data(rows(60), biases="structure", limit=30, progress=False)
     assert (found.n_pairs, found.not_drawn) == (30, 30) and "30 further pairs were not drawn" in str(found)
 
 
@@ -199,8 +199,8 @@ def test_a_sample_is_drawn_and_counted() -> None:
         ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
         ({"biases": ["structre"]}, "Did you mean 'structure'"),
         ({"biases": ["helpfulness"]}, "bias 'helpfulness' cannot be measured, so labelling it needs an LLM"),
-        ({"most": 1}, "--most 1: 2 or more pairs are needed"),
-        ({"most": "all"}, "most: give a whole number"),
+        ({"limit": 1}, "--limit 1: 2 or more pairs are needed"),
+        ({"limit": "all"}, "limit: give a whole number"),
         ({"model": {"precision": "fp32"}}, "model: has no effect on `cda data`"),
         ({"labels": "none.jsonl"}, "none.jsonl: no such file"),
         ({"figures": "png"}, "figures are written as svg or pdf"),

@@ -92,7 +92,7 @@ def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None
     other = make_audit({"jargon": (0.88, 0.50)})
     other = changed(other, "model.name", "big")
     two = _write(tmp_path / "b", other)
-    text = compare_runs([one, f"{one}/", two, str(tmp_path / "b" / ".." / "a")])
+    text = compare_runs([one, f"{one}/", two, str(tmp_path / "b" / ".." / "a")])[1]
     lines = [line.split()[0] for line in text.splitlines() if line.startswith(("a  ", "b  "))]
     assert lines == ["a", "b"] * 2  # two tables
     assert "over all 6 cells" in text
@@ -102,7 +102,7 @@ def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None
 def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [_write(tmp_path / name, make_audit()) for name in "ab"]
     asked = tmp_path / "new" / "page.html"
-    assert compare_runs(runs, str(asked)).endswith(f"Page: {asked}")
+    assert compare_runs(runs, str(asked))[1].endswith(f"Page: {asked}")
     assert asked.is_file() and not (tmp_path / "comparison.html").exists()
     with pytest.raises(RunError, match=r"(?s)x: no finished audit here.*y: no finished audit here"):
         compare_runs([str(tmp_path / "x"), str(tmp_path / "y")])
@@ -111,7 +111,7 @@ def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, mo
     with pytest.raises(RunError, match=r"cannot be written: .* Choose another with --out"):
         compare_runs(runs, str(asked / "below-a-file.html"))
     monkeypatch.chdir(runs[0])
-    assert compare_runs([".", runs[1]]).endswith(f"Page: {tmp_path / 'comparison.html'}")
+    assert compare_runs([".", runs[1]])[1].endswith(f"Page: {tmp_path / 'comparison.html'}")
 
 
 def test_a_link_in_the_pages_place_is_replaced_and_not_followed(make_audit: Any, tmp_path: Path) -> None:
