@@ -12,12 +12,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Argument
 
-from cda.cli.app import app
+from cda.cli.app import TRAIN, app
 from cda.errors import RunError
 from cda.user_errors import user_errors
 
 
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@app.command(rich_help_panel=TRAIN, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def launch(
     words: Annotated[
         list[str],

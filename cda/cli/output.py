@@ -27,9 +27,10 @@ class Output:
         self._result: BaseModel | Callable[[], BaseModel] | None = None
 
     def show(self, result: BaseModel | Callable[[], BaseModel], text: str | None = None) -> None:
-        """Show a result: its summary, or `text`, as a message; with --json what it holds, once the command has ended."""
+        """Show a result: its summary, or `text`, as a message (nothing if that is empty); with --json what it holds, once the
+        command has ended."""
         self._result = result
-        if not self.as_json:
+        if not self.as_json and text != "":
             say(text if text is not None else result.summary)  # type: ignore[union-attr]  # results of the API have one
 
     def fail(self, problems: list[str]) -> None:
