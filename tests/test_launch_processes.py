@@ -161,7 +161,7 @@ MISTAKE = "error: jargn: no such recipe. Did you mean 'jargon'?"
 )
 def test_a_mistake_is_one_line_and_no_traceback(program: list[str]) -> None:
     status, lines = mistaken(*program)
-    assert status == 1 and len(lines) == 1 and lines[0].startswith(MISTAKE)
+    assert status == 2 and len(lines) == 1 and lines[0].startswith(MISTAKE)
 
 
 def test_where_torch_adds_its_traceback_the_message_comes_first_once_and_ends_it() -> None:
@@ -174,7 +174,7 @@ def test_a_launch_needs_a_command_of_ours_and_the_status_of_a_killed_process_is_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     result = CliRunner().invoke(app, ["launch", "--num_processes", "2", "trian", "jargon"])
-    assert result.exit_code == 1 and "cda launch: 'trian' is no command of cda." in result.stderr
+    assert result.exit_code == 2 and "cda launch: 'trian' is no command of cda." in result.stderr
     with pytest.raises(SystemExit) as ended:
         ended_by(3, -9)
     assert ended.value.code == 137
