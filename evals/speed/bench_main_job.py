@@ -26,6 +26,8 @@ from evals.shared import ROOT, Check, finish
 BEFORE = "731e1ac"
 AT_MOST, GOAL_S = 0.4, 60.0
 HEADINGS = ("label", "synthesize", "train", "adapter", "audit", "measure")
+RESULT = ("measure ", "Training ")
+"""The result begins with one of these: the table of earlier versions, or the headline."""
 
 
 def exported(commit: str, folder: Path) -> Path:
@@ -49,7 +51,7 @@ def timed(tree: Path, settings: list[str]) -> dict[str, float]:
         assert process.stdout is not None
         for line in process.stdout:
             # The plan above the stages names them too, with words behind.
-            heading = line.split()[0] if line.startswith("measure ") else line.strip()
+            heading = "measure" if line.startswith(RESULT) else line.strip()
             if heading in HEADINGS and heading not in marks:
                 marks[heading] = time.monotonic() - began
         if process.wait() or not (Path(folder) / "runs" / "jargon" / "report" / "report.html").is_file():
