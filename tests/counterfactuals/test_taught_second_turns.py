@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.counterfactuals.pairs import second_turn_examples
-from cda.embedded.texts import SECOND_TURNS, authored_contrasts, second_turn_names
+from cda.data.load import load_rows
+from cda.data.pairs import clean_pairs
+from cda.embedded.texts import SECOND_TURNS, authored_contrasts, export, second_turn_names
 from cda.errors import RecipeError
 from cda.features import n_words
 from cda.recipe.load import load_recipe
@@ -50,6 +52,12 @@ def test_the_conversations_are_further_ones_and_matched() -> None:
         assert [message.role for message in contrast.prompt] == ["user", "assistant", "user"]
         low, high = (1.9, 2.4) if contrast.bias.startswith("length") else (0.85, 1.15)
         assert low <= n_words(contrast.perturbed) / n_words(contrast.base) <= high
+
+
+def test_exported_pairs_come_back_as_pairs(tmp_path: Path) -> None:
+    export(tmp_path / "texts", "jsonl")
+    found = clean_pairs(load_rows(str(tmp_path / "texts" / "second_turns_train.jsonl")))
+    assert list(found.pairs) == [Pair(one.prompt, one.base, one.perturbed) for one in TAUGHT]
 
 
 def test_taught_as_written_next_to_the_same_counterfactuals(tmp_path: Path) -> None:
