@@ -20,7 +20,8 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     _problem = f"cda runs on Python 3.11 to 3.14, and this is {_found} ({sys.executable}). Start it with one of those"
     # A command ends with a sentence; a program that imports cda gets an error that it can catch.
     if sys.argv[0] == "-m" or Path(sys.argv[0]).name == "cda" or Path(sys.argv[0]).resolve().parent.name == "scripts":
-        sys.exit(f"error: {_problem}")
+        print(f"error: {_problem}", file=sys.stderr)
+        sys.exit(2)
     raise ImportError(_problem)
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def ends(*command: str) -> subprocess.CompletedProcess[str]:
 def test_another_python_is_refused_in_a_sentence(version: tuple[int, ...], said: str) -> None:
     for argv in (["-m"], ["/usr/bin/cda", "train"], [str(ROOT / "scripts" / "train.py")]):
         done = ends(sys.executable, "-c", OTHER.format(version, argv))
-        assert done.returncode == 1 and done.stderr.startswith(f"error: {SAYS.format(said)}"), done.stderr
+        assert done.returncode == 2 and done.stderr.startswith(f"error: {SAYS.format(said)}"), done.stderr
         assert done.stderr.count("\n") == 1
     done = ends(sys.executable, "-c", OTHER.format(version, ["own.py"]))
     assert f"ImportError: {SAYS.format(said)}" in done.stderr
@@ -70,7 +70,7 @@ def test_a_true_python_3_10_is_refused() -> None:
         done = ends("python3.10", *command)
         if "command not found" in done.stderr:
             pytest.skip("python3.10 is a shim without a Python")
-        assert done.returncode == 1 and done.stderr.startswith(f"error: {SAYS.format('3.10')}"), done.stderr
+        assert done.returncode == 2 and done.stderr.startswith(f"error: {SAYS.format('3.10')}"), done.stderr
 
 
 def test_the_same_pythons_are_named_everywhere() -> None:

@@ -11,10 +11,8 @@ from cda.api.arguments import (
     RUNS,
     Biases,
     Confirm,
-    Data,
     Model,
     Terms,
-    as_reference,
     bias_names,
     check_types,
     loaded_for_two,
@@ -22,6 +20,7 @@ from cda.api.arguments import (
     refuse_recipe,
 )
 from cda.api.results import BestOf, Dose, Quality, WinRate
+from cda.api.rows import Data, as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate

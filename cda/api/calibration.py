@@ -11,16 +11,15 @@ from cda.api.arguments import (
     RUNS,
     Biases,
     Confirm,
-    Data,
     Model,
     Terms,
-    as_reference,
     check_types,
     loaded_for_two,
     put,
     refuse_recipe,
 )
 from cda.api.results import Calibration
+from cda.api.rows import Data, as_reference
 from cda.calibration.files import calibrate_files
 from cda.calibration.report import written
 from cda.calibration.result import RESULT

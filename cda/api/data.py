@@ -10,15 +10,14 @@ from cda.api.arguments import (
     RUNS,
     Biases,
     Confirm,
-    Data,
     Terms,
-    as_reference,
     bias_names,
     check_types,
     loaded_for_model,
     put,
 )
 from cda.api.results import DataAudit
+from cda.api.rows import Data, as_reference
 from cda.errors import RecipeError
 from cda.preferences.stage import DataOptions, run_data, without_effect
 from cda.resources.artifacts import folder_suffix

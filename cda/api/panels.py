@@ -11,15 +11,14 @@ from pathlib import Path
 from cda.api.arguments import (
     RUNS,
     Biases,
-    Data,
     Model,
     Terms,
-    as_reference,
     check_types,
     loaded_for_model,
     refuse_results,
 )
 from cda.api.results import Panel, carry_out, planned_run
+from cda.api.rows import Data, as_reference
 from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, user_path

@@ -9,10 +9,8 @@ from typing import overload
 from cda.api.arguments import (
     Biases,
     Confirm,
-    Data,
     Model,
     Terms,
-    as_reference,
     check_types,
     loaded_for_model,
     loaded_for_two,
@@ -23,6 +21,7 @@ from cda.api.arguments import (
 )
 from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
+from cda.api.rows import Data, as_reference
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
 from cda.recipe.load import is_recipe, load_recipe

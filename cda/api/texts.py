@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from cda.api.arguments import Data, Terms, check_types, loaded_for_model, rows_of
+from cda.api.arguments import Terms, check_types, loaded_for_model
+from cda.api.rows import Data, rows_of
 from cda.counterfactuals.label import label_tokens
 from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
