@@ -96,7 +96,7 @@ def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) 
 def _eval_result(number: Number, audit: AuditResult) -> EvalResult:
     from huggingface_hub import EvalResult
 
-    found, place = number.estimate, _slug(_source(_place(number, audit)))
+    found, place = number.estimate, _place(number, audit)
     return EvalResult(
         task_type="text-classification",
         task_name="reward modelling",
@@ -116,11 +116,14 @@ def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[Number
     return [number for number in numbers if number.when == "after"]
 
 
-def _place(number: Number, audit: AuditResult) -> str | None:
-    """The data that a number was measured on."""
+def _place(number: Number, audit: AuditResult) -> str:
+    """The data that a number was measured on, by its public name: every bias has contrasts of its own."""
     sources = audit.sources
+    own = audit.skew[number.bias].source if number.bias in audit.skew else EMBEDDED
+    contrasts = sources.contrasts if own == "file" or number.measure == "miscalibration" else own
     by_measure = {"ate": sources.triples, "quality_accuracy": sources.quality}
-    return by_measure.get(number.measure, sources.contrasts)
+    place = by_measure.get(number.measure, contrasts)
+    return "cda-embedded" if place == EMBEDDED else _slug(_source(place))
 
 
 def _slug(text: str, between: str = "-") -> str:

@@ -31,6 +31,19 @@ def user_path(given: str | Path) -> Path:
         raise DataError(f"{given}: no home folder is known under this name; write the whole path") from None
 
 
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    return next(parent for parent in [path, *path.absolute().parents] if parent.exists())
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why a folder can be neither made nor written in, as a clause that names the place; None if it can."""
+    existing = nearest_existing(folder)
+    if not existing.is_dir():
+        return f"{existing}: is a file, so that no folder can be made there"
+    return None if os.access(existing, os.W_OK | os.X_OK) else f"{existing}: cannot be written"
+
+
 def cache_folder() -> Path:
     """This user's cache folder: `CDA_CACHE`, or `cda` in the system's cache folder."""
     own = os.environ.get("CDA_CACHE")

@@ -18,7 +18,7 @@ from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
 from cda.files.jsonl import write_text
-from cda.files.paths import user_path
+from cda.files.paths import unwritable, user_path
 from cda.finetuning.applied import NAME, adapter_at, chosen_dose
 from cda.finetuning.train import ADAPTER
 from cda.launch import say
@@ -270,10 +270,12 @@ def check_precision(precision: str) -> MergePrecision:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Raise ModelError if there is a file of that name, or a folder that is not empty."""
+    """Raise ModelError if there is a file of that name, a folder that is not empty, or no right to make one there."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         what = "is a file" if folder.is_file() else "is not empty"
         raise ModelError(f"{folder}: {what}; nothing is written over. Give a new folder")
+    if problem := unwritable(folder.absolute().parent):
+        raise ModelError(f"{problem}. Give a folder elsewhere")
 
 
 @contextmanager

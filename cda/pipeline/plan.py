@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, second_turn_names
 from cda.errors import CdaError, RunError
+from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
 from cda.prompts import OURS, Prompts
@@ -135,9 +135,9 @@ def is_local(reference: str) -> bool:
 
 
 def _disk_problems(folder: Path, needed: int) -> list[str]:
-    existing = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
-    if not os.access(existing, os.W_OK):
-        return [f"{existing}: cannot be written; choose another place with run.folder=..."]
+    if problem := unwritable(folder):
+        return [f"{problem}; choose another place with run.folder=..."]
+    existing = nearest_existing(folder)
     free = shutil.disk_usage(existing).free
     if free >= needed:
         return []
