@@ -47,8 +47,7 @@ Made from the code by `python tests/documents.py`; `cda COMMAND -h` says the sam
 | --- | --- |
 {codes}
 
-`cda launch` and `accelerate launch --quiet` end with the code of the command that they start; without `--quiet` accelerate, and `torchrun`,
-end with 1 for each of ours but 0.
+`cda launch` ends with the code of the command that it starts; `accelerate launch` and `torchrun` end with 1 for each of ours but 0.
 
 - `--json` prints the result named below as JSON on standard output, and nothing else; messages and progress go to standard error. Fields:
   [results](../results.md), and `cda/results/commands.py` for those of commands that write no result file. A dry run prints a Plan.
