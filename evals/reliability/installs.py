@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,11 +93,11 @@ class Place:
     def install(self, *what: str) -> None:
         pip = ["uv", "pip", "install", "-q", "-p", str(self.bin / "python"), "-c", str(self.constraints)]
         self._start([*pip, "--reinstall-package", PROJECT["name"], *what], ROOT)
-        self.ran.append(f"install {what[-1]}")
+        self.ran.append(_told("install", *what))
 
     def run(self, *command: str, cwd: Path | None = None) -> str:
         """Output of a command of this environment, in the empty folder or another."""
-        self.ran.append(" ".join(command))
+        self.ran.append(_told(*command))
         return self._start(
             [str(self.bin / command[0]) if "/" not in command[0] else command[0], *command[1:]], cwd or self.work
         )
@@ -119,8 +120,13 @@ class Place:
         done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
         if done.returncode:
             said = (done.stdout + done.stderr).replace(str(self.folder), "").strip()
-            raise RuntimeError(f"{' '.join(command[:4])} …: exit status {done.returncode}: {said[-600:]}")
+            raise RuntimeError(f"{_told(*command[:4])} …: exit status {done.returncode}: {said[-600:]}")
         return done.stdout
+
+
+def _told(*words: str) -> str:
+    """A command without the paths of this machine."""
+    return re.sub(r"file://\S*/", "", " ".join(words).replace(str(ROOT), "."))
 
 
 def try_wheel(place: Place, versions: str, dist: Path) -> None:
@@ -174,7 +180,9 @@ def build(dist: Path) -> list[Check]:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", str(dist)], cwd=ROOT, check=True, capture_output=True
     )
-    twine = subprocess.run(["twine", "check", "--strict", *map(str, dist.iterdir())], capture_output=True, text=True)
+    twine = subprocess.run(
+        ["twine", "--no-color", "check", "--strict", *map(str, dist.iterdir())], capture_output=True, text=True
+    )
     (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
     with tarfile.open(sdist) as opened:
         top = {name.split("/")[1] for name in opened.getnames() if "/" in name}
