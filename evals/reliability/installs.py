@@ -205,19 +205,19 @@ def is_here(python: str) -> bool:
     return bool(program) and subprocess.run([str(program), "-c", ""], capture_output=True).returncode == 0
 
 
-def ran(python: str, asked: Sequence[str], dist: Path, work: Path) -> list[Environment]:
+def ran(python: str, asked: Sequence[str], dist: Path, work: Path, kept_only: bool) -> list[Environment]:
     """All environments of a Python: those that are kept, and those that can be made here."""
-    found = []
+    found, here = [], is_here(python)
     for versions in asked:
         kept = [work / f"{python}-{versions}-{source}.json" for source in SOURCES]
-        if not all(path.is_file() for path in kept) and is_here(python):
+        if here and not kept_only and not all(path.is_file() for path in kept):
             for path, environment in zip(kept, tried(python, versions, dist), strict=True):
                 write_json(path, asdict(environment))
                 print(
                     f"{path.stem}: {environment.result}, {environment.seconds:.0f} s {environment.failure}", flush=True
                 )
         for source, path in zip(SOURCES, kept, strict=True):
-            missing = Environment(python, versions, source, result="no interpreter")
+            missing = Environment(python, versions, source, result="not run" if here else "no interpreter", date="")
             found.append(Environment(**read_json(path)) if path.is_file() else missing)
     return found
 
@@ -236,12 +236,13 @@ def main() -> int:
     parser.add_argument(
         "--versions", action="append", choices=RESOLUTIONS, help="only these; then no result is written"
     )
+    parser.add_argument("--kept", action="store_true", help="make no environment; the result says which were not run")
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         checks = build(Path(folder))
         environments = {
-            python: ran(python, asked.versions or list(RESOLUTIONS), Path(folder), asked.work)
+            python: ran(python, asked.versions or list(RESOLUTIONS), Path(folder), asked.work, asked.kept)
             for python in asked.python or PYTHONS
         }
     checks += [check_of(python, found) for python, found in environments.items()]
