@@ -111,7 +111,9 @@ def _fail(message: str, status: int = MISTAKE) -> NoReturn:
     # Under several processes each may see the same mistake, or one of them alone. The launcher ends the others with the first that
     # fails, so that those who wait let the main one speak.
     rank = os.environ.get("RANK", "0")
-    if rank != "0" and status == MISTAKE:
+    if rank != "0" and status != MISTAKE:
+        sys.exit(status)  # a signal reaches all of them
+    if rank != "0":
         try:
             time.sleep(_MAIN_FIRST_S)
         except KeyboardInterrupt:
