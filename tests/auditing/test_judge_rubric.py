@@ -149,7 +149,7 @@ def test_a_panel_by_majority_lets_two_unsure_judges_outvote_a_sure_one(
 def test_a_rule_for_a_panel_needs_a_panel(model: str) -> None:
     done = CliRunner().invoke(app, ["audit", model, "score.judge.panel=majority", "--dry-run"])
     said = " ".join(done.output.split())
-    assert done.exit_code == 1 and f"score.judge.panel=majority: {model} is no panel of judges; name several" in said
+    assert done.exit_code == 2 and f"score.judge.panel=majority: {model} is no panel of judges; name several" in said
 
 
 def test_two_prompts_of_one_judge_are_told_apart(serve: Any, audit: Any, report: Callable[[], str]) -> None:
