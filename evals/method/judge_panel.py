@@ -1,7 +1,6 @@
 """Claim: on a real local HTTP server, judges of planted taste are seen as what they are: a rubric shows on which criterion the
-bias enters, leaving one judge out names the one that disagrees, and another prompt's effect is measured paired by contrast. A first run on 60 contrasts a bias and 400 simulated panels
-missed 3 of the 10 thresholds, which were too strict for so few; this one has all contrasts and 1,200 panels, and asks for 8 in
-place of 9 of 10 intervals.
+bias enters, leaving one judge out names the one that disagrees, and another prompt's effect is measured paired by contrast. A first
+run on 60 contrasts a bias and 400 simulated panels missed 3 of the 10 thresholds; this one has all contrasts and 1,200 panels.
 
 The server answers by rule and by chance that is fixed by the texts: overall a judge prefers the biased side of a contrast with the
 probability below, on `wording` more often and on `correctness` as often as not; two judges mostly share their chance, the third has
@@ -119,8 +118,8 @@ def served_checks(folder: Path) -> tuple[list[Check], dict[str, Any]]:
     fell = [bias for bias, change in moved.items() if change.low <= BLIND - OVERALL <= change.high]
     n = len(EMBEDDED_BIASES)
     checks = [
-        Check("the interval of a criterion's skew holds the planted one, 8 of 10 times or more",
-              f"{sum(covered)} of {len(covered)}", len(covered) == 2 * n and sum(covered) >= 8),
+        Check("the interval of a criterion's skew holds the planted one, 9 of 10 times or more",
+              f"{sum(covered)} of {len(covered)}", len(covered) == 2 * n and sum(covered) >= 9),
         Check("on wording every bias has a skew above the one overall (interval above 0), at least 4 of 5",
               f"{sum(rises(one) for one in above)} of {n}", sum(rises(one) for one in above) >= n - 1),
         Check("without the odd judge alpha rises (interval above 0), for every bias", f"{len(named)} of {n}", len(named) == n),
