@@ -236,7 +236,6 @@ def train(
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
     check_types("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
-    check_form(figures)
     if not isinstance(model, str | Path | dict | None):
         raise RecipeError([f"cda.train: model: found a {type(model).__name__}; {_BY_NAME}"])
     if until not in STAGES:
@@ -260,6 +259,7 @@ def train_run(
     dry_run: bool = False,
 ) -> Run:
     """The run of `train`, whose arguments these are."""
+    check_form(figures)
     data = {"contrasts": contrasts, "votes": votes, "quality": quality}
     files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
     nested = terms.nested({"data.pairs": ("pairs", pairs), **files}, biases)

@@ -24,13 +24,13 @@ def confounds_sentence(found: Identification | Missing) -> str:
         text = (
             f" Beyond the limits: {', '.join(f'{_words(name)} in {beyond[name]}' for name in names)} of {total} pairs."
         )
-    return f"{text} Rewrite the pairs so that {listed(list(map(_words, names)))} stay equal." if names else ""
+    return f"{text} Rewrite the pairs so that both sides match in {listed(list(map(_words, names)))}." if names else ""
 
 
 def remedy(found: Identification | Missing) -> str:
     """The same in about ten words, without numbers; empty if no feature is named."""
     names = [] if isinstance(found, Missing) else _named(found)[:1]
-    return f"not identified: rewrite the pairs so that {_words(names[0])} stay equal" if names else ""
+    return f"not identified: rewrite the pairs so that both sides match in {_words(names[0])}" if names else ""
 
 
 def _named(found: Identification) -> list[str]:

@@ -92,7 +92,8 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    return said("glance", "training" if compares(audit) else "model", n_tests=audit.n_tests, limit=_LIMIT)
+    tests = f"all {audit.n_tests} tests" if audit.n_tests else "the tests"
+    return said("glance", "training" if compares(audit) else "model", tests=tests, limit=_LIMIT)
 
 
 def share_words(found: BiasVerdict) -> str:

@@ -45,11 +45,11 @@ def test_a_folder_that_cannot_take_results_is_refused_before_anything_is_asked(
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "scores.jsonl").write_text("mine")
-    assert f"other than results of `cda {command}`" in run("--out", theirs, status=1)
+    assert f"other than results of `cda {command}`" in run("--out", theirs, status=2)
     assert (theirs / "scores.jsonl").read_text() == "mine"
     for place in (tmp_path / "mine.py", tmp_path / "mine.py" / "below"):
-        assert "no folder for results" in run("--out", place, status=1)
-    assert "no home folder is known" in run("--out", "~nobody-of-this-name/x", status=1)
+        assert "no folder for results" in run("--out", place, status=2)
+    assert "no home folder is known" in run("--out", "~nobody-of-this-name/x", status=2)
     assert not (tmp_path / "asked").exists()
 
 
@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_take_results_is_refused_before_anything_is_asked(
 def test_what_a_judge_costs_is_agreed_to_beforehand(run: Run, serve: Callable[[Answer], str], tmp_path: Path) -> None:
     url = serve(lambda _: reply("Verdict: tie"))
     words = (f"llm.base_url={url}", "llm.prices={local: {input: 1, output: 1}}", "--out", tmp_path / "out")
-    assert "Agree beforehand with --yes" in run(*words, model="judge:local", status=1)
+    assert "Agree beforehand with --yes" in run(*words, model="judge:local", status=2)
     run(*words, "--yes", model="judge:local")
 
 

@@ -254,7 +254,7 @@ def test_mistakes_are_messages(llama: Path, files: Path, cda: Callable[..., str]
         ((llama, "seed=3"), "at least one file"),
         ((llama, own, "scoer.batch_tokens=8"), "unknown key"),
     ):
-        printed = cda("quality", *words, *SETTINGS, status=1)
+        printed = cda("quality", *words, *SETTINGS, status=2)
         assert "error: " in printed and said in printed
 
 

@@ -132,7 +132,7 @@ def test_what_has_no_counterpart_is_told_apart(
     assert found["excluded"]["outputs"] == {"seen": 10, "reasons": reasons} and found["without_counterpart"] == 6
     assert "6 outputs without a counterpart were left out: 3 in a prompt with an unreadable row" in printed
     alone = outputs("c", ("q", ""), ("r", "x")), outputs("d", ("q", "b"), ("s", "x"))
-    said = cda("win-rate", longer, *alone, "--out", tmp_path / "none", status=1)
+    said = cda("win-rate", longer, *alone, "--out", tmp_path / "none", status=2)
     assert "no outputs can be compared" in said and "1 empty response (first)" in said
 
 
@@ -157,7 +157,7 @@ def test_texts_that_are_too_long_are_named_as_such(
         found["excluded"]["comparisons"] == {"seen": 3, "reasons": same} and "3 of 6 texts cut at 64 tokens." in printed
     )
     alone = outputs("c", ("w2", long)), outputs("d", ("w2", f"{long}w1"))
-    said = cda("win-rate", llama, *alone, *settings, "--out", tmp_path / "none", status=1)
+    said = cda("win-rate", llama, *alone, *settings, "--out", tmp_path / "none", status=2)
     assert "nothing was decided; comparisons: 1 of 1 dropped (1 with texts that are the same" in said
 
 
@@ -185,21 +185,21 @@ def test_other_columns_and_a_split(
     from datasets import Dataset, DatasetDict
 
     files = [outputs(name, ("q", f"{name}1"), columns=("question", "answer")) for name in "ab"]
-    said = cda("win-rate", longer, *files, status=1)
+    said = cda("win-rate", longer, *files, status=2)
     assert "Map it with --column prompt=<your column>" in said and "--column response=<your column>" in said
     found, _ = done(longer, *files, "--column", "prompt=question", "--column", "response=answer")
     assert found["result"]["win_rate"]["n"] == 1
     wrong = ("--column", "prompt", "--column", "response=a", "--column", "response=b")
-    said = cda("win-rate", longer, *files, *wrong, status=1)
+    said = cda("win-rate", longer, *files, *wrong, status=2)
     assert "--column prompt: has the form ours=theirs" in said and "--column response: given as 'a' and as 'b'" in said
 
     saved = [tmp_path / f"saved-{name}" for name in "ab"]
     for folder, answer in zip(saved, ("long", "s"), strict=True):
         rows = Dataset.from_list([{"prompt": "q", "response": answer}])
         DatasetDict({"test": rows}).save_to_disk(str(folder))
-    assert "Found: test. Choose one with --split ..." in cda("win-rate", longer, *saved, status=1)
+    assert "Found: test. Choose one with --split ..." in cda("win-rate", longer, *saved, status=2)
     found, _ = done(longer, *saved, "--split", "test", out="split")
     assert found["result"]["win_rate"]["value"] == 1.0
     # A recipe's own settings of columns and split are not read here, and say so.
-    said = cda("win-rate", longer, *files, "data.columns.prompt=question", "data.split=test", status=1)
+    said = cda("win-rate", longer, *files, "data.columns.prompt=question", "data.split=test", status=2)
     assert said.count("has no effect") == 2

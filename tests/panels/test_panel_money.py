@@ -110,7 +110,7 @@ def test_the_command_asks_once_and_a_plan_says_the_cost(
     alone = CliRunner().invoke(app, ["audit", "judge:one", *words, "--dry-run"])
     assert "about 12 calls of one" in alone.output and not Path("runs").exists()
     refused = CliRunner().invoke(app, ["audit", *JUDGES, *words])
-    assert refused.exit_code == 1 and "2 steps would spend money" in refused.output and not asked
+    assert refused.exit_code == 2 and "2 steps would spend money" in refused.output and not asked
     questions: list[str] = []
 
     def agree(question: str = "") -> str:

@@ -90,7 +90,8 @@ def test_the_whole_job(
     assert done.exit_code == 0, done.output
     assert "labelling jargon: about 16 calls of clerk" in done.output
     assert "no price of clerk is given (llm.prices)" in done.output
-    assert "labelled by clerk, rewritten by clerk" in done.output
+    report = (tmp_path / "first" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "labelled by clerk, rewritten by clerk" in report
     assert clerk.n_labels >= 16 and clerk.n_rewrites >= 8
     audit = json.loads((tmp_path / "first" / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert audit["rate"]["jargon"]["flips"]["by"] == "clerk"

@@ -259,7 +259,7 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert "adjusted for it linear " in found.sentence
     assert re.search(
         r"The margin rises with words: \+[\d.]+ \[\+[\d.]+, \+[\d.]+\] for each one more, R² \d\d% alone, .* of the mean margin\. "
-        r"Rewrite the pairs so that words stay equal\.$",
+        r"Rewrite the pairs so that both sides match in words\.$",
         found.sentence,
     )
     assert "jargon: not identified from these pairs. What else differs" in page
@@ -282,9 +282,9 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
         said.startswith(" The margin falls with list lines: −2.0 for each one more, R² ")
         and said.count("; it rises with words: +") == 1
     )
-    assert said.endswith(" of the mean margin. Rewrite the pairs so that list lines and words stay equal.")
+    assert said.endswith(" of the mean margin. Rewrite the pairs so that both sides match in list lines and words.")
     none = found.model_copy(update={"confounds": ()})
-    remedy = "Rewrite the pairs so that words stay equal."
+    remedy = "Rewrite the pairs so that both sides match in words."
     assert confounds_sentence(none) == f" Beyond the limits: words in 50 of 100 pairs. {remedy}"
     few = none.model_copy(update={"overlap": found.overlap.model_copy(update={"beyond": {"words": 19}})})
     assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
