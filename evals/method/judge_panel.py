@@ -86,7 +86,7 @@ class Judges:
 
 def audited(url: str, out: Path, *settings: str, judges: str = "first") -> cda.Audit:
     """An audit of judges on the embedded contrasts, in its own folder."""
-    words = [f"llm.base_url={url}", "audit.triples=null", *settings]
+    words = [f"llm.base_url={url}", "audit.triples=null", "audit.second_turn=no", *settings]
     return cda.audit(f"judge:{judges}", out=out, overrides=words, progress=False)
 
 
