@@ -44,6 +44,8 @@ class ExportedTraining:
     settings: Mapping[str, object] = field(default_factory=dict)
     chosen: DoseResult | None = None
     form: str | None = None
+    at: int = 0
+    """Place among the trainings of the audit, whose own numbers are those of the first."""
 
 
 def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
@@ -109,7 +111,10 @@ def _eval_result(number: Number, audit: AuditResult) -> EvalResult:
 
 
 def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[Number]:
-    """The audit's numbers of the dose that is exported; none if it measured another."""
+    """The audit's numbers of the dose that is exported; none if it measured another, or if they have no intervals by themselves, as
+    with a training after the first."""
+    if part.at:
+        return []
     numbers = audit_numbers(audit) if part.dose == applied(audit) else []
     if not numbers and part.dose == 1 and audit.plain is not None:
         numbers = share_numbers(audit.plain)
@@ -134,6 +139,11 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     """Verdicts and tables; first, how the audited model differs from the exported one."""
     audit = part.audit
     assert audit is not None  # the template asks for audited trainings alone
+    if part.at:
+        yield from map(_inert, trainings.place_sentences(audit, part.at))
+        yield from _tables((trainings.seed_table(audit, part.at), trainings.effects_over_seeds(audit, part.at)))
+        yield _inert(how_scored(audit))
+        return
     if part.dose != applied(audit):
         column = "the column of plain CDA." if part.dose == 1 and audit.plain else "which this audit did not measure."
         yield Markup(f"`after` is dose {applied(audit):g}. The export holds dose {_dose(part)}, {column}")
@@ -158,10 +168,15 @@ def _chosen(part: ExportedTraining) -> Iterator[Markup]:
         yield from _tables(trainings.dose_tables(part.chosen))
 
 
-def _limits(audit: AuditResult, merged: str | None) -> list[str]:
-    sources = audit.sources
+def _limits(part: ExportedTraining, merged: str | None) -> list[str]:
+    audit = part.audit
+    assert audit is not None  # the template asks for audited trainings alone
+    sources, known = audit.sources, caveats(audit)
+    if part.at:  # those of the first training's verdicts and dose are no part of it
+        first = trainings.seeds_caveat(audit)
+        known = [note for note in caveats(audit.model_copy(update={"dose": None})) if note != first]
     notes = [
-        *caveats(audit),
+        *known,
         f"Trained on: {_source(sources.pairs)}. Measured on contrasts: {_source(sources.contrasts)}; on quality pairs: "
         f"{_source(sources.quality)}. On other data it may behave differently.",
     ]

@@ -277,8 +277,21 @@ def _seed_sentence(name: str, seeds: Seeds) -> str:
     return text if excludes_zero(skew.change) else f"{text} A change in the mean of all trainings is not shown."
 
 
-def seed_table(audit: AuditResult) -> Table | None:
-    """Every measure over all trainings; None if there is one training."""
+def place_sentences(audit: AuditResult, at: int) -> list[str]:
+    """What one of several trainings is among them, for its own card, then `seed_sentences`."""
+    seeds = several(audit)
+    if seeds is None:
+        return []
+    place = (
+        f"One of {len(seeds.seeds)} trainings on the same labels and rewrites: that of seed {seeds.seeds[at]}. The verdicts, effects and "
+        f"examples of the run's report are those of seed {seeds.seeds[0]}. Below are the means of all trainings, and in the last column "
+        "what this one ended at."
+    )
+    return [place, *seed_sentences(audit)]
+
+
+def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
+    """Every measure over all trainings, with the result of each, or of the one at a place; None if there is one training."""
     seeds = several(audit)
     if seeds is None:
         return None
@@ -293,11 +306,11 @@ def seed_table(audit: AuditResult) -> Table | None:
     def cells(measure: OverSeeds) -> Row:
         return *change_cells(measure), f"{_sd(measure)} points"
 
-    return _table(caption, "measure", measures, cells, percent)
+    return _table(caption, "measure", measures, cells, percent, at)
 
 
-def effects_over_seeds(audit: AuditResult) -> Table | None:
-    """RATE's average effects over all trainings; None if there is one, or no triples."""
+def effects_over_seeds(audit: AuditResult, at: int | None = None) -> Table | None:
+    """RATE's average effects over all trainings, as in `seed_table`; None if there is one, or no triples."""
     seeds = several(audit)
 
     def cells(measure: OverSeeds) -> Row:
@@ -305,20 +318,21 @@ def effects_over_seeds(audit: AuditResult) -> Table | None:
         return reward(_before(measure)), after, change, count(measure.after), f"{measure.sd:.2f}"
 
     measures = list(seeds.rate.items()) if seeds else []
-    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward)
+    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward, at)
 
 
 def _table(
     caption: str, what: str, measures: Sequence[tuple[str, OverSeeds | Missing]], cells: Callable[[OverSeeds], Row],
-    each: Callable[[float], str],
+    each: Callable[[float], str], at: int | None,
 ) -> Table | None:  # fmt: skip
+    shown, column = (slice(None), "after each") if at is None else (slice(at, at + 1), "after this one")
     rows = [
         (name, measure.reason, "", "", "", "", "")
         if isinstance(measure, Missing)
-        else (name, *cells(measure), ", ".join(map(each, measure.by_seed)))
+        else (name, *cells(measure), ", ".join(map(each, measure.by_seed[shown])))
         for name, measure in measures
     ]
-    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", "after each"), rows)
+    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", column), rows)
 
 
 def _before(measure: OverSeeds) -> float:

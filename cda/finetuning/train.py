@@ -25,6 +25,7 @@ from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Text, text_id
 from cda.training.dose import compose_adapters, read_head
+from cda.training.hub import HUB_KEYS
 from cda.training.lora import train_adapter
 from cda.training.trackers import TRACKER_KEYS, Tracked
 
@@ -67,7 +68,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         | model_kernels(recipe.model)
         | {"precision": model_spec(recipe.model).precision},
         "lora": recipe.lora.model_dump(mode="json"),
-        "train": {name: value for name, value in recipe.trainer.items() if name not in TRACKER_KEYS},
+        "train": {name: value for name, value in recipe.trainer.items() if name not in (*TRACKER_KEYS, *HUB_KEYS)},
         "seed": training.seed,
         "processes": world_size(),
     }

@@ -19,12 +19,11 @@ from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
 from cda.files.jsonl import write_text
 from cda.files.paths import unwritable, user_path
-from cda.finetuning.applied import NAME, adapter_at, chosen_dose
-from cda.finetuning.train import ADAPTER
+from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
+from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import say
 from cda.models.adapter_base import check_base
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, quiet_files
-from cda.models.refusals import first_line
 from cda.recipe.schema import ModelSection
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
@@ -32,9 +31,9 @@ from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
 from cda.training.dose import DosedModel, adapter_config, check_dose, compose_adapters, read_head
+from cda.training.hub import Repository, check_push, only_here, push
 
 MergePrecision = Literal["fp32", "bf16"]
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 # Private settings of a training: tokens, local paths, account names.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
 _PATHS = ("/", "~", "./")
@@ -82,10 +81,9 @@ def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
     if options.push is not None:
         check_push(options.push)
         if options.adapter_only and Path(spec.name_or_path).is_dir():
-            is_embedded = base.name_or_path == EMBEDDED
+            why = only_here(base.name_or_path, base.name_or_path == EMBEDDED)
             raise ModelError(
-                f"--push: the adapter's base is {'the embedded model' if is_embedded else f'a folder here ({base.name_or_path})'}, "
-                "which only this machine has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
+                f"--push: {why}. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
     card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
     weighted = [(source.adapter, source.dose) for source in read]
@@ -113,7 +111,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
         say(f"  {adapter}: dose {dose:g}")
     say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
     if options.push is not None:
-        say(f"pushed to {options.push}: {push(options.out, options.push)}")
+        say(f"pushed to {options.push}: {push(options.out, Repository(options.push))}")
     return []
 
 
@@ -160,10 +158,13 @@ def _source(given: str, dose: float | None) -> _Source:
     return _Source(adapter, factor, _trained_model(run), part)
 
 
-def _part(run: RunFolder, dose: float, audit: AuditResult | None, chosen: DoseResult | None) -> ExportedTraining:
-    record = run.record("train")
+def _part(
+    run: RunFolder, dose: float, audit: AuditResult | None, chosen: DoseResult | None, stage: str = "train", at: int = 0
+) -> ExportedTraining:
+    record = run.record(stage)
+    name = run.path.resolve().name + stage.removeprefix("train")
     settings, form = _shown_settings(record.settings), record.counts.get("form")
-    return ExportedTraining(run.path.resolve().name, dose, audit, settings=settings, chosen=chosen, form=form)
+    return ExportedTraining(name, dose, audit, settings=settings, chosen=chosen, form=form, at=at)
 
 
 def _trained_model(run: RunFolder) -> ModelSection:
@@ -175,10 +176,15 @@ def _trained_model(run: RunFolder) -> ModelSection:
         ) from None
 
 
-def write_adapter_card(run: RunFolder, audit: AuditResult) -> None:
-    """Write the model card of a run's adapter next to it; the audit is of the adapter at its dose."""
-    part = _part(run, applied(audit), audit, audit.dose)
-    write_text(run.stage(NAME) / "README.md", model_card([part], _public_name(_trained_model(run)), None))
+def write_adapter_cards(run: RunFolder, audit: AuditResult) -> None:
+    """Write the model card of each training's adapter next to it; the audit is of the first one at its dose, with the numbers of
+    the others at theirs."""
+    seeds, base = audit.seeds, _public_name(_trained_model(run))
+    doses = seeds.doses if seeds and seeds.several else (applied(audit),)
+    for at, (training, dose) in enumerate(zip(trainings(seeds.seeds if seeds else (0,)), doses, strict=True)):
+        if applied_dose(run, training) == dose:
+            part = _part(run, dose, audit, None if at else audit.dose, training.stage("train"), at)
+            write_text(run.stage(training.stage(NAME)) / "README.md", model_card([part], base, None))
 
 
 def _public_name(base: ModelSection) -> str:
@@ -294,40 +300,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def check_push(repo_id: str) -> None:
-    """Raise ModelError if a repository's name is invalid or no user is logged in, before anything is computed."""
-    from huggingface_hub import get_token
-
-    if not _REPOSITORY.fullmatch(repo_id):
-        raise ModelError(f"{repo_id!r}: cannot be the name of a repository; it has the form organisation/name")
-    if get_token() is None:
-        raise ModelError(
-            f"{repo_id}: no token of the hub is set. Log in with `hf auth login`, or set HF_TOKEN to a token that may write"
-        )
-
-
-def push(folder: Path, repo_id: str) -> str:
-    """Upload a folder to a private repository `organisation/name` of the hub, made if missing; the commit's address.
-    ModelError: no token, no right to write, or no connection; the folder stays as it is."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
-
-    check_push(repo_id)
-    try:
-        api = HfApi()
-        api.create_repo(repo_id, private=True, exist_ok=True)
-        return str(api.upload_folder(repo_id=repo_id, folder_path=str(folder)))
-    except Exception as error:  # of whatever HTTP library the hub's client stands on
-        why, when = f"the hub cannot be reached ({first_line(error)})", "later "
-        if isinstance(error, HfHubHTTPError):
-            is_denied = error.response.status_code in (401, 403)
-            todo = "the token may not write there; make one that may" if is_denied else "try again"
-            why, when = f"the hub refused ({first_line(error)}): {todo}", ""
-        raise ModelError(
-            f"{repo_id}: {why}. {folder} is whole; push it {when}with `hf upload {repo_id} {folder}`"
-        ) from None
 
 
 def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:

@@ -34,6 +34,7 @@ from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs,
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
+from cda.training.hub import asked_repository, only_here
 from cda.training.lora import adapter_bytes, check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
@@ -102,6 +103,7 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
             yield partial(measure_of, bias)
         if not recipe.rewrites_by_llm:
             yield partial(rules_of, bias)
+    yield partial(_check_push, recipe)
     if Path(recipe.model.name_or_path).is_dir():
         yield lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules)
     if is_local(data.pairs):
@@ -111,6 +113,17 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
     if data.supplement is not None and is_local(data.supplement):
         yield partial(supplementary_pairs, data, loaded.opened)
     yield lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision)
+
+
+def _check_push(recipe: Recipe) -> None:
+    """RunError if the hub would be given an adapter whose base is here alone."""
+    if asked_repository(recipe.trainer) is None or not Path(model_spec(recipe.model).name_or_path).is_dir():
+        return
+    base = only_here(recipe.model.name_or_path, recipe.model.name_or_path == EMBEDDED)
+    raise RunError(
+        f"train.push_to_hub: {base}. Leave it out, and push the merged model with `cda merge --push`, or set model.name_or_path "
+        "to the base's hub id"
+    )
 
 
 def _check_sharded_seeds(recipe: Recipe) -> None:
@@ -219,7 +232,17 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
         *_several(recipe, bool(dosed)),
         *dosed,
         f"adapter     {recipe.run_path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}{seed}",
+        *_pushed(recipe),
     ]
+
+
+def _pushed(recipe: Recipe) -> list[str]:
+    """The line of `train.push_to_hub`; none without it."""
+    repository = asked_repository(recipe.trainer)
+    if repository is None:
+        return []
+    kinds = {True: "private if new", False: "public if new", None: "public if new, unless your default is private"}
+    return [f"            pushed with its card to {repository.name} on the hub, {kinds[repository.private]}"]
 
 
 def _numbers(bias: Bias, recipe: Recipe) -> tuple[int | None, int | None]:

@@ -28,8 +28,8 @@ from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
-from cda.pipeline.merge import write_adapter_card
-from cda.pipeline.tracking import log_audit
+from cda.pipeline.merge import write_adapter_cards
+from cda.pipeline.tracking import log_audit, push_adapter
 from cda.pipeline.work import planned_progress
 from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
@@ -39,6 +39,7 @@ from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
+from cda.training.hub import asked_repository, made_repository
 from cda.training.trackers import asked_trackers
 from cda.user_errors import disk_is_full
 
@@ -68,6 +69,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
         if is_main():
             planning.check(loaded)
             say(planning.plan(loaded))
+            _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
                 _run(loaded, folder, last, only, figures, progress)
@@ -82,6 +84,13 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
             ) from error
         raise
     return folder
+
+
+def _open_hub(loaded: LoadedRecipe, folder: RunFolder, last: str) -> None:
+    """Make the repository of a first training before hours of work: ModelError, if the hub refuses, comes now."""
+    repository = asked_repository(loaded.recipe.trainer)
+    if repository is not None and "train" in _kinds(loaded, last) and not folder.record("train"):
+        made_repository(repository)
 
 
 def _planned(loaded: LoadedRecipe, last: str, only: bool) -> RunProgress:
@@ -107,6 +116,8 @@ def _run(
                 write_report(folder, figures)
                 if not loaded.only_audit and asked_trackers(loaded.recipe.trainer):
                     log_audit(loaded, folder, train_result(folder).validation_accuracy)
+                if not loaded.only_audit:
+                    push_adapter(loaded, folder)
             continue
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
         if not is_main() and kind == "audit":
@@ -259,7 +270,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
     write_text(html, page)
     write_text(folder / "report.md", text)
     if has_adapter:
-        write_adapter_card(run_folder, audit)
+        write_adapter_cards(run_folder, audit)
     say("\n" + summary)
     if figures is not None:
         with of_this_version(file):

@@ -1,12 +1,17 @@
-"""The audit's numbers in the trackers of `train.report_to`, at the end of a run: each training's in its own run there."""
+"""What leaves a run at its end: the audit's numbers for the trackers of `train.report_to`, each training's in its own run there, and
+the adapter with its card for the hub of `train.push_to_hub`."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.tracked import as_metrics, seed_metrics
-from cda.errors import DataError
+from cda.errors import DataError, ModelError
+from cda.files.hashes import contents
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder
+from cda.finetuning.applied import NAME
 from cda.finetuning.train import tracked, trainings
 from cda.launch import say
 from cda.models.refusals import first_line
@@ -15,10 +20,13 @@ from cda.recipe.schema import Recipe
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, load
 from cda.run import RunFolder
+from cda.training.hub import NOT_UPLOADED, asked_repository, push
 from cda.training.trackers import TRACKERS, asked_trackers
 
 _LOGGED = "tracked.json"
 """In the report's folder: the trackers that have an audit's numbers, and which audit's."""
+_PUSHED = "pushed.json"
+"""In the report's folder: the repository that has the adapter, of which training, and its files."""
 
 
 def log_audit(loaded: LoadedRecipe, run_folder: RunFolder, accuracy: float | Missing) -> None:
@@ -28,7 +36,7 @@ def log_audit(loaded: LoadedRecipe, run_folder: RunFolder, accuracy: float | Mis
     if not asked:
         return
     audited, report = run_folder.output_of("audit"), own_folder(run_folder.path / "report")
-    done = _logged(run_folder)
+    done = _recorded(run_folder, _LOGGED)
     audit = load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     for name in asked:
         if name not in TRACKERS:
@@ -58,9 +66,33 @@ def _numbers(audit: AuditResult, accuracy: float | Missing) -> dict[str, float]:
     return as_metrics(audit) | ({"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {})
 
 
-def _logged(run_folder: RunFolder) -> dict[str, str]:
-    file = run_folder.path / "report" / _LOGGED
+def _recorded(run_folder: RunFolder, name: str) -> dict[str, Any]:
+    file = run_folder.path / "report" / name
     try:
         return dict(read_json(file)) if file.is_file() else {}
     except (DataError, TypeError, ValueError):
         return {}
+
+
+def push_adapter(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
+    """Upload the run's adapter with its card to the repository that the trainer pushed checkpoints to, once, by the main process. A
+    failure is said, and costs the run nothing."""
+    repository = asked_repository(loaded.recipe.trainer)
+    if repository is None:
+        return
+    adapter, file = run_folder.stage(NAME), own_folder(run_folder.path / "report") / _PUSHED
+    # A repeated training has pushed its checkpoints, with the trainer's card, over an adapter that may be the same again.
+    now = {
+        "repository": repository.name,
+        "branch": repository.branch,
+        "trained": run_folder.record("train").finished,
+        "files": contents(adapter, NOT_UPLOADED),
+    }
+    if _recorded(run_folder, _PUSHED) == now:
+        return
+    try:
+        say(f"pushed to {repository.name}: {push(adapter, repository)}")
+    except ModelError as error:
+        say(f"train.push_to_hub: {error}, or with the command of this run again")
+        return
+    write_json(file, now)

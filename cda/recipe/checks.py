@@ -181,6 +181,7 @@ _OWNED_TRAIN_KEYS = {
     "pad_token": "nothing: the model's own padding token is used",
     "chat_template_path": "nothing: the model's own template is used",
     "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
+    "hub_token": "`hf auth login` or HF_TOKEN: in a recipe it would be written into the run folder, and by the trainer to the hub",
 }
 
 _MOST_SEEDS, _SEEDS_END = 100, 2**32

@@ -311,8 +311,12 @@ class Recipe(Section):
 
     @property
     def trainer(self) -> dict[str, object]:
-        """The fields of trl.RewardConfig in `train`."""
-        return {name: value for name, value in self.train.items() if name != SEEDS}
+        """The fields of trl.RewardConfig in `train`. A repository of the hub without a name has the run folder's: the trainer would name
+        it after its checkpoints' folder."""
+        fields = {name: value for name, value in self.train.items() if name != SEEDS}
+        if fields.get("push_to_hub") and not fields.get("hub_model_id"):
+            fields["hub_model_id"] = self.run_path.resolve().name
+        return fields
 
     @field_validator("biases", mode="before")
     @classmethod

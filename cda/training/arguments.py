@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
 from cda.models.precision import Precision
+from cda.training.hub import hub_problems
 from cda.training.trackers import tracker_problems
 
 
@@ -158,7 +159,7 @@ def check_arguments(train: Mapping[str, object], has_validation: bool, precision
     """Build all that a training builds of its arguments: RecipeError with as many problems of trackers, configuration, trainer,
     optimizer, schedule and batches as can be seen at once. Of several processes, which build theirs together, one outside does it.
     """
-    problems = [*tracker_problems(train), *_metric_problems(train, has_validation), *_hub_problems(train)]
+    problems = [*tracker_problems(train), *_metric_problems(train, has_validation), *hub_problems(train)]
     tried = _tried if world_size() == 1 else _tried_outside
     problems += tried(train, has_validation, precision)
     if problems:
@@ -173,14 +174,6 @@ def _metric_problems(train: Mapping[str, object], has_validation: bool) -> list[
     return [
         f"train.metric_for_best_model={metric}: not measured.{did_you_mean(str(metric), known)} Known: {', '.join(known)}"
     ]
-
-
-def _hub_problems(train: Mapping[str, object]) -> list[str]:
-    from huggingface_hub import get_token
-
-    if not train.get("push_to_hub") or train.get("hub_token") or get_token():
-        return []
-    return ["train.push_to_hub: no token of the Hugging Face hub is here; `hf auth login`, or set HF_TOKEN"]
 
 
 def _tried(train: Mapping[str, object], has_validation: bool, precision: Precision) -> Sequence[str]:

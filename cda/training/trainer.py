@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.trainer_utils import suppress_progress_bars
 from trl import RewardTrainer
 
 from cda.errors import DataError, ModelError
 from cda.files.hashes import changed, contents
 from cda.files.jsonl import read_json, write_json
 from cda.launch import say
+from cda.models.refusals import first_line
 from cda.progress import Bar
 from cda.training.chunks import chunked_rewards
+from cda.training.hub import Repository, made_repository
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20
@@ -182,6 +185,21 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
                 f"(first: {broken[0]}). Lower train.learning_rate, or set train.max_grad_norm; earlier checkpoints are kept "
                 "in the run folder"
             )
+
+    def init_hf_repo(self, token: Any = None, private: Any = None) -> None:  # noqa: ARG002
+        """Make the repository of `push_to_hub`, as the library does, and its branch. ModelError: the hub refuses."""
+        if self.is_world_process_zero():
+            args = self.args
+            self.hub_model_id = made_repository(Repository(args.hub_model_id, args.hub_private_repo, args.hub_revision))
+            self.push_in_progress = None
+
+    def push_to_hub(self, *arguments: Any, **named: Any) -> Any:
+        """Push as the library does; a failure costs the training nothing."""
+        try:
+            with suppress_progress_bars():
+                return super().push_to_hub(*arguments, **named)
+        except Exception as error:  # of whatever HTTP library the hub's client stands on
+            say(f"  the trained adapter could not be pushed ({first_line(error)}); the end of the run tries again")
 
     @property
     def _keeps_tokens(self) -> bool:

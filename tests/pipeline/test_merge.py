@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from base64 import b64decode
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hub_server import fake_hub
 from made_audits import make_audit
 from made_dose import held_out, made_dose
 from tiny import load, scores_of
@@ -21,10 +19,9 @@ from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
 from cda.cli import app
-from cda.errors import ModelError
 from cda.files.hashes import contents
 from cda.models.load import ModelSpec
-from cda.pipeline.merge import new_folder, push
+from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, PerScoring, Test, save
@@ -34,7 +31,7 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, compose_adapters, read_head
 
 if TYPE_CHECKING:
-    from conftest import Answer, ModelMaker, Texts, Trained
+    from conftest import ModelMaker, Texts, Trained
 
 LENGTH = 64
 
@@ -330,104 +327,19 @@ def test_broken_adapters_are_refused(llama: Path, adapter: Path, llama_maker: Mo
     assert not out.exists()
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Sends the hub's client to an address, with a token."""
-
-    def use(address: str) -> None:
-        from huggingface_hub import constants
-        from huggingface_hub.utils import _http
-
-        monkeypatch.setenv("HF_TOKEN", "hf_test")
-        monkeypatch.setattr(constants, "ENDPOINT", address)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        _http.close_session()
-
-    return use
-
-
-def test_push_without_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    with pytest.raises(ModelError, match=r"my-org/name: no token of the hub is set\. Log in with `hf auth login`"):
-        push(tmp_path, "my-org/name")
-
-
-def test_push_of_a_name_that_is_none(tmp_path: Path) -> None:
-    for name in ("name", "a/b/c", "my org/name", "../x/y", "my-org/"):
-        with pytest.raises(ModelError, match="it has the form organisation/name"):
-            push(tmp_path, name)
-
-
-def test_push_without_the_right_to_write(
-    hub: Callable[[str], None], serve: Callable[[Answer], str], tmp_path: Path
-) -> None:
-    hub(serve(lambda _: (403, {"error": "You may not."})).removesuffix("/v1"))
-    with pytest.raises(ModelError) as error:
-        push(tmp_path, "my-org/name")
-    assert "the hub refused" in str(error.value) and "the token may not write there" in str(error.value)
-    assert f"hf upload my-org/name {tmp_path}" in str(error.value) and "\n" not in str(error.value)
-
-
-class Hub(BaseHTTPRequestHandler):
-    """The part of the hub that an upload asks, over real HTTP; every file goes into the commit itself."""
-
-    protocol_version = "HTTP/1.1"
-    asked: ClassVar[list[tuple[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        lines = [json.loads(line) for line in content.splitlines()]
-        self.asked.append((self.path, lines if "/commit/" in self.path else lines[0]))
-        assert self.headers["Authorization"] == "Bearer hf_test"
-        place = f"http://{self.headers['Host']}/my-org/name"
-        commit = {"commitUrl": f"{place}/commit/1a", "commitOid": "1a"}
-        answers = {"create": {"url": place}, "validate-yaml": {}, "main": commit}
-        answer: Any = answers[self.path.rsplit("/", 1)[1]]
-        if "/preupload/" in self.path:
-            answer = {
-                "files": [
-                    {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in lines[0]["files"]
-                ]
-            }
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def test_an_adapter_and_its_card_are_pushed(
-    run: Path, llama: Path, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Path, llama: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The card, as the hub's own types read it: the base, and the audit's numbers after the training."""
-    from huggingface_hub import ModelCard, constants
+    from huggingface_hub import ModelCard
 
-    cached = tmp_path / "cache" / "models--my-org--base"
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("1a")
-    shutil.copytree(llama, cached / "snapshots" / "1a")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     out = tmp_path / "adapter"
-    made(run, "--base", "my-org/base", "--adapter-only", "--out", out)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        hub(address)
-        assert push(out, "my-org/name") == f"{address}/my-org/name/commit/1a"
-        server.shutdown()
-    (create,) = (body for path, body in Hub.asked if path == "/api/repos/create")
-    assert (create["organization"], create["name"], create["visibility"]) == ("my-org", "name", "private")
-    (commit,) = (body for path, body in Hub.asked if path == "/api/models/my-org/name/commit/main")
-    files = {line["value"]["path"]: b64decode(line["value"]["content"]) for line in commit if line["key"] == "file"}
+    with fake_hub(monkeypatch, tmp_path / "cache", {"my-org/base": llama}) as hub:
+        printed = made(run, "--base", "my-org/base", "--adapter-only", "--out", out, "--push", "my-org/name")
+    assert f"pushed to my-org/name: {hub.address}/my-org/name/commit/1a" in printed
+    assert hub.visibility == {"my-org/name": "private"}
+    ((name, branch, _, files),) = hub.commits
+    assert (name, branch) == ("my-org/name", "main")
     assert files == {file.name: file.read_bytes() for file in out.iterdir()}
     card = ModelCard(files["README.md"].decode())
     assert (card.data.base_model, card.data.base_model_relation) == ("my-org/base", "adapter")

@@ -66,3 +66,16 @@ def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) 
     assert LEFT_OUT in render_markdown(found) and LEFT_OUT in render_html(found)
     assert LEFT_OUT in model_card([ExportedTraining("jargon", 1.0, found)], "embedded", None)
     assert seed_table(found) is None and "Over trainings" not in render_markdown(found)
+
+
+def test_the_card_of_a_later_seed_is_its_own(audit: Any) -> None:
+    found = with_seeds(audit)
+    first = model_card([ExportedTraining("jargon", 1.0, found)], "my-org/base", None)
+    own = model_card([ExportedTraining("jargon-seed-2", 1.0, found, at=2)], "my-org/base", None)
+    assert "One of 3 trainings on the same labels and rewrites: that of seed 2. The verdicts" in own
+    row = next(line for line in own.splitlines() if line.startswith("| jargon skew |"))
+    assert row.endswith("| 49% |") and "| 46%, 31%, 49% |" in first and "| −0.90 |" in own
+    # Nothing of the first training alone: its verdicts, its part of the limits, its numbers in the metadata.
+    for words in ("Before and after training", "Of 3 trainings the adapter is that of the first seed", "model-index"):
+        assert words in first and words not in own
+    assert "base_model: my-org/base" in own and own.count("```python") == 1
