@@ -156,7 +156,7 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
     spec, template = loaded.spec, loaded.template
     tokenizer, device = template.tokenizer, loaded.model.device.type
     # Earlier versions rounded the inputs too.
-    products = ["rounded weights"] if spec.precision == "8bit" and device == "cpu" else []
+    products = ["rounded weights"] if spec.precision == "8bit" else []
     kernels = [name for name in (spec.attn_implementation, "compiled" * spec.compile) if name]
     return fingerprint(
         {

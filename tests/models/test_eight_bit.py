@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import audit_contrasts
-from cda.models.eight_bit import free_inputs, multiply_by_rounded_weights
+from cda.models.eight_bit import Dequantizing, compute_as, free_inputs, multiply_by_rounded_weights
 from cda.models.load import ModelSpec, load_reward_model
 from cda.scorers.batching import forward
 
@@ -94,6 +94,43 @@ def test_on_a_cpu_scoring_multiplies_as_training_does(once: bool) -> None:
     assert not torch.equal(rounded_too, expected)  # bitsandbytes rounds the inputs too; once it does not, ours can go
     assert all(isinstance(layer, Linear8bitLt) and layer.weight.dtype == torch.int8 for layer in model)
     assert not any("dequantized" in name for name in model.state_dict())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_as_on_a_gpu_inputs_are_not_rounded(dtype: torch.dtype, checkpointed: bool) -> None:
+    """Outputs and gradients are those of the product with the rounded weights; every layer lets go of its inputs."""
+    model, given = layers(), torch.randn(ROWS, SIZE, dtype=dtype).requires_grad_()
+    exact = torch.nn.Sequential(*(torch.nn.Linear(SIZE, SIZE, bias=False) for _ in model))
+    for layer, plain in zip(model, exact, strict=True):
+        layer.init_8bit_state()
+        plain.weight.data = layer.state.CB.float() * layer.state.SCB.unsqueeze(1) / 127
+        compute_as(Dequantizing, layer)
+    expected_given = given.detach().float().requires_grad_()
+    expected = exact(expected_given)
+    expected.square().sum().backward()
+    output = checkpoint(model, given, use_reentrant=False) if checkpointed else model(given)
+    assert output.dtype == dtype
+    output.float().square().sum().backward()
+    off = 1e-5 if dtype == torch.float32 else 0.03
+    assert given.grad is not None and expected_given.grad is not None
+    assert (output - expected).norm() <= off * expected.norm()
+    assert (given.grad - expected_given.grad).norm() <= off * expected_given.grad.norm()
+
+
+def test_as_on_a_gpu_autocast_decides_the_type_and_a_bias_is_added() -> None:
+    layer = Linear8bitLt(SIZE, SIZE, has_fp16_weights=False)
+    layer.weight = Int8Params(torch.randn(SIZE, SIZE), requires_grad=False).to("cpu")
+    compute_as(Dequantizing, layer)
+    given = torch.randn(ROWS, SIZE)
+    plain = layer(given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = layer(given)
+    assert (plain.dtype, cast.dtype) == (torch.float32, torch.bfloat16)
+    assert (cast - plain).norm() < 0.02 * plain.norm()
+    without = plain - layer.bias
+    layer.bias.data.zero_()
+    assert torch.allclose(layer(given), without, atol=1e-6)
 
 
 def test_with_too_little_memory_weights_are_dequantized_in_every_pass(
