@@ -19,6 +19,8 @@ def quiet_libraries() -> None:
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     # A tip that a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    # Kernels of Liger for hardware that is not here.
+    logging.getLogger("liger_kernel").setLevel(logging.ERROR)
     # A tip that notebooks could show prettier bars, from libraries whose bars are off.
     warnings.filterwarnings("ignore", "IProgress not found")
     warnings.filterwarnings("ignore", module=r"(torch|bitsandbytes|peft|trl|accelerate|transformers)\b")

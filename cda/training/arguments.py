@@ -94,6 +94,11 @@ def reward_config(
     if not has_validation:
         arguments |= {"eval_strategy": "no", "load_best_model_at_end": False}
     arguments |= train
+    if arguments.get("use_liger_kernel"):
+        # Liger's default puts a language model's loss in place of the forward pass, which fails on a classifier.
+        arguments["liger_kernel_config"] = {"fused_linear_cross_entropy": False} | (
+            arguments.get("liger_kernel_config") or {}
+        )
     # TRL zeroes every dropout by default; the paper's released code trains with LoRA dropout 0.05.
     # Pairs are cut to length before they reach TRL, which would drop the long ones without a word.
     # A NaN or infinite loss must reach the log as such, to stop the training.

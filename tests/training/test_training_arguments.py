@@ -45,6 +45,13 @@ def test_what_a_training_takes_passes(train: dict[str, Any], has_validation: boo
     check_arguments(train, has_validation, "fp32")
 
 
+def test_ligers_kernels_leave_a_classifier_its_forward_pass(tmp_path: Path) -> None:
+    given = {"use_liger_kernel": True, "liger_kernel_config": {"rope": False}}
+    config = reward_config(given, tmp_path, 0, has_validation=False)
+    assert config.liger_kernel_config == {"fused_linear_cross_entropy": False, "rope": False}
+    assert reward_config({}, tmp_path, 0, has_validation=False).liger_kernel_config is None
+
+
 def test_mistakes_of_several_kinds_are_said_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     train = {"report_to": ["nope"], "metric_for_best_model": "x", "push_to_hub": True, "optim": "adamwx"}
