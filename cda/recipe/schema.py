@@ -60,7 +60,8 @@ class ModelSection(Section):
     """Transformers' attention: sdpa, eager, flash_attention_2, or any other that is installed; null: the library's choice. With a
     flash attention scoring packs the texts of a batch end to end, without padding."""
     compile: bool = False
-    """Compile the model for scoring (torch.compile). The first batches of each shape take longer, by up to a minute."""
+    """Compile the model for scoring, and its blocks for training unless it is sharded (torch.compile). The first batches take longer, by
+    one to two minutes in all."""
     dequantize_once: bool = True
     """8bit on a CPU: keep the rounded weights in float32 too, in place of dequantizing them in every pass: 4 more bytes a weight, if
     half of the free memory holds them. The rewards are the same either way."""

@@ -69,7 +69,7 @@ def collator(pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, An
 # CPU: some hundred small operations, and products of matrices that are efficient from a few dozen rows on. Chosen so
 # that a single text may be its own chunk.
 CPU_OVERHEAD_TOKENS = 64
-# GPU: on an H100 1,100 to 1,700 tokens in 8-bit, 100 to 800 in bf16 (models of 27B and 8B; evals/results/bench_training_gpu.json).
+# GPU: on an H200 900 tokens in 8-bit and 600 in bf16, 8B; on an H100 up to 1,700 (evals/results/bench_training_gpu.json).
 # Above all of them, for cards that compute more in the time of a launch.
 GPU_OVERHEAD_TOKENS = 2048
 

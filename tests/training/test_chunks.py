@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +18,13 @@ import pytest
 from devices import on_a_cpu
 from tiny import load
 
-from cda.models.load import ModelSpec, load_template
+from cda.models.load import ModelSpec, load_reward_model, load_template
 from cda.models.template import Template
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.training import lora as training
 from cda.training.arguments import Lora
 from cda.training.chunks import chunked_rewards, encode_pairs, partition
-from cda.training.lora import block_names, shard_blocks, train_adapter
+from cda.training.lora import block_names, compile_blocks, shard_blocks, train_adapter
 
 UNEVEN = [3, 40, 5, 21, 4, 38, 20, 6]
 EVEN = [30] * 8
@@ -233,6 +234,41 @@ def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are
         shard_blocks(named, model)
         assert named.transformer_cls_names_to_wrap == ["LlamaMLP"]
         shard_blocks(None, model)
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_compiled_blocks_give_the_same_rewards_and_gradients(
+    checkpointed: bool, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    # Traced as for a GPU, without the minutes that a C++ compiler takes.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    model, given = classifier(kind, folder, adapter=True), batch(kind, [9, 30, 3, 17])
+    if checkpointed:
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    rewards = chunked_rewards(model, **given, overhead_tokens=0)
+    expected = gradients(model, loss_of(rewards))
+    compile_blocks(model)
+    compiled = {type(part).__name__ for part in model.modules() if part._compiled_call_impl is not None}
+    assert compiled == {"llama": {"LlamaDecoderLayer"}, "bert": {"BertLayer"}}[kind]
+    again = chunked_rewards(model, **given, overhead_tokens=0)
+    assert again.tolist() == pytest.approx(rewards.tolist(), abs=1e-5)
+    assert furthest(gradients(model, loss_of(again)), expected) < 1e-4
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_blocks_are_compiled_where_the_recipe_compiles(
+    asked: bool, llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(training, "compile_blocks", lambda model: seen.extend(block_names(model)))
+    lora, examples = Lora(r=2, alpha=4, target_modules=["q_proj"]), [*map(TrainingExample, preference_pairs)]
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", compile=asked))
+    train_adapter(reward_model, examples, [], lora, {"max_steps": 1, "save_strategy": "no"}, tmp_path, 0)
+    assert seen == ["LlamaDecoderLayer"] * asked
 
 
 class StoppedError(Exception):
