@@ -139,7 +139,7 @@ class ScoreSection(Section):
     """Scoring: batches, cache, and the settings of each kind of scorer."""
 
     batch_tokens: Positive | None = None
-    """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
+    """Padded tokens in a batch at most. null: 1,024 on a CPU, 4,096 elsewhere."""
     over_length: Literal["cut", "drop", "refuse"] = "cut"
     """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
     scored."""

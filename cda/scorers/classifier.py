@@ -17,6 +17,7 @@ from cda.models.template import Encoded, Template
 from cda.records import user_prompt
 from cda.scorers.batching import (
     CHARACTERS_A_TOKEN,
+    FIRST_CHARACTERS,
     Batch,
     SameTokens,
     TextBar,
@@ -65,9 +66,10 @@ class ClassifierScorer(TextScorer):
         too_long: list[int] = []
         same = SameTokens(skip, known or {})
         template = self.reward_model.template
-        tokenized = windows(template, texts)
+        device = self.reward_model.model.device.type
+        tokenized = windows(template, texts, None if device == "cpu" else FIRST_CHARACTERS)
         kept = _without_long(tokenized, too_long) if self.over_length == "drop" else tokenized
-        budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
+        budget = batch_budget(self.batch_tokens, device)
         batches = token_batches(map(same.first_of_each, kept), budget)
         n_characters = [characters(*text) for text in texts]
         sizes = [min(n, CHARACTERS_A_TOKEN * template.max_length_tokens) for n in n_characters]

@@ -27,7 +27,6 @@ from cda.scorers.compared import Finished, Text, TextScore, TextScorer
 if TYPE_CHECKING:
     import torch
 
-_ELSEWHERE_TOKENS = 4096  # of 128,000 words, 1 GiB of logits in bf16
 _SLICE_LOGITS = 2**25  # logits that are held in fp32 at once: 128 MiB
 _CHUNK = 256
 """Texts whose scores come together, and may be lost by a kill."""
@@ -49,7 +48,7 @@ def log_probabilities(
 
     _check_token_ids(causal, spans.values())
     sums: dict[int, float] = {}
-    budget = batch_budget(batch_tokens, causal.model.device.type, _ELSEWHERE_TOKENS)
+    budget = batch_budget(batch_tokens, causal.model.device.type)
     with torch.inference_mode():
         for batch in batches({row: span.encoded for row, span in spans.items()}, budget):
             sums.update(zip(batch, map(float, _summed(causal.model, [spans[row] for row in batch])), strict=True))

@@ -108,6 +108,13 @@ def test_scores_are_the_same_however_small_the_windows(
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
 
 
+def test_the_first_window_may_be_small_and_later_ones_grow(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 2000)
+    given = [(user_prompt("p" * 100), "r" * 100)] * 50
+    sizes = [len(window) for window in batching.windows(load(llama).template, given, 400)]
+    assert sizes == [2, 4, 8, 10, 10, 10, 6]
+
+
 def test_a_resumed_scoring_starts_behind_what_is_known_and_ends_at_all(
     llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
