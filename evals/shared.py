@@ -35,7 +35,9 @@ class Check:
     passed: bool
 
 
-def finish(name: str, claim: str, checks: Sequence[Check], numbers: Mapping[str, Any]) -> int:
+def finish(
+    name: str, claim: str, checks: Sequence[Check], numbers: Mapping[str, Any], hardware: str | None = None
+) -> int:
     """Print every check, write evals/results/<name>.json, and return the exit status: 0 only where all passed."""
     passed = bool(checks) and all(check.passed for check in checks)
     print(f"{claim}\n")
@@ -50,13 +52,23 @@ def finish(name: str, claim: str, checks: Sequence[Check], numbers: Mapping[str,
             "passed": passed,
             "date": date.today().isoformat(),
             "seconds": round(time.monotonic() - _STARTED),
-            "hardware": f"{os.cpu_count()} CPU cores",
+            "hardware": hardware or f"{os.cpu_count()} CPU cores",
             "checks": [to_jsonable_python(check) for check in checks],
             "numbers": dict(numbers),
         },
     )
     print(f"\n{'passed' if passed else 'FAILED'}: evals/results/{name}.json")
     return 0 if passed else 1
+
+
+def on_this_gpu(*packages: str) -> str:
+    """The GPU and the cores of this machine, and the versions of torch and of these packages, as a result names them."""
+    from importlib.metadata import version
+
+    import torch
+
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", *packages))
+    return f"one {torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores; {versions}"
 
 
 # `ru_maxrss` will not do on Linux: a process begins with the peak of its parent, also after `exec`. `VmHWM` is its own.

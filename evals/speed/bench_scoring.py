@@ -176,7 +176,7 @@ def operations(scorer: ClassifierScorer, texts: Sequence[Text]) -> tuple[float, 
     Two for each weight outside the embeddings and token, and 4 · layers · width · length² for attention.
     """
     model = scorer.reward_model.model
-    weights = sum(one.numel() for name, one in model.named_parameters() if "embeddings" not in name and one.dim() == 2)
+    weights = sum(one.numel() for name, one in model.named_parameters() if "embed" not in name and one.dim() == 2)
     lengths = np.array([len(scorer.reward_model.template.encode(*text).ids) for text in texts], dtype=np.float64)
     config = model.config
     attention = 4.0 * config.num_hidden_layers * config.hidden_size * float((lengths**2).sum())

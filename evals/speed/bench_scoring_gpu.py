@@ -15,7 +15,6 @@ both round, and 8-bit treats outliers by batch. A profile of ours says where the
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import statistics
 import sys
@@ -35,7 +34,7 @@ from cda.records import prompt_text
 from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, Check, finish, on_this_gpu
 from evals.speed.bench_scoring import MAX_LENGTH_TOKENS, operations, ours, seconds_of, triples_texts
 from evals.speed.bench_training_gpu import SHAPES, Shape, matmul_rate, random_model
 
@@ -58,7 +57,7 @@ def on_a_gpu(precisions: Sequence[Precision] = ()) -> int:
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
         return 0
-    drawn, found = triples_texts(N_TEXTS + N_TRIED), {}
+    drawn, found, status = triples_texts(N_TEXTS + N_TRIED), {}, 0
     texts, others = drawn[:N_TEXTS], drawn[N_TEXTS:]
     with tempfile.TemporaryDirectory() as temporary:
         folder = saved(SHAPES[SHAPE], Path(temporary), "cuda")
@@ -66,8 +65,15 @@ def on_a_gpu(precisions: Sequence[Precision] = ()) -> int:
             found[precision] = measured(folder, precision, texts, others, "cuda", N_ROUNDS)
             print(f"  {precision}: {found[precision]['tokens_a_second']}", flush=True)
             free_memory()
-    numbers = {"device": torch.cuda.get_device_name(), "shape": SHAPE, "texts": len(texts), **found}
-    return finish("bench_scoring_gpu", (__doc__ or "").split("\n\n")[0], checks(found), numbers)
+            status = report(len(texts), found)  # after each, so that a run that is cut off leaves a result
+    return status
+
+
+def report(n_texts: int, found: Mapping[str, Mapping[str, Any]]) -> int:
+    """Checks and results of the precisions measured."""
+    hardware = on_this_gpu("bitsandbytes", "sentence-transformers")
+    numbers = {"command": "python -m evals.speed.bench_scoring_gpu", "shape": SHAPE, "texts": n_texts, **found}
+    return finish("bench_scoring_gpu", (__doc__ or "").split("\n\n")[0], checks(found), numbers, hardware)
 
 
 def checks(found: Mapping[str, Mapping[str, Any]]) -> list[Check]:
@@ -138,13 +144,15 @@ def measured(
 
 def faster_ways(folder: Path, precision: Precision, texts: Sequence[Text]) -> dict[str, Callable[[], Any]]:
     """Ours compiled (bf16), and packed if flash-attn is there; each with weights of its own, since the peers share the others."""
+    from transformers.utils import is_flash_attn_2_available
+
     spec = ModelSpec(str(folder), precision, MAX_LENGTH_TOKENS)
     found: dict[str, Callable[[], Any]] = {}
     if precision == "bf16":
         compiled = load_reward_model(spec)
         compile_base(compiled)
         found["ours, compiled"] = ours(ClassifierScorer(compiled), texts)
-    if importlib.util.find_spec("flash_attn"):
+    if is_flash_attn_2_available():
         packed = load_reward_model(replace(spec, attn_implementation="flash_attention_2"))
         found["ours, packed"] = ours(ClassifierScorer(packed), texts)
     return found

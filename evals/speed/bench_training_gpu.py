@@ -4,11 +4,15 @@ Llama-3.1-8B- and Gemma-2-27B-shaped reward models with random weights made on t
 recipes/models but for its dropout, texts of at most 512 tokens. Reported for each layout of a batch of 16 pairs, with gradient
 checkpointing: real tokens a second, peak memory, and share of the chip's measured rate of bf16 matrix products (a real token does 4 operations
 a weight: forward, and back to the inputs; what checkpointing computes again is no work done). `longest` is what TRL does;
-`chunks` is ours, with 8-bit layers that let go of their inputs; `longest, freed` shows what that alone does. Beside
-them what one more pass costs, in tokens that could be computed in its place, and the memory of the recipe's own batch and
-checkpointing where all texts are 512 tokens long.
+`chunks` is ours, with 8-bit layers that multiply inputs that are not rounded; `longest, freed` and `chunks, freed` show bitsandbytes' own
+layers that let go of their inputs. Beside them what one more pass costs, in tokens that could be computed in its place. Then the
+recipe's own batch and checkpointing: its memory where all texts are 512 tokens long, and texts as above in chunks, which is what
+`cda train` does; with a profile of where the GPU's time goes, and in bf16 with compiled blocks (`model.compile=true`). Asked of the 8B
+shape by default, checkpointed and as its recipe trains: 35% of the rate of products in bf16, and 0.6 times bf16's speed in 8-bit. Every
+step's shapes were computed once before it is timed: a training that meets new shapes is slower. Every model is added to the result as it
+is measured; shapes that are not named stay in it, if hardware and versions are the same.
 
-    python -m evals.speed.bench_training --gpu      (about 12 minutes on a GPU with 80 GB)
+    python -m evals.speed.bench_training --gpu [SHAPE ...]      (about 12 minutes on a GPU with 80 GB)
 """
 
 from __future__ import annotations
@@ -23,10 +27,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evals.shared import ROOT, Check, finish, peak_bytes
+from cda.files.jsonl import read_json
+from evals.shared import ROOT, Check, finish, on_this_gpu, peak_bytes
+
+RESULT = ROOT / "evals" / "results" / "bench_training_gpu.json"
 
 MAX_LENGTH_TOKENS, N_PAIRS, N_STEPS = 512, 16, 3
-LAYOUTS = ("padded to 512", "longest", "longest, freed", "chunks")
+LAYOUTS = {
+    "8bit": ("longest", "longest, freed", "chunks, freed", "chunks"),
+    "bf16": ("longest", "chunks"),
+}
+AS_TRAINED = "as in recipes/models, in chunks"
+COMPILED = ", compiled"
+ASKED_OF, OF_MATMUL, OF_BF16 = "Llama-3.1-8B", 0.35, 0.6
 Shape = tuple[str, dict[str, int]]
 """Family of the model's classes, and its sizes."""
 LLAMA_8B = {
@@ -61,19 +74,46 @@ def on_a_gpu(names: Sequence[str] = ()) -> int:
     if not torch.cuda.is_available():
         print("skipped: no CUDA GPU")
         return 0
-    found = {}
-    for name, precision in itertools.product(names or SHAPES, ("8bit", "bf16")):
-        label = f"{name} {precision}"
+    hardware, status = on_this_gpu("peft", "bitsandbytes"), 0
+    earlier = read_json(RESULT) if RESULT.exists() else {}
+    found = dict(earlier["numbers"]["models"]) if earlier.get("hardware") == hardware else {}
+    for name, precision in itertools.product(names or SHAPES, ("bf16", "8bit")):
+        label, start = f"{name} {precision}", time.perf_counter()
         found[label] = in_a_process(name, precision)
+        found[label]["seconds"] = round(time.perf_counter() - start)
         print(f"  {label}: {found[label]}", flush=True)
-    return report(torch.cuda.get_device_name(), found)
+        status = report(hardware, found)
+    return status
 
 
-def report(device: str, found: Mapping[str, Mapping[str, Any]]) -> int:
+def report(hardware: str, found: Mapping[str, Mapping[str, Any]]) -> int:
     """Checks and results of the models measured."""
-    numbers = {"command": "python -m evals.speed.bench_training --gpu", "device": device, "models": found}
-    asked = [check(label, one) for label, one in found.items()]
-    return finish("bench_training_gpu", (__doc__ or "").split("\n\n")[0], asked, numbers)
+    numbers = {"command": "python -m evals.speed.bench_training --gpu", "models": found}
+    asked = [check(label, one) for label, one in found.items()] + asked_of(found)
+    return finish("bench_training_gpu", (__doc__ or "").split("\n\n")[0], asked, numbers, hardware)
+
+
+def asked_of(found: Mapping[str, Mapping[str, Any]]) -> list[Check]:
+    """Share of the matmul rate in bf16, and speed in 8-bit next to it, of the shape that they are asked of."""
+    in_bf16, in_8bit = (found.get(f"{ASKED_OF} {precision}", {}) for precision in ("bf16", "8bit"))
+    asked = []
+    for layout, said in (("chunks", "checkpointed"), (AS_TRAINED, "as its recipe trains")):
+        one, other = in_bf16.get(layout, {}), in_8bit.get(layout, {})
+        if "tokens_per_s" in one:
+            share = one["share_of_matmul_rate"]
+            rate = f"{share:.0%} of {in_bf16['matmul_teraflops']:.0f} TFLOP/s"
+            asked.append(
+                Check(f"{ASKED_OF} bf16, {said}: {OF_MATMUL:.0%} of the matmul rate", rate, share >= OF_MATMUL)
+            )
+        if "tokens_per_s" in one and "tokens_per_s" in other:
+            ratio = other["tokens_per_s"] / one["tokens_per_s"]
+            speeds = f"{ratio:.2f} times: {other['tokens_per_s']:.0f} and {one['tokens_per_s']:.0f} tokens/s"
+            asked.append(
+                Check(
+                    f"{ASKED_OF} 8bit, {said}: at least {OF_BF16:g} times the speed of bf16", speeds, ratio >= OF_BF16
+                )
+            )
+    return asked
 
 
 def check(label: str, one: Mapping[str, Any]) -> Check:
@@ -108,10 +148,10 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     import torch
     from peft import get_peft_model
 
-    from cda.models.eight_bit import free_inputs
+    from cda.models.eight_bit import free_inputs, multiply_by_rounded_weights
     from cda.quiet import quiet_libraries
     from cda.training.arguments import Lora
-    from cda.training.lora import lora_config
+    from cda.training.lora import compile_blocks, lora_config
 
     quiet_libraries()
     torch.manual_seed(0)
@@ -127,21 +167,38 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     checkpointed(model, True)
     rate = matmul_rate(device)
     found: dict[str, Any] = {"matmul_teraflops": rate / 1e12, "parameters": sum(sizes)}
-    for layout in LAYOUTS:
-        handles = free_inputs(model) if layout in LAYOUTS[2:] else []
-        found[layout] = unless_out_of_memory(lambda: gpu_layout(model.train(), layout, device))  # noqa: B023
-        if "tokens_per_s" in found[layout]:
-            found[layout]["share_of_matmul_rate"] = found[layout]["tokens_per_s"] * flops_per_token / rate
+
+    def measure(name: str, *given: Any) -> None:
+        found[name] = unless_out_of_memory(lambda: gpu_layout(model.train(), *given))
+        if "tokens_per_s" in found[name]:
+            found[name]["share_of_matmul_rate"] = found[name]["tokens_per_s"] * flops_per_token / rate
+
+    for layout in LAYOUTS[precision]:
+        if layout == "chunks" and precision == "8bit":
+            multiply_by_rounded_weights(model, once=False)
+        handles = free_inputs(model) if layout.endswith("freed") else []
+        measure(layout, layout, device)
         for handle in handles:
             handle.remove()
-    free_inputs(model)
     found["one more pass, tokens"] = unless_out_of_memory(lambda: {"value": pass_cost_tokens(model, device)})
     n_pairs, checkpoints = RECIPES[name]
     checkpointed(model, checkpoints)
-    found["as in recipes/models"] = unless_out_of_memory(
-        lambda: gpu_layout(model, "padded to 512", device, n_pairs, longest_only=True)
-    )
+    measure("as in recipes/models", "padded to 512", device, n_pairs, True)
+    measure(AS_TRAINED, "chunks", device, n_pairs)
+    found[f"profile of {2 * N_STEPS} such steps"] = step_profile(model, device, n_pairs)
+    if precision == "bf16":
+        compile_blocks(model)
+        measure(AS_TRAINED + COMPILED, "chunks", device, n_pairs)
+        checkpointed(model, True)
+        measure("chunks" + COMPILED, "chunks", device)
     return found
+
+
+def step_profile(model: Any, device: str, n_pairs: int) -> dict[str, float]:
+    """Seconds of steps in chunks by the clock, and those in which the GPU computed products, attention, and all else."""
+    from evals.speed.bench_scoring_gpu import profile
+
+    return profile(lambda: gpu_layout(model, "chunks", device, n_pairs), device)
 
 
 def checkpointed(model: Any, on: bool) -> None:
@@ -232,7 +289,7 @@ def gpu_layout(
 
     from cda.training.chunks import chunked_rewards, default_overhead_tokens
 
-    overhead = default_overhead_tokens(device) if layout == "chunks" else 1 << 40
+    overhead = default_overhead_tokens(device) if layout.startswith("chunks") else 1 << 40
     optimizer = torch.optim.AdamW([weights for weights in model.parameters() if weights.requires_grad], lr=1e-5)
     on_gpu, seconds, tokens = device != "cpu", 0.0, 0
     if on_gpu:
@@ -242,7 +299,7 @@ def gpu_layout(
         ids, mask = random_batch(number % N_STEPS, device, n_pairs, longest_only)
         start = time.perf_counter()
         with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):
-            if layout == LAYOUTS[0]:
+            if layout == "padded to 512":
                 rewards = model(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
             else:
                 rewards = chunked_rewards(model, ids, mask, overhead)
