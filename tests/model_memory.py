@@ -12,7 +12,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 CARDS_GB = (24, 40, 80)
 ROOM = 1.15  # the allocator's own, and buffers of 8-bit products
-ASSUMED_OPERATIONS_PER_S = 1e14  # measured on an H100 in 8-bit: 1.1e14 (27B, checkpointed), 2.7e14 (8B)
+ASSUMED_OPERATIONS_PER_S = 1e14  # measured in 8-bit: 1.1e14 (27B, checkpointed, H100), 3.9e14 (8B, H200)
 
 
 @dataclass(frozen=True)
