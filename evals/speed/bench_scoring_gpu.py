@@ -8,7 +8,7 @@ same kind, and the fastest is taken and stated. All run the same weights on the 
 counted, padding is not. Ours is the faster of the default and of `model.compile=true`, and of `model.attn_implementation=flash_attention_2` where
 flash-attn is installed (packed, no padding). Thresholds: 3, 2 and 1.3 times the speed; 65% of the measured rate
 of bf16 matrix products is asked of bf16 alone. The difference from one at a time is reported and not held to a threshold:
-both round, and 8-bit treats outliers by batch. A profile of ours says where the GPU's time goes.
+both round. A profile of ours says where the GPU's time goes.
 
     python -m evals.speed.bench_scoring_gpu [PRECISION ...]      (about 4 minutes on a GPU with 80 GB; needs CDA_DATA and pip install sentence-transformers)
 """
