@@ -242,8 +242,8 @@ def test_compiled_blocks_give_the_same_rewards_and_gradients(
 ) -> None:
     import torch
 
-    # Traced as for a GPU, without the minutes that a C++ compiler takes.
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    # Traced as for a GPU, pass back and checkpoints too, without the minutes that a C++ compiler takes.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     model, given = classifier(kind, folder, adapter=True), batch(kind, [9, 30, 3, 17])
     if checkpointed:
         model.enable_input_require_grads()
