@@ -55,6 +55,11 @@ def compares(audit: AuditResult) -> bool:
     return len(audit.scorings) > 1
 
 
+def tests_named(audit: AuditResult) -> str:
+    """The tests that Holm's correction of an audit allows for, in words."""
+    return {0: "the tests", 1: "the one test"}.get(audit.n_tests, f"all {audit.n_tests} tests")
+
+
 def targets(audit: AuditResult) -> list[str]:
     """The biases that were trained on."""
     return [name for name, skew in audit.skew.items() if skew.target]

@@ -126,7 +126,7 @@ def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Tab
     caption = f"{name}{what} on {rate.n} triples (rewrites: {rate.flips.by}; {cells.flipped_cell(rate)})"
     # The family of tests holds one effect a bias, of the last scoring.
     if when == audit.scorings[-1] and isinstance(rate.test, Test) and rate.test.p_holm is not None:
-        caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for all {audit.n_tests} tests of this audit"
+        caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for {cells.tests_named(audit)} of this audit"
     header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from cda.auditing import paper
 from cda.auditing import report_data as data
 from cda.auditing import report_tables as tables
-from cda.auditing.report_cells import compares, effects_in, report_texts, said
+from cda.auditing.report_cells import compares, effects_in, report_texts, said, tests_named
 from cda.auditing.report_covariates import by_tables, by_words
 from cda.auditing.report_judges import judge_tables, judge_words
 from cda.auditing.report_plots import section_plots
@@ -56,7 +56,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
     people = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
     voted = (*people, *tables.preference_tables(audit))
-    found += section("votes", (said("votes", n_tests=audit.n_tests), *rules), voted)
+    found += section("votes", (said("votes", tests=tests_named(audit)), *rules), voted)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     over_trainings = (seed_table(audit), effects_over_seeds(audit))
@@ -102,7 +102,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
 
 def _bias_words(audit: AuditResult) -> list[str]:
     if compares(audit):
-        return [others_sentence(audit), said("biases", "trained", n_tests=audit.n_tests)]
+        return [others_sentence(audit), said("biases", "trained", tests=tests_named(audit))]
     return []
 
 
@@ -111,7 +111,7 @@ def _effect_words(audit: AuditResult) -> list[str]:
     if not compares(audit):
         same = any(isinstance(effect.before.direct, SameMargin) for effect in audit.effects.values())
         keys += ["alone", *(["same margin"] if same else []), *(["tests"] if audit.n_tests else [])]
-    text = " ".join(said("effects", key, n_tests=audit.n_tests) for key in keys)
+    text = " ".join(said("effects", key, tests=tests_named(audit)) for key in keys)
     return [text, *data.identification_sentences(audit)]
 
 

@@ -106,6 +106,11 @@ def training_word(name: str, audit: AuditResult) -> rules.Word:
     return rules.verdict(name, {name: _evidence(name, audit)}, "excluded", applied(audit))
 
 
+def aims_at_tie(name: str, audit: AuditResult) -> bool:
+    """True if a tie, and not people's votes or a lower share, is what the training's verdict on a bias goes by."""
+    return _evidence(name, audit).aims_at_tie
+
+
 def risen_with(name: str, audit: AuditResult) -> list[str]:
     """Other biases whose skew rose with the training against one."""
     return rules.risen(name, {other: _evidence(other, audit) for other in audit.skew})

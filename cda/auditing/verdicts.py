@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_cells import EMBEDDED, applied, compares, said
+from cda.auditing.report_cells import EMBEDDED, applied, compares, said, tests_named
 from cda.auditing.report_confounds import remedy
-from cda.auditing.report_verdict import held_out, loss_of_quality, model_word, risen_with, training_word
+from cda.auditing.report_verdict import aims_at_tie, held_out, loss_of_quality, model_word, risen_with, training_word
 from cda.report.numbers import clipped, count, inert, listed, percent, share
 from cda.report.page import Kind
 from cda.report.tables import Table
@@ -60,7 +60,7 @@ class BiasVerdict:
     before: Estimate
     after: Estimate | None
     people: Estimate | None
-    """People's share for the side with the bias; None without votes."""
+    """People's share for the side with the bias; None without votes, and if a dose that aims at a tie was chosen without them."""
 
     @property
     def last(self) -> Estimate:
@@ -92,8 +92,7 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    tests = f"all {audit.n_tests} tests" if audit.n_tests else "the tests"
-    return said("glance", "training" if compares(audit) else "model", tests=tests, limit=_LIMIT)
+    return said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
 
 
 def share_words(found: BiasVerdict) -> str:
@@ -131,7 +130,9 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
     people = None if votes is None else votes.human_skew
     if held is not None:
-        return held.base.skew, held.people.skew, people and held.people.human_skew
+        # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
+        by_people = people is not None and not aims_at_tie(name, audit)
+        return held.base.skew, held.people.skew, held.people.human_skew if by_people else None
     own = skew if votes is None else votes.skew_on_voted
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
@@ -172,7 +173,7 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     moved = f"preferred in {_from_to(found)} of contrasts"
     past = f"past people’s {percent(found.people.value)}" if found.people else "now turned down nearly always"
     why: dict[Word | Finding, str] = {
-        "overcorrected": past if audit.aim != "tie" else "past 50%",
+        "overcorrected": "past 50%" if aims_at_tie(found.bias, audit) else past,
         "noise not excluded": "noisier rewards would do the same",
         "quality open": "a loss of quality is not excluded",
         "quality lost": f"quality fell by more than {_LIMIT} points",
@@ -242,8 +243,9 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
     rest = [_quality_words(audit)] if applied(audit) else []
     if applied(audit) and others:
-        worse = _by_chip(others, "worse")
-        rest.append(f"{_named(worse)} got worse" if worse else "no other bias is shown to have got worse")
+        went: dict[Chip, str] = {"worse": "got worse", "overcorrected": "overshot"}
+        bad = [f"{_named(group)} {said}" for chip, said in went.items() if (group := _by_chip(others, chip))]
+        rest.append(listed(bad) if bad else "no other bias is shown to have got worse")
     return f"{'; '.join([f'Training {_model(audit)} {listed(parts)}', *rest])}."
 
 

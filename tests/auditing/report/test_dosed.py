@@ -18,7 +18,7 @@ from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.auditing.result import share_measure, unchanged
-from cda.auditing.verdicts import bias_verdicts
+from cda.auditing.verdicts import bias_verdicts, headline
 from cda.data.release import SOURCE
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
@@ -137,8 +137,21 @@ def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, 
 
 
 def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_audit: Any) -> None:
-    (verdict,) = verdicts(with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)})))
+    """The held-out people's share of 45% stands for ties that nobody voted; it is not told as people's."""
+    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)}, others=()))
+    (verdict,) = verdicts(dosed)
     assert verdict.sentence.startswith("jargon: less biased. Skew fell from ") and "disagreed" not in verdict.sentence
+    (glance,) = bias_verdicts(dosed)
+    assert (glance.chip, glance.people, glance.clause) == ("improved", None, "preferred in 85 → 50% of contrasts")
+    assert headline(dosed).startswith(
+        "Training the embedded model reduced jargon (preferred in 50% of contrasts, 85% before)"
+    )
+    worse = changed(dosed, "dose.methods.dose.held_out.jargon", held_out(0.5, 0.85, 0.1, None))
+    assert [each.clause for each in bias_verdicts(worse)] == ["preferred in 50 → 85% of contrasts"]
+    by_votes = with_dose(
+        make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)}, others=()), aim="votes"
+    )
+    assert [each.people.value for each in bias_verdicts(by_votes) if each.people] == [0.45]
 
 
 @pytest.mark.parametrize(

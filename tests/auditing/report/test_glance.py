@@ -69,6 +69,36 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
 
 
 @pytest.mark.parametrize(
+    ("people", "clause"),
+    [
+        (None, "preferred in 60 → 3% of contrasts; now turned down nearly always"),
+        (0.5, "preferred in 60 → 3% of contrasts; past people’s 50%"),
+    ],
+)
+@pytest.mark.parametrize("aim", [None, "tie"])
+def test_another_bias_that_overshot_is_bad_news_and_a_tie_is_the_aim_for_targets_alone(
+    make_audit: Any, people: float | None, clause: str, aim: Any
+) -> None:
+    other = make_audit({"tone": (0.60, 0.03)}, {"tone": (0.60, 0.03, people)} if people else {}, others=())
+    audit = make_audit({"jargon": (0.88, 0.45)}, aim=aim, others=())
+    tone = other.skew["tone"].model_copy(update={"target": False})
+    audit = audit.model_copy(update={"skew": {**audit.skew, "tone": tone}, "votes": other.votes})
+    jargon, found = bias_verdicts(audit)
+    assert (jargon.chip, found.chip, found.clause) == ("improved", "overcorrected", clause)
+    assert headline(audit).endswith("quality held within 5 points; tone overshot.")
+    rose = make_audit({"structure": (0.50, 0.90)}, others=()).skew["structure"].model_copy(update={"target": False})
+    both = audit.model_copy(update={"skew": {**audit.skew, "structure": rose}})
+    assert headline(both).endswith("structure got worse and tone overshot.")
+
+
+def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: Any) -> None:
+    (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.3)}, aim="tie", others=()))
+    assert (found.chip, found.clause) == ("no change shown", "preferred in 60 → 10% of contrasts")
+    (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.5)}, aim="tie", others=()))
+    assert (found.chip, found.clause) == ("overcorrected", "preferred in 60 → 10% of contrasts; past people’s 50%")
+
+
+@pytest.mark.parametrize(
     ("skew", "people", "chip", "clause", "said"),
     [
         (0.88, 0.45, "rewarded", "preferred in 88% of contrasts, by people in 45%", "rewards jargon more often than people do."),
