@@ -14,7 +14,7 @@ from typing import Literal
 
 from cda.api.rows import Data, as_reference
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.conditions import Condition, check_subjects
+from cda.auditing.conditions import Condition, check_conditions
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError
 from cda.files.paths import is_a_file, user_path
@@ -163,7 +163,8 @@ class Terms:
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
         """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
         others = SECOND_TURNS.values() if loaded.only_audit else [*EMBEDDED_BIASES, *SECOND_TURNS.values()]
-        check_subjects(self.conditions, dict.fromkeys([*(bias.name for bias in loaded.biases), *others]))
+        measured = dict.fromkeys([*(bias.name for bias in loaded.biases), *others])
+        check_conditions(self.conditions, measured, trained=not loaded.only_audit)
         notes = [*loaded.notes]
         if self.limit is not None:
             notes.append(

@@ -1,4 +1,5 @@
-"""Conditions on a finished audit, such as `jargon.skew>0.7`: for `--fail-if` and for tests of a model in CI."""
+"""Conditions on a finished audit, such as `jargon.skew>0.7`: for `--fail-if` and for tests of a model in CI. They compare the estimate,
+not its interval."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from cda.arrays import LARGEST
 from cda.errors import RecipeError, did_you_mean
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing
@@ -79,19 +81,34 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
         hint = did_you_mean(measure, known)
         problems.append(f"{where} {word}: '{measure}' is no measure of {subject}.{hint} Known: {', '.join(known)}")
         return None
-    return Condition(word.strip(), subject, measure, moment, match[2], float(match[3]))
-
-
-def check_subjects(conditions: Sequence[Condition], biases: Collection[str]) -> None:
-    """RecipeError, with all of them, for conditions on what an audit of these biases does not measure."""
-    known = [*biases, _QUALITY]
-    unknown = [condition for condition in conditions if condition.subject not in known]
-    if unknown:
-        raise RecipeError(
-            f"--fail-if {each.text}: '{each.subject}' is not measured here.{did_you_mean(each.subject, known)} Known: "
-            f"{', '.join(known)}"
-            for each in unknown
+    bound, least = float(match[3]), -1.0 if moment == "change" else 0.0
+    if measure == "rate" and abs(bound) > LARGEST:
+        problems.append(f"{where} {word}: give a number of at most {LARGEST:g}")
+    elif measure != "rate" and not least <= bound <= 1:
+        problems.append(
+            f"{where} {word}: {measure} is a share{' difference' * bool(least)}, from {least:g} to 1: 70% is 0.7; so the condition "
+            f"would {'always' if (bound > 1) == (match[2][0] == '<') else 'never'} hold"
         )
+    return Condition(word.strip(), subject, measure, moment, match[2], bound)
+
+
+def check_conditions(conditions: Sequence[Condition], biases: Collection[str], trained: bool) -> None:
+    """RecipeError, with all of them, for conditions on what an audit of these biases does not measure; `trained`: before and after a
+    training."""
+    known = [*biases, _QUALITY]
+    problems = []
+    for each in conditions:
+        if each.subject not in known:
+            hint = did_you_mean(each.subject, known)
+            problems.append(
+                f"--fail-if {each.text}: '{each.subject}' is not measured here.{hint} Known: {', '.join(known)}"
+            )
+        elif each.moment in ("after", "change") and not trained:
+            problems.append(
+                f"--fail-if {each.text}: there is no training that something could be measured after; leave out .{each.moment}"
+            )
+    if problems:
+        raise RecipeError(problems)
 
 
 def failures(audit: AuditResult, conditions: Sequence[Condition]) -> list[str]:
