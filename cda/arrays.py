@@ -9,6 +9,8 @@ from cda.errors import DataError
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+LARGEST = 1e100
+"""Largest size of a score or other number from outside: its square, and sums of squares, stay finite."""
 
 
 def finite(values: ArrayLike, name: str = "values") -> FloatArray:

@@ -253,7 +253,7 @@ def dose(
     quality_before: Data | None = None,
     quality_after: Data | None = None,
     ties: Literal["drop", "half", "as-released"] = "drop",
-    seed: int = 0,
+    seed: int = 42,
 ) -> Dose:
     """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
 

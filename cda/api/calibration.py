@@ -115,7 +115,7 @@ def calibrate_scores(
     quality: Data | None = None,
     preferences: bool = False,
     ties: Literal["drop", "half", "as-released"] = "drop",
-    seed: int = 0,
+    seed: int = 42,
     figures: str | None = None,
     out: str | Path | None = None,
 ) -> Calibration:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from cda.arrays import FloatArray
+from cda.arrays import LARGEST, FloatArray
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.result import Origin, Term, calibration_result, check_prompts
@@ -52,13 +53,16 @@ def calibrate_files(
     rows, out = read_scores(scores, ("perturbed_score", "base_score"))
     people, notes = scored_people(rows, rows, votes, ties, scores)
     biases = tuple(str(score.row.get("bias") or ONE_BIAS) for score in rows.values())
-    enough = check_prompts(_prompts(rows, people, biases), 0)
+    enough = check_prompts(_prompts(rows, people, biases), 0, f" {scores}: {out}." if out.dropped else "")
     checked: Rows = {}
     left_out = {"rows of scores": out}  # those without a majority are in the notes
     if quality is not None:
         checked, left_out["rows of quality pairs"] = read_scores(quality, ("chosen_score", "rejected_score"))
         check_prompts(dict.fromkeys(enough, MIN_PROMPTS), len({score.prompt for score in checked.values()}))
     terms = _terms(rows, checked, enough)
+    notes += _without_difference(rows, biases, terms, scores) + _without_difference(
+        checked, (), terms, quality or scores
+    )
     kept = [at for at, bias in enumerate(biases) if bias in enough]
     own = {name: score for (name, score), bias in zip(rows.items(), biases, strict=True) if bias in enough}
     contrasts = _scored(own, terms, [biases[at] for at in kept], preferences, scores, ("perturbed", "base"))
@@ -69,6 +73,8 @@ def calibrate_files(
         quality=_scored(checked, terms, [""] * len(checked), preferences, quality or scores, ("chosen", "rejected")),
         ties="half" if preferences else "no-hit",
     )
+    if not contrasts.margins.any():
+        raise DataError(f"{scores}: every margin is 0: there is no preference to correct")
     origin = Origin(
         unit="log odds" if preferences else "reward",
         measures=dict.fromkeys(enough, None),
@@ -77,7 +83,7 @@ def calibrate_files(
         ),
         no_offset={},
         no_slope=dict.fromkeys(enough, NO_DIFFERENCE),
-        no_order=NO_FIRST,
+        no_order=_no_order([*rows.values(), *checked.values()]),
         left_out=left_out,
         notes=notes,
         sources={
@@ -136,7 +142,7 @@ def _check_preferences(margins: FloatArray, path: Path) -> None:
 def _term(
     term: Term, score: Score, bias: str, n_biases: int, sides: tuple[str, str], where: str, problems: list[str]
 ) -> float:
-    """One term of one row; a slope without a cell is 0, as of sides that do not differ."""
+    """One term of one row; a slope without a cell is 0, as of sides that do not differ (`_without_difference` counts them)."""
     if term.part == "offset":
         return float(term.bias == bias)
     if term.part == "order":
@@ -144,16 +150,47 @@ def _term(
         if word not in sides:
             problems.append(f"{where}: first is '{word[:40]}'; give {sides[0]} or {sides[1]}")
         return 1.0 if word == sides[0] else -1.0
-    cell = score.row.get(f"difference_{term.bias}")
-    if cell is None and (bias == term.bias or (not bias and n_biases == 1)):
-        cell = score.row.get("difference")
+    cell = _difference(term.bias, score, bias, n_biases)
     try:
-        value = 0.0 if cell in (None, "") else float(cell)
-    except (TypeError, ValueError):
+        value = 0.0 if cell in (None, "") else float("nan" if isinstance(cell, bool) else cell)
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
         value = float("nan")
-    if not np.isfinite(value):
-        problems.append(f"{where}: difference is '{str(cell)[:40]}'; give a number")
+    if not abs(value) <= LARGEST:
+        problems.append(f"{where}: difference is '{str(cell)[:40]}'; give a number of at most {LARGEST:g}")
     return value
+
+
+def _difference(of: str, score: Score, bias: str, n_biases: int) -> Any:
+    """The cell of a row with its difference in one bias; `bias` is the row's own, empty for a quality pair."""
+    cell = score.row.get(f"difference_{of}")
+    if cell is None and (bias == of or (not bias and n_biases == 1)):
+        cell = score.row.get("difference")
+    return cell
+
+
+def _without_difference(rows: Rows, biases: Sequence[str], terms: Sequence[Term], path: Path) -> list[str]:
+    """Sentences on rows without a difference in a bias that has a slope, of its contrasts or (without `biases`) of quality pairs."""
+    sloped = [term.bias for term in terms if term.part == "slope"]
+    n_biases = len({term.bias for term in terms if term.bias})
+    sentences = []
+    for of in sloped:
+        own = [
+            (score, bias)
+            for score, bias in zip(rows.values(), biases or [""] * len(rows), strict=True)
+            if bias in ("", of)
+        ]
+        n = sum(_difference(of, score, bias, n_biases) in (None, "") for score, bias in own)
+        if n:
+            sentences.append(
+                f"{path}: {n} of {len(own)} rows have no difference in {of}; they count as alike in it, and its slope leaves them as they are"
+            )
+    return sentences
+
+
+def _no_order(scores: Sequence[Score]) -> str:
+    """Why the order of the sides is not corrected, if it is not."""
+    n = sum(not score.row.get("first") for score in scores)
+    return NO_FIRST if n == len(scores) else f"{n} of {len(scores)} rows do not say in first which side was shown first"
 
 
 def _out_of_fold(rows: Rows, problem: Problem, found: Effects, preferences: bool) -> list[dict[str, object]]:

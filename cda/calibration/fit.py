@@ -238,5 +238,7 @@ def fit_of(problem: Problem, prompts: Prompts, weights: FloatArray) -> Fit:
 
 def _sizes(columns: FloatArray) -> FloatArray:
     """Root mean square of each column, 1 for one of zeros. Shape (k,)."""
-    sizes = np.sqrt((columns**2).mean(axis=0))
+    largest = np.abs(columns).max(axis=0)
+    largest = np.where(largest > 0, largest, 1.0)
+    sizes = largest * np.sqrt(((columns / largest) ** 2).mean(axis=0))  # squares of tiny numbers would be 0
     return np.where(sizes > 0, sizes, 1.0)

@@ -57,14 +57,14 @@ class Origin:
     facts: Scorer | None = None
 
 
-def check_prompts(n_prompts: Mapping[str, int], n_quality: int) -> list[str]:
+def check_prompts(n_prompts: Mapping[str, int], n_quality: int, left_out: str = "") -> list[str]:
     """Biases with enough prompts with a majority, in alphabetical order. DataError: none has, or too few prompts have quality
-    pairs."""
+    pairs; `left_out`: a sentence on rows that could not be used."""
     enough = sorted(name for name, n in n_prompts.items() if n >= MIN_PROMPTS)
     if not enough:
         found = ", ".join(f"{name} {n}" for name, n in sorted(n_prompts.items())) or "none"
         raise DataError(
-            f"too few votes to calibrate by: prompts with a majority of people: {found}; a bias needs {MIN_PROMPTS}. Collect "
+            f"too few votes to calibrate by: prompts with a majority of people: {found}; a bias needs {MIN_PROMPTS}.{left_out} Collect "
             "votes on more contrasts (cda study), and give them with --votes"
         )
     if 0 < n_quality < MIN_PROMPTS:

@@ -61,7 +61,7 @@ def calibrate(
         words = with_options(overrides, seed, column, ("contrasts", "quality"))
         words += [] if ties == "drop" else [f"audit.ties={ties}"]
         of_models: dict[str, object] = {
-            "--pairs": pairs, "--bias": bias, "--dry-run": dry_run, "--limit": limit, "--column": column, "settings": overrides,
+            "--pairs": pairs, "--bias": bias, "--dry-run": dry_run, "--limit": limit, "--column": column, "--yes": yes, "settings": overrides,
         }  # fmt: skip
         if problems := _problems(model, scores, preferences, of_models):
             raise RecipeError(problems)
@@ -73,7 +73,7 @@ def calibrate(
         else:
             found = calibrate_scores(
                 str(scores), votes, quality=None if quality == "none" else quality, preferences=preferences,
-                ties=ties, seed=seed or 0, figures=figures, out=out,  # type: ignore[arg-type]  # a wrong one is refused there
+                ties=ties, seed=42 if seed is None else seed, figures=figures, out=out,  # type: ignore[arg-type]  # a wrong one is refused there
             )  # fmt: skip
         output.show(found)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, prompt_of
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json
@@ -195,7 +196,7 @@ def _output(response: object, quality: Any) -> Output:
         number = float(quality)
     except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= LARGEST:
         return Output(text, unread_quality="quality is not a finite number")
     return Output(text, quality=number)
 

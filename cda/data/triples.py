@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, check_agree, covariates, message_text, prompt_of, readable, side_text
 from cda.errors import DataError, refuse
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
@@ -84,7 +85,7 @@ def _number(word: str, column: str) -> float:
         number = float({"True": "1", "False": "0"}.get(word, word))
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= LARGEST:
         raise RowError(f"{column} is no number")
     return number
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
 from cda.errors import DataError, refuse
 from cda.files.jsonl import parse_json, read_json
@@ -184,6 +185,8 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
             reasons.append(f"whose {key} several rows have")
         elif not math.isfinite(margin):
             reasons.append("without a score")
+        elif abs(margin) > LARGEST:
+            reasons.append(f"with a score beyond {LARGEST:g}")
         else:
             scores[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
     exclusions = Exclusions(len(rows), count_reasons(reasons))
@@ -267,10 +270,13 @@ def other_texts(opinion: Opinion, row: Row) -> bool:
 
 
 def _margin(row: Row, sides: tuple[str, str]) -> float:
+    both = [row.get(side) for side in sides]
+    cells = [row.get("margin")] if None in both or "" in both else both
+    if any(cell is None or isinstance(cell, bool) for cell in cells):
+        return math.nan
     try:
-        if all(row.get(side) not in (None, "") for side in sides):
-            return float(row[sides[0]]) - float(row[sides[1]])
-        return float(row.get("margin") or "nan") if row.get("margin") != 0 else 0.0
+        first, *second = map(float, cells)
+        return first - sum(second)
     except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
         return math.nan
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cda.arrays import FloatArray
+from cda.arrays import LARGEST, FloatArray
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, template_of
 from cda.models.template import add_segments
@@ -108,14 +108,14 @@ class OwnPointwise(TextScorer):
         skip: frozenset[int] = frozenset(),  # noqa: ARG002
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
-        """Scores call by call; ModelError if the function fails, or a reward is NaN or infinite."""
+        """Scores call by call; ModelError if the function fails, or a reward is NaN, infinite or beyond `LARGEST`."""
         for rows in row_groups(len(texts), BATCH_ROWS):
             prompts, responses = zip(*texts[rows.start : rows.stop], strict=True)
             rewards = self.code.numbers(rows, prompts, responses)
-            broken = np.flatnonzero(~np.isfinite(rewards))
+            broken = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
             if broken.size:
                 raise ModelError(
-                    f"{self.name}: {broken.size} of {len(rows)} rewards are NaN or infinite (first: text "
+                    f"{self.name}: {broken.size} of {len(rows)} rewards are NaN, infinite or beyond {LARGEST:g} (first: text "
                     f"{rows[broken[0]] + 1:,}); every text needs a reward"
                 )
             yield [(row, TextScore(float(reward))) for row, reward in zip(rows, rewards, strict=True)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cda.arrays import LARGEST
 from cda.errors import LLMError, ModelError, did_you_mean
 from cda.inert import sendable, without_turns
 from cda.keys import address_problem, variable_problem
@@ -35,7 +35,6 @@ from cda.records import Prompt, prompt_text
 
 Kind = Literal["classify", "pooling", "score"]
 
-_LARGEST = sys.float_info.max
 _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
 _LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
@@ -118,7 +117,7 @@ def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> 
     reward = values[0] if values else None
     if isinstance(reward, bool) or not isinstance(reward, int | float):
         raise ModelError(f"'{_FIELDS[kind]}' holds no number; is this vLLM's /{kind}?")
-    if abs(reward) > _LARGEST or reward != reward:  # not isfinite, which whole numbers can be too large for
+    if not abs(reward) <= LARGEST:  # NaN too
         raise ModelError(f"the reward is {reward!s:.40}. Serve the model with --dtype bfloat16 or float32")
     return float(reward)
 

@@ -10,7 +10,7 @@ from itertools import compress, pairwise
 import numpy as np
 from scipy import stats
 
-from cda.arrays import FloatArray
+from cda.arrays import LARGEST, FloatArray
 from cda.errors import DataError
 from cda.results.base import Test
 from cda.stats.draws import ROUNDING, cluster_sums
@@ -116,7 +116,7 @@ def _number(value: str) -> float | None:
         number = float(value)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _ranges(numbers: Sequence[float | None], cutoffs: Sequence[float]) -> Levels:

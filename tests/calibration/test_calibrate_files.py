@@ -88,6 +88,34 @@ def test_a_scale_of_the_margins_changes_nothing_but_the_corrections(tmp_path: Pa
     assert other.value == pytest.approx(100 * one.value, rel=1e-6)
 
 
+def test_tiny_margins_are_corrected_as_others_are(tmp_path: Path) -> None:
+    own, tiny = (found(tmp_path, without(scores(scale=scale), "first")) for scale in (1.0, 1e-200))
+    assert own.following.value == pytest.approx(tiny.following.value) and own.following.value > 1
+    assert own.biases["bias"].calibrated.skew.value == pytest.approx(tiny.biases["bias"].calibrated.skew.value)
+
+
+def test_cells_that_are_missing_are_counted(tmp_path: Path) -> None:
+    rows = [row if number % 4 else without([row], "difference", "first")[0] for number, row in enumerate(scores())]
+    quality = write(tmp_path / "q.jsonl", without(pairs(), "difference", "first"))
+    result = found(tmp_path, rows, quality=quality)
+    assert isinstance(result.order, Missing)
+    assert result.order.reason == "60 of 120 rows do not say in first which side was shown first"
+    told = "rows have no difference in bias; they count as alike in it, and its slope leaves them as they are"
+    assert [note.partition(": ")[2] for note in result.notes] == [f"20 of 80 {told}", f"40 of 40 {told}"]
+
+
+def test_scores_that_are_no_numbers_or_beyond_all_reason_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = without(scores(), "first")
+    for at, margin in enumerate((True, 1e200, -1e101, 10**400, "nan", None)):
+        rows = changed(rows, at, margin=margin)
+    result = found(tmp_path, rows)
+    assert result.left_out["rows of scores"].reasons == {"without a score": 4, "with a score beyond 1e+100": 2}
+    with pytest.raises(
+        DataError, match=r"bias 1; a bias needs 20\. .*scores.jsonl: 79 of 80 dropped \(79 with a score"
+    ):
+        found(tmp_path, [*[row | {"margin": 1e300, "preferred": "tie"} for row in rows[1:]], rows[0] | {"margin": 1}])
+
+
 def test_margins_that_do_not_follow_people_are_said(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     blind = [row | {"margin": 1 + float(rng.normal())} for row in without(scores(), "first", "difference")]
@@ -157,6 +185,13 @@ def changed(rows: Rows, row: int, **cells: Any) -> Rows:
         (without(scores(), "preferred"), {}, "no votes"),
         (changed(scores(), 3, first="left"), {}, r"c3: first is 'left'; give perturbed or base"),
         (changed(scores(), 3, difference="long"), {}, r"c3: difference is 'long'; give a number"),
+        (changed(scores(), 3, difference=1e200), {}, r"c3: difference is '1e\+200'; give a number of at most 1e\+100"),
+        (changed(scores(), 3, difference=True), {}, r"c3: difference is 'True'"),
+        (
+            [row | {"margin": 0} for row in scores()],
+            {},
+            "scores.jsonl: every margin is 0: there is no preference to correct",
+        ),
         (scores(), {"preferences": True}, r"a judge's verdict is a preference in \[-1, 1\].*leave --preferences out"),
     ],
 )

@@ -191,7 +191,8 @@ def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) 
         ("[True, False, True]", "value 1 is True, no number"),
         ("[1, True, None]", "value 2 is True, no number"),
         ("[1, 2j, 3]", "value 2 is 2j, no number"),
-        ("[1, float('nan'), float('inf')]", "2 of 3 rewards are NaN or infinite .first: text 2"),
+        ("[1, float('nan'), float('inf')]", "2 of 3 rewards are NaN, infinite or beyond 1e.100 .first: text 2"),
+        ("[1e100, 1, -1e101]", "1 of 3 rewards are NaN, infinite or beyond 1e.100 .first: text 3"),
     ],
 )
 def test_numbers_in_any_container_are_taken_and_anything_else_is_named(

@@ -196,6 +196,7 @@ def test_a_sigmoid_is_undone_where_that_is_asked_for(serve: Serve) -> None:
         ([3], "score", "holds no number"),
         ([{"probs": [float("nan")]}], "classify", "the reward is nan"),
         ([{"score": float("-inf")}], "score", "the reward is -inf"),
+        ([{"score": 1e200}], "score", "the reward is 1e"),
     ],
 )
 def test_what_is_no_single_reward_is_refused(items: list[Any], kind: Any, message: str) -> None:
