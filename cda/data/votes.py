@@ -270,7 +270,7 @@ def other_texts(opinion: Opinion, row: Row) -> bool:
 
 
 def _margin(row: Row, sides: tuple[str, str]) -> float:
-    both = [row.get(side) for side in sides]
+    both: list[Any] = [row.get(side) for side in sides]
     cells = [row.get("margin")] if None in both or "" in both else both
     if any(cell is None or isinstance(cell, bool) for cell in cells):
         return math.nan

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cda.data.load import RowError, load_rows, looks_like_path, prompt_of
 from cda.data.sampled import load_outputs
 from cda.discovery.candidates import PromptSamples, Rated, Reward
-from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts
+from cda.discovery.prompts import PARTS, distinct_prompts, generated_prompts, load_topics, own_topics, split_prompts
 from cda.discovery.setup import Setup
 from cda.discovery.topics import choose_topics, named_topics, of_topics, split_by_topic, topic_material, topic_sizes
 from cda.embedded.model import EMBEDDED
@@ -157,11 +157,14 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     if not samples:
         raise DataError(f"no response has a reward; responses: {exclusions}")
     n_rated_prompts = len(samples)
+    samples, repeated = _distinct(samples)
     if setup.section.by_topic:
-        samples, lacking = _searchable(setup, samples, topics)
-        split, n_repeated = _split_by_topic(setup, samples, topics, {**left_out, **lacking}, sampling, folder)
+        samples, lacking = _searchable(
+            setup, samples, topics, topic_sizes([sample.prompt for sample in wanted], topics)
+        )
+        split = _split_by_topic(setup, samples, topics, {**left_out, **lacking}, sampling, folder)
     else:
-        split, n_repeated = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
+        split, _ = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
     by_id = {prompt_id(sample.prompt): sample for sample in samples}
     rows = [
         {
@@ -175,12 +178,11 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     ]
     write_jsonl(folder / SAMPLES, rows)
     sizes = [len(by_id[prompt_id(prompt)].responses) for prompts in split.values() for prompt in prompts]
-    n_rated = exclusions.seen - exclusions.dropped
     counts = MaterialCounts(
         made=made,
         prompts={part: len(prompts) for part, prompts in split.items()},
         responses=sum(sizes),
-        repeated=Repeated(prompts=n_repeated, responses=n_rated - sum(sizes)),
+        repeated=repeated,
         single=sizes.count(1),
         unanswered=sampling.n_unanswered,
         unrated=len(wanted) - n_rated_prompts,
@@ -192,18 +194,28 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     say(
         f"  {counts.responses} responses to {sum(n.values())} prompts ({n['train']} to search on, "
         f"{n['validation']} to validate, {n['test']} to test); {counts.left_out} responses left out"
+        + (f"; {repeated.prompts} prompts say the same as another" if repeated.prompts else "")
         + (f"; {counts.made.not_drawn} prompts not drawn (discover.max_prompts)" if counts.made.not_drawn else "")
     )
     return counts
 
 
+def _distinct(samples: Sequence[PromptSamples]) -> tuple[list[PromptSamples], Repeated]:
+    """One prompt of those that say the same, over all topics: said in two, it would be searched in one and tested in the other. And
+    the others' number."""
+    kept = {prompt_id(prompt) for prompt in distinct_prompts([sample.prompt for sample in samples])}
+    first = [sample for sample in samples if prompt_id(sample.prompt) in kept]
+    n_left = sum(len(sample.responses) for sample in samples) - sum(len(sample.responses) for sample in first)
+    return first, Repeated(prompts=len(samples) - len(first), responses=n_left)
+
+
 def _searchable(
-    setup: Setup, samples: Sequence[PromptSamples], topics: Mapping[str, str]
+    setup: Setup, samples: Sequence[PromptSamples], topics: Mapping[str, str], before: Collection[str] = ()
 ) -> tuple[list[PromptSamples], dict[str, str]]:
-    """The prompts of the topics that can be searched, and for each other topic the reason why not."""
-    chosen = choose_topics(
-        topic_sizes([sample.prompt for sample in samples], topics), setup.section, topics_source(setup)
-    )
+    """The prompts of the topics that can be searched, and for each other topic the reason why not; `before`: topics that may have no
+    prompt left."""
+    sizes = dict.fromkeys(before, 0) | topic_sizes([sample.prompt for sample in samples], topics)
+    chosen = choose_topics(sizes, setup.section, topics_source(setup))
     return of_topics(samples, topics, chosen.topics), dict(chosen.left_out)
 
 
@@ -214,18 +226,18 @@ def _split_by_topic(
     left_out: Mapping[str, str],
     sampling: Sampling,
     folder: Path,
-) -> tuple[dict[Part, list[Prompt]], int]:
+) -> dict[Part, list[Prompt]]:
     """Each topic split by itself; writes and says the topics' counts."""
     prompts = [sample.prompt for sample in samples]
     kept = list(topic_sizes(prompts, topics))
-    split, n_repeated = split_by_topic(prompts, topics, kept, setup.section, setup.seed)
+    split, _ = split_by_topic(prompts, topics, kept, setup.section, setup.seed)
     counts = topic_material(split, topics, kept, left_out, [sample.prompt for sample in sampling.samples])
     save(counts, folder / TOPICS)
     for topic, reason in counts.left_out.items():
         say(f"  left out: {topic} ({reason})")
     if counts.n_without:
         say(f"  left out: {counts.n_without} prompts that name no topic, or two")
-    return split, n_repeated
+    return split
 
 
 def topics_made(folder: Path) -> TopicMaterial:

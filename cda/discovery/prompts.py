@@ -161,6 +161,15 @@ def generated_prompts(
     return GeneratedPrompts(prompts, scenarios, written)
 
 
+def distinct_prompts(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """One of the prompts that differ only in case, spaces and final marks, in the order of their ids, so that which one stays does not
+    depend on the file's order."""
+    distinct: dict[str, Prompt] = {}
+    for prompt in sorted(prompts, key=prompt_id):
+        distinct.setdefault(_key(prompt_text(prompt)), prompt)
+    return list(distinct.values())
+
+
 def split_prompts(
     prompts: Sequence[Prompt], shares: tuple[float, float, float] = (0.5, 0.25, 0.25), seed: int = 42
 ) -> tuple[dict[Part, list[Prompt]], int]:
@@ -170,11 +179,8 @@ def split_prompts(
     them, stay the same when a file is reordered. One is kept of those that differ only in case, spaces and final marks; the number
     of the others comes second. DataError if there are too few for one in each part.
     """
-    distinct: dict[str, Prompt] = {}
-    # In the order of their ids, so that which of two like prompts stays does not depend on the file's order.
-    for prompt in sorted(prompts, key=prompt_id):
-        distinct.setdefault(_key(prompt_text(prompt)), prompt)
-    ranked = sorted(distinct.values(), key=lambda prompt: content_id("discover split", seed, prompt_id(prompt)))
+    distinct = distinct_prompts(prompts)
+    ranked = sorted(distinct, key=lambda prompt: content_id("discover split", seed, prompt_id(prompt)))
     sizes = _sizes(len(ranked), shares)
     if min(sizes) == 0:
         needed = next(n for n in range(3, 10**9) if min(_sizes(n, shares)) > 0)

@@ -38,7 +38,7 @@ def choose_topics(sizes: Mapping[str, int], section: DiscoverSection, where: str
     """
     if not sizes:
         raise DataError(
-            f"{where}: no prompt names a topic, so that there is nothing to search by topic. Give each row a `topic` "
+            f"{where}: no prompt names a topic (one that is given two has none), so that there is nothing to search by topic. Give each row a `topic` "
             "(discover.columns={topic: YOUR_COLUMN} for a file of responses), or leave out --by-topic"
         )
     asked, least = section.only_topics, section.min_topic_prompts

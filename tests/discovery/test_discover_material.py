@@ -15,7 +15,15 @@ from scripted_llm import ScriptedLLM
 
 from cda.arrays import FloatArray
 from cda.discovery.candidates import PromptSamples, Rated, Text
-from cda.discovery.material import SAMPLES, make_material, rated, response_request, responses_in, sampled_responses
+from cda.discovery.material import (
+    SAMPLES,
+    make_material,
+    rated,
+    response_request,
+    responses_in,
+    sampled_responses,
+    topics_made,
+)
 from cda.discovery.prompts import (
     generated_prompts,
     load_topics,
@@ -299,3 +307,27 @@ def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: P
     kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
     assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
     assert counts.responses == sum(kept) == 23 - counts.repeated.responses
+
+
+def test_a_prompt_said_in_two_topics_stands_in_one_alone(tmp_path: Path) -> None:
+    """Else it would be searched in one topic and tested in the other."""
+    texts = {"tea": range(30), "rain": [*range(20), *range(100, 116)], "law": range(12)}
+    rows = [
+        {"prompt": f"{'QUESTION' if topic == 'rain' else 'Question'} {n}{'?' * (topic != 'law')}", "responses": ["One.", "Two."], "topic": topic}
+        for topic, own in texts.items() for n in own
+    ]  # fmt: skip
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    section = DiscoverSection(responses=str(tmp_path / "rows.jsonl"), by_topic=True, by="rules", min_topic_prompts=14)
+    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache"), 1)
+    counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
+    kept = list(read_jsonl(tmp_path / SAMPLES))
+    plain = [row["prompt"].lower().rstrip("?") if isinstance(row["prompt"], str) else row["prompt"][0]["content"].lower().rstrip("?") for row in kept]  # fmt: skip
+    assert len(set(plain)) == len(plain) == 46 and {row["topic"] for row in kept} == {"tea", "rain"}
+    assert (counts.repeated.prompts, counts.repeated.responses, sum(counts.prompts.values())) == (20, 40, 46)
+    made = topics_made(tmp_path)
+    assert made.left_out == {"law": "12 prompts, 14 are needed"} and made.n_left_out == 12
+    fewer = section.model_copy(update={"min_topic_prompts": 12})
+    make_material(Setup(fewer, setup.llm, 1), lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
+    left_out = topics_made(tmp_path).left_out
+    assert set(left_out) <= {"law"} and all(reason.endswith("prompts, 12 are needed") for reason in left_out.values())
+    assert len({row["topic"] for row in read_jsonl(tmp_path / SAMPLES)}) == 3 - len(left_out)
