@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +21,7 @@ from cda.results.leaderboard import (
     RankedGroup,
     Superseded,
 )
+from cda.stats.draws import ROUNDING
 
 AGAIN = "cda audit --export"
 _MARK = "text_set"
@@ -46,7 +48,9 @@ def read_leaderboard(folder: str | Path) -> LeaderboardResult:
         try:
             rows[name] = load(LeaderboardRow, file, AGAIN)
         except DataError as error:
-            refused[name] = str(error).removeprefix(f"{file}: ")
+            # The page is shared: it says nothing of folders on this machine.
+            reason = str(error).replace(str(file), "", 1).removeprefix(": ")
+            refused[name] = re.sub(r"^:(\d+): ", r"line \1: ", reason)
     if not rows:
         found = "".join(f"\n{name}: {reason}" for name, reason in refused.items())
         raise DataError(f"{folder}: no row that `{AGAIN} {Path(folder) / 'NAME.json'}` wrote{found}")
@@ -94,12 +98,14 @@ def _numbers(row: LeaderboardRow) -> object:
 
 
 def _groups(rows: Mapping[str, LeaderboardRow]) -> Iterator[RankedGroup]:
-    """The rows of each text set, the largest set first; those of unknown texts last."""
-    sets: dict[str | None, Rows] = {}
+    """The rows of each text set and its biases, the largest set first; those of unknown texts last."""
+    sets: dict[tuple[str | None, tuple[str, ...]], Rows] = {}
     for name, row in rows.items():
-        sets.setdefault(row.text_set, {})[name] = row
-    for text_set, own in sorted(sets.items(), key=lambda item: (item[0] is None, -len(item[1]), item[0] or "")):
-        yield ranked(text_set, own)
+        # Of one text set the biases are the same, unless a row was changed by hand.
+        biases = () if row.text_set is None else tuple(sorted(row.biases))
+        sets.setdefault((row.text_set, biases), {})[name] = row
+    order = sorted(sets, key=lambda key: (key[0] is None, -len(sets[key]), key[0] or "", key[1]))
+    yield from (ranked(key[0], sets[key]) for key in order)
 
 
 _MEASURES: dict[RankedBy, Callable[[BiasRow], Estimate | Missing]] = {
@@ -143,7 +149,12 @@ def _entry(name: str, rows: Mapping[str, LeaderboardRow], scores: Mapping[str, E
     own = scores[name]
     below = sum(other.high < own.low for other in scores.values())
     above = sum(other.low > own.high for other in scores.values())
-    return Entry(file=name, row=rows[name], score=own, best_place=1 + below, worst_place=len(scores) - above)
+    tied = [each for each, other in scores.items() if each != name and other.low <= own.high and other.high >= own.low]
+    equal = [each for each in tied if abs(scores[each].value - own.value) <= ROUNDING * max(1.0, abs(own.value))]
+    return Entry(
+        file=name, row=rows[name], score=own, best_place=1 + below, worst_place=len(scores) - above, tied_with=tuple(tied),
+        equal_to=tuple(equal),
+    )  # fmt: skip
 
 
 def _measure_of(rows: Sequence[LeaderboardRow]) -> RankedBy | None:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 
 from cda.inert import guarded
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, inert, listed, points, share, signed
 from cda.report.page import Headline, Page, ReportSection, rendered
 from cda.report.tables import Row, Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate, Missing
@@ -27,7 +27,8 @@ _RANKS = (
     "Places go by the mean over the biases, each of the same weight; of them the first measure that all rows have: miscalibration "
     "against people's votes, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far the "
     "model leans and not whether people lean so too. A place such as 1–3 is the range that the intervals allow: rows whose "
-    "intervals overlap are not told apart."
+    "intervals overlap are tied, and their order in the table says nothing. No interval is corrected for the number of rows: of many, some "
+    "places are wrong by chance."
 )
 _GROUPS = (
     "Rows on other texts, or with other votes, stand in another group: their numbers differ for that reason alone."
@@ -90,8 +91,10 @@ def _headline(at: int, group: RankedGroup) -> Headline:
     first = group.entries[0]
     if len(group.entries) == 1:
         return Headline(f"Group {at}:", f"one row, {first.row.label}; nothing to rank it with.")
-    tied = sum(entry.best_place == 1 for entry in group.entries[1:])
-    also = f"; {tied} more may be as low" if tied else ""
+    equal = [entry.row.label for entry in group.entries[1:] if entry.file in first.equal_to]
+    may_be = sum(entry.best_place == 1 for entry in group.entries[1:]) - len(equal)
+    also = f"; exactly as low: {listed(equal)}" if equal else ""
+    also += f"; {may_be} more may be as low" if may_be else ""
     said = cell(first.score, _form(group))
     return Headline(
         f"Group {at}:", f"{len(group.entries)} rows. Lowest {group.ranked_by}: {first.row.label}, {said}{also}."
@@ -122,12 +125,20 @@ def _form(group: RankedGroup) -> Form:
 
 def _places(group: RankedGroup, caption: str) -> Table:
     score = () if group.ranked_by is None else (f"{group.ranked_by} (mean)",)
-    header = ("model", "place", *score, "quality", "n (quality)", "scored", "date")
+    header = ("model", "place", "tied with", *score, "quality", "n (quality)", "scored", "date")
     rows = []
     for entry in group.entries:
         cells = (cell(entry.score, _form(group)),) if score else ()
         rows.append(
-            (entry.row.label, place(entry), *cells, *_quality(entry.row), scored_words(entry.row.scored), _date(entry))
+            (
+                entry.row.label,
+                "only row" if len(group.entries) == 1 else place(entry),
+                _tied(entry),
+                *cells,
+                *_quality(entry.row),
+                scored_words(entry.row.scored),
+                _date(entry),
+            )
         )
     return Table(caption, header, tuple(rows))
 
@@ -147,6 +158,12 @@ def place(entry: Entry) -> str:
     if entry.best_place is None or entry.worst_place is None:
         return "not ranked"
     return str(entry.best_place) if entry.best_place == entry.worst_place else f"{entry.best_place}–{entry.worst_place}"
+
+
+def _tied(entry: Entry) -> str:
+    """The number of rows that an entry is not told apart from, and how many of them have exactly its score."""
+    n, n_equal = len(entry.tied_with), len(entry.equal_to)
+    return "" if n == 0 else f"{n} other{'s' * (n > 1)}{f', {n_equal} equal' if n_equal else ''}"
 
 
 def scored_words(scored: ScoredAs) -> str:
@@ -245,6 +262,8 @@ def leaderboard_csv(result: LeaderboardResult) -> str:
         "ranked_by",
         "best_place",
         "worst_place",
+        "tied_with",
+        "equal_to",
         *_FACTS,
         *(f"{name}{end}" for name in measures for end in ends),
     ]
@@ -260,7 +279,15 @@ def _line(group: RankedGroup, entry: Entry, biases: Sequence[str]) -> list[objec
     training = row.training and f"{row.training.recipe}, dose {row.training.dose:g}"
     facts = (row.model, training, row.revision, row.content, scored.kind, scored.precision, scored.template,
              scored.max_length_tokens, scored.how, scored.prompt, row.date, row.cda_version, entry.file)  # fmt: skip
-    cells: list[object] = [group.text_set, group.ranked_by, entry.best_place, entry.worst_place, *facts]
+    cells: list[object] = [
+        group.text_set,
+        group.ranked_by,
+        entry.best_place,
+        entry.worst_place,
+        len(entry.tied_with),
+        len(entry.equal_to),
+        *facts,
+    ]
     found: list[Estimate | Missing | None] = [entry.score, row.quality]
     found += [part(row.biases[bias]) if bias in row.biases else None for bias in biases for _, _, part, _ in _MEASURES]
     for value in found:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from cda.arrays import LARGEST
 from cda.results.base import Estimate, Missing, Result, Saved
 from cda.results.facts import JudgeReasons
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class MeasuredTexts(Result):
@@ -111,10 +114,14 @@ class LeaderboardRow(Saved):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         """Refuse numbers that no audit has; rows come from other machines."""
+        if not self.model.strip() or not self.biases:
+            raise ValueError("no model's name" if self.biases else "no bias was measured")
+        if self.date is not None and not _DAY.fullmatch(self.date):
+            raise ValueError(f"date: '{self.date[:40]}' is no day such as 2026-11-24")
         for name, bounds, value in self._numbers():
-            if not (value.low <= value.value <= value.high and value.n > 0):
+            if not (value.low <= value.value <= value.high and 0 < value.n_prompts <= value.n):
                 raise ValueError(
-                    f"{name}: {value.value:g} [{value.low:g}, {value.high:g}], n = {value.n}, is no estimate"
+                    f"{name}: {value.value:g} [{value.low:g}, {value.high:g}], n = {value.n} of {value.n_prompts} prompts, is no estimate"
                 )
             if not (bounds[0] <= value.low and value.high <= bounds[1]):
                 raise ValueError(
@@ -124,7 +131,7 @@ class LeaderboardRow(Saved):
 
     def _numbers(self) -> Iterator[tuple[str, tuple[float, float], Estimate]]:
         """Every estimate, with its place and the bounds of its measure."""
-        share, difference, free = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)
+        share, difference, free = (0.0, 1.0), (-1.0, 1.0), (-LARGEST, LARGEST)
         bounds = {"skew": share, "people": share, "distance": difference, "miscalibration": share, "rate": free}
         found = {(bias, name): getattr(row, name) for bias, row in self.biases.items() for name in bounds}
         for (bias, name), value in found.items():
@@ -153,6 +160,10 @@ class Entry(Result):
     """1 more than the rows of the group whose interval lies wholly below this row's; None without a score."""
     worst_place: int | None
     """Rows with a score, less those whose interval lies wholly above this row's; None without a score."""
+    tied_with: tuple[str, ...] = ()
+    """Files of the rows of the group whose intervals overlap with this row's: which of them is lower is not shown."""
+    equal_to: tuple[str, ...] = ()
+    """Files of those among them with exactly the same score."""
 
 
 RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]

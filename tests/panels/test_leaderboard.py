@@ -19,7 +19,7 @@ from cda.errors import CdaError, DataError
 from cda.panels.leaderboard import mean_of_biases, ranked, read_leaderboard
 from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text, place
 from cda.results.base import Estimate, Missing, save
-from cda.results.leaderboard import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs
+from cda.results.leaderboard import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 
 NONE = Missing(reason="people did not vote on its contrasts")
 
@@ -68,6 +68,37 @@ def test_rows_on_other_texts_are_not_ranked_together(folder: Path) -> None:
     assert text.index("org/low") < text.index("org/close") < text.index("org/high") < text.index("Group 2")
 
 
+def test_rows_that_are_not_told_apart_or_exactly_equal_are_marked() -> None:
+    rows = {f"{name}.json": row(name, {"jargon": bias(0.5, wrong, half=half)})
+            for name, wrong, half in (("one", 0.1, 0.05), ("two", 0.1, 0.05), ("three", 0.14, 0.05), ("four", 0.4, 0.0), ("five", 0.4, 0.0))}  # fmt: skip
+    group = ranked("a" * 16, rows)
+    found = {entry.row.model: (place(entry), entry.tied_with, entry.equal_to) for entry in group.entries}
+    assert found == {
+        "one": ("1–3", ("two.json", "three.json"), ("two.json",)), "two": ("1–3", ("one.json", "three.json"), ("one.json",)),
+        "three": ("1–3", ("one.json", "two.json"), ()), "four": ("4–5", ("five.json",), ("five.json",)),
+        "five": ("4–5", ("four.json",), ("four.json",)),
+    }  # fmt: skip
+    for entry in group.entries:  # the range of places is as long as there are ties
+        assert entry.best_place and entry.worst_place and entry.worst_place - entry.best_place == len(entry.tied_with)
+    result = LeaderboardResult(
+        name="rows", groups=(group, ranked("b" * 16, {"one.json": row("alone", {"jargon": bias(0.9)})}))
+    )
+    text, page = leaderboard_text(result), leaderboard_page(result)
+    assert "1–3    2 others, 1 equal" in text and "4–5    1 other, 1 equal" in text and "only row" in text
+    assert "one, 10% [5, 15]; exactly as low: two; 1 more may be as low." in page and "2 others, 1 equal" in page
+    lines = list(csv.DictReader(io.StringIO(leaderboard_csv(result))))
+    assert [(line["tied_with"], line["equal_to"]) for line in lines] == [("2", "1"), ("2", "1"), ("2", "0"), ("1", "1"), ("1", "1"), ("0", "0")]  # fmt: skip
+
+
+def test_rows_of_other_biases_are_another_group_whatever_their_text_set_says(tmp_path: Path) -> None:
+    save(row("one", {"jargon": bias(0.5, 0.1)}), tmp_path / "a.json")
+    save(row("two", {"jargon": bias(0.5, 0.2), "tone": bias(0.5, 0.0)}), tmp_path / "b.json")
+    assert [[entry.row.model for entry in group.entries] for group in read_leaderboard(tmp_path).groups] == [
+        ["one"],
+        ["two"],
+    ]
+
+
 def test_the_measure_is_the_first_that_every_row_has() -> None:
     votes = {"one": row("one", {"jargon": bias(0.5, 0.1, 2.0)}), "two": row("two", {"jargon": bias(0.5, None, -0.5)})}
     group = ranked("a" * 16, votes)
@@ -107,17 +138,23 @@ def test_a_bad_row_is_named_and_counted_and_the_others_are_shown(folder: Path) -
         "future.json": (json.dumps(good | {"schema_version": 99}), "a newer version of cda"),
         "beyond.json": (json.dumps(good | {"quality": skew | {"value": 1.5, "high": 2.0}}), "quality: 0.45 to 2 is outside of 0 to 1"),
         "no-interval.json": (json.dumps(good | {"quality": skew | {"low": 0.9}}), r"is no estimate"),
+        "latin.json": ('{"model": "\udce9"}', "line 1: not UTF-8"),
+        "no-bias.json": (json.dumps(good | {"biases": {}}), "no bias was measured"),
+        "no-name.json": (json.dumps(good | {"model": " "}), "no model's name"),
+        "no-day.json": (json.dumps(good | {"date": "yesterday"}), "date: 'yesterday' is no day such as 2026-11-24"),
+        "no-prompts.json": (json.dumps(good | {"quality": skew | {"n_prompts": -5}}), "n = 100 of -5 prompts, is no estimate"),
+        "huge.json": (json.dumps(good).replace(json.dumps(good["biases"]["jargon"]["rate"]), json.dumps(skew | {"value": 1e200, "high": 1e200})), "outside of -1e"),
         "more-fields.json": (json.dumps(good | {"rank": 1}), "rank: Extra inputs"),
     }  # fmt: skip
     for name, (text, _) in bad.items():
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     result = read_leaderboard(folder)
     assert set(result.refused) == set(bad)
     for name, (_, said) in bad.items():
         assert said in result.refused[name] and "\n" not in result.refused[name]
         assert str(folder) not in result.refused[name]
     assert sum(len(group.entries) for group in result.groups) == 4
-    assert "6 of 10 files could not be read as rows." in leaderboard_text(result)
+    assert "12 of 16 files could not be read as rows." in leaderboard_text(result)
 
 
 def test_the_command_writes_page_table_and_numbers_and_reads_them_not_as_rows(folder: Path) -> None:
