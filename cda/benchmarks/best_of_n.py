@@ -245,7 +245,7 @@ def best_of_n(
     curves = [curve(attribute) for attribute in varied]
     if tested := [followed.p_value for followed in curves if followed.p_value is not None]:
         curves = [followed.model_copy(update={"p_holm": p}) for followed, p in zip(curves, holm(tested), strict=True)]
-    reference: Curve | Missing = Missing(reason="no quality was given")
+    reference: Curve | Missing = Missing(reason="no response has a quality that can be used")
     if quality is not None:
         reference = or_missing(partial(curve, quality))
     return Curves(

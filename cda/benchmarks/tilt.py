@@ -74,7 +74,7 @@ def tilted(
     found = [_attribute(each, tilts, samples, strongest) for each in attributes if each.name in kept_names]
     if tested := [each.p_value for each in found if each.p_value is not None]:
         found = [each.model_copy(update={"p_holm": p}) for each, p in zip(found, holm(tested), strict=True)]
-    reference: TiltedAttribute | Missing = Missing(reason="no quality was given")
+    reference: TiltedAttribute | Missing = Missing(reason="no response has a quality that can be used")
     if quality is not None:
         reference = or_missing(partial(_attribute, quality, tilts, samples, strongest))
     return Tilt(

@@ -16,6 +16,7 @@ from cda.errors import DataError
 from cda.stats.proportions import Z_95, wilson
 
 MAX_VOTES = 9_999  # an item; nobody would collect more
+_MOST_ROOT = 1e9  # root of the largest number of rows
 
 
 def triples_for_share(half_width: float, share: float = 0.5, design_effect: float = 1.0) -> int:
@@ -46,7 +47,7 @@ def triples_for_change(half_width: float, discordant_share: float, design_effect
     _positive(design_effect, "design effect")
     if not 0 < discordant_share <= 1:
         raise DataError(f"a discordant share of {discordant_share}: it lies above 0 and at most at 1")
-    return _rows(half_width, discordant_share * design_effect)
+    return _rows(half_width, math.sqrt(discordant_share * design_effect))
 
 
 def prompts_for_effect(half_width: float, sd: float) -> int:
@@ -55,7 +56,7 @@ def prompts_for_effect(half_width: float, sd: float) -> int:
     """
     _positive(half_width, "half-width")
     _positive(sd, "standard deviation")
-    return _rows(half_width, sd**2)
+    return _rows(half_width, sd)
 
 
 def majority_error(n_votes: int, vote_correlation: float) -> float:
@@ -98,9 +99,12 @@ def votes_for_majority(wanted_error: float, vote_correlation: float) -> int:
     return 2 * _smallest(reliable) - 1
 
 
-def _rows(half_width: float, variance: float) -> int:
-    """Smallest n with z·√(variance / n) ≤ half-width, at least 2: one row has no spread."""
-    return max(2, math.ceil(variance * (Z_95 / half_width) ** 2))
+def _rows(half_width: float, sd: float) -> int:
+    """Smallest n with z·sd / √n ≤ half-width, at least 2: one row has no spread."""
+    root = sd / half_width * Z_95
+    if not root <= _MOST_ROOT:
+        raise DataError(f"a half-width of {half_width:g} at a standard deviation of {sd:g}: more rows than there can be")
+    return max(2, math.ceil(root**2))
 
 
 def _smallest(holds: Callable[[int], bool]) -> int:

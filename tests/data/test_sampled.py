@@ -53,13 +53,14 @@ def test_quality_goes_with_its_response() -> None:
         {"prompt": "r", "responses": ["a", "b"], "quality": [1]},
         {"prompt": "s", "responses": ["a", "b"], "quality": [None, "high"]},
         {"prompt": "t", "responses": ["a", "b"], "quality": "[1, 2"},
-        {"prompt": "u", "responses": ["a", "b"]},
+        {"prompt": "u", "responses": ["a", "b"], "quality": [1e200, -1e308]},
+        {"prompt": "v", "responses": ["a", "b"]},
     ]
     cleaned = placed_outputs(rows, {}, "f")
-    assert [one.quality for one in cleaned.prompts] == [(1.0, 0.5), *([(None, None)] * 4)]
+    assert [one.quality for one in cleaned.prompts] == [(1.0, 0.5), *([(None, None)] * 5)]
     assert cleaned.has_quality
     assert dict(cleaned.quality.reasons) == {
-        "quality is not a finite number": 1,
+        "quality is not a finite number": 3,
         "quality is not one number for each response": 4,
     }
     long = [{"prompt": "q", "response": text, "gold": number} for text, number in (("a", "2.5"), ("b", float("nan")))]
