@@ -179,3 +179,33 @@ def test_a_launch_needs_a_command_of_ours_and_the_status_of_a_killed_process_is_
         ended_by(3, -9)
     assert ended.value.code == 137
     assert capsys.readouterr().err == "error: process 3 was ended by SIGKILL, as the system does when memory runs out\n"
+
+
+# The launcher of one process stands in for accelerate's, which waits in the same way; what it starts says where it is, and sleeps.
+KILLED = """
+import subprocess, sys
+from accelerate.commands import launch as accelerate
+from cda.cli import launch
+
+def simple(arguments):
+    child = subprocess.Popen([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"])
+    child.wait()
+    raise subprocess.CalledProcessError(child.returncode, "command")
+
+accelerate.launch_command = simple
+assert not launch._arguments(["--quiet", "train", "jargon"]).quiet
+launch._start(None)
+"""
+
+
+def test_a_launcher_that_is_terminated_ends_its_command_first() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None and run.stderr is not None
+        child = int(run.stdout.readline())
+        run.terminate()
+        assert run.wait(30) == 143
+        assert run.stderr.read() == "error: process 0 was ended by SIGTERM\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)

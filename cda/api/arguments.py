@@ -162,8 +162,11 @@ class Terms:
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
         """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
-        others = SECOND_TURNS.values() if loaded.only_audit else [*EMBEDDED_BIASES, *SECOND_TURNS.values()]
-        measured = dict.fromkeys([*(bias.name for bias in loaded.biases), *others])
+        own = [bias.name for bias in loaded.biases]
+        asked = loaded.recipe.audit.second_turn
+        turns = [name for name in SECOND_TURNS if asked == "yes" or (asked == "auto" and name in own)]
+        others = () if loaded.only_audit else EMBEDDED_BIASES
+        measured = dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)])
         check_conditions(self.conditions, measured, trained=not loaded.only_audit)
         notes = [*loaded.notes]
         if self.limit is not None:

@@ -6,6 +6,7 @@ import logging
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -43,6 +44,7 @@ def _arguments(words: list[str]) -> Any:
             f"command: cda launch --num_processes 2 train jargon. Commands: {', '.join(sorted(_commands()))}"
         )
     arguments.module, arguments.no_python = True, False
+    arguments.quiet = False  # it would end with 1, whatever the command's status
     arguments.training_script_args = [arguments.training_script, *arguments.training_script_args]
     arguments.training_script = "cda"
     if arguments.config_file is None:
@@ -81,6 +83,7 @@ def _start(arguments: Any) -> None:
 
     # Ctrl-C reaches the command too, which says how to go on; the launcher waits for its end.
     signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, _terminate)  # of several processes, torch's launcher sets its own
     # The launchers' own warnings and errors repeat in their words what the command has said.
     logging.disable(logging.ERROR)
     try:
@@ -94,6 +97,18 @@ def _start(arguments: Any) -> None:
         sys.exit(128 + error.sigval)
     except (ValueError, ConnectionError) as error:  # options that do not go together, or a port that is taken
         raise RunError(f"cda launch: {error}") from None
+
+
+def _terminate(*_: object) -> None:
+    """Pass SIGTERM on to the command, whose end the launcher waits for; left alone, it would go on without a launcher."""
+    import psutil
+
+    children = psutil.Process().children()
+    for child in children:
+        with suppress(psutil.Error):  # it has just ended
+            child.terminate()
+    if not children:
+        sys.exit(128 + signal.SIGTERM)
 
 
 def ended_by(rank: int, status: int) -> NoReturn:

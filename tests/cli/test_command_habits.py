@@ -89,6 +89,8 @@ def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work
         "would always hold",
     )
     refused(f"{AUDIT} --fail-if lenth.skew>1", "'lenth' is not measured here. Did you mean 'length'? Known: length,")
+    refused("audit embedded --bias jargon --fail-if length-second-turn.skew>0.5",
+            "'length-second-turn' is not measured here. Known: jargon, quality")  # fmt: skip
     refused("train jargon --only --fail-if jargon.skew>1", "--fail-if: not with --only, which trains without an audit")
     refused("train jargon --fail-if jargn.skew>1", "'jargn' is not measured here. Did you mean 'jargon'?")
     assert not (desk / "runs").exists()
