@@ -39,6 +39,14 @@ RESULTS = {
     "version": "Version",
 }
 """Command to what its --json prints."""
+NOT_DRY = {
+    "list": "prints what ships with the package",
+    "config": "prints what ships with the package",
+    "completion": "prints a script",
+    "version": "prints the version",
+    "launch": "starts another command, which takes --dry-run",
+}
+"""Commands without --dry-run to the reason."""
 _HEAD = """# Commands
 
 Made from the code by `python tests/documents.py`; `cda COMMAND -h` says the same.
@@ -51,7 +59,9 @@ Made from the code by `python tests/documents.py`; `cda COMMAND -h` says the sam
 
 - `--json` prints the result named below as JSON on standard output, and nothing else; messages and progress go to standard error. Fields:
   [results](../results.md), and `cda/results/commands.py` for those of commands that write no result file. A dry run prints a Plan.
-- `--dry-run` checks everything, prints the settings that differ from the defaults (with `--full` all of them) and the plan, and does nothing.
+- `--dry-run` checks everything, prints the settings that differ from the defaults (with `--full` all of them) and the plan: what is read, what
+  asking an LLM costs, and what is written where. Nothing is done. A command without settings of a recipe prints its options instead. Commands
+  that only print have no dry run: {not_dry}.
 - `--limit N` is for a quick look: at most N prompts, pairs, triples or contrasts of each file and bias, drawn with the seed, since files are
   often sorted. What was not drawn is counted in the result.
 - `--column ours=theirs` names a column of your file. A command that reads several files takes `FILE.ours=theirs` for another than its
@@ -70,7 +80,9 @@ def files() -> dict[Path, str]:
 
 
 def _commands_page() -> Iterator[str]:
-    yield _HEAD.format(codes="\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()))
+    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    not_dry = ", ".join(f"`{name}`" for name in NOT_DRY if name != "launch")
+    yield _HEAD.format(codes=codes, not_dry=not_dry)
     for name, command in every_command(get_command(app)):
         yield f"## cda {name}\n\n{' '.join((command.help or '').split())}\n"
         if name in RESULTS:

@@ -26,7 +26,7 @@ from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
 from cda.dosing.files import dose_from_files
 from cda.errors import DataError, RecipeError
-from cda.files.paths import user_path
+from cda.files.paths import free_place, place_for, user_path
 from cda.finetuning.applied import asked_subjects
 from cda.recipe.load import LoadedRecipe
 from cda.records import TieRule
@@ -254,6 +254,9 @@ def dose(
     quality_after: Data | None = None,
     ties: Literal["drop", "half", "as-released"] = "drop",
     seed: int = 42,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    out: str | Path | None = None,
 ) -> Dose:
     """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
 
@@ -268,12 +271,16 @@ def dose(
         quality_after: The same after debiasing.
         ties: Value of people's ties and splits.
         seed: Seed of splits and intervals.
+        columns: Our column names to those of the score files, such as `{"margin": "gap"}`.
+        limit: Take at most so many voted rows, and quality pairs, drawn with the seed.
+        out: Also write the result to this file.
 
     Returns:
         The chosen dose with its numbers on held-out votes, and the dose–response curve.
 
     Raises:
         DataError: A column or id is missing, or there are too few votes to choose a dose.
+        RunError: The file `out` cannot be written.
 
     Example:
         >>> import cda
@@ -281,7 +288,7 @@ def dose(
         >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
         >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
     """
-    check_types("cda.dose", seed=seed)
+    check_types("cda.dose", seed=seed, columns=columns, limit=limit, out=out)
     if ties not in get_args(TieRule):
         raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")
     if (quality_before is None) != (quality_after is None):
@@ -296,4 +303,9 @@ def dose(
         voted = path(votes, "votes")
     if quality_before is not None and quality_after is not None:
         quality = path(quality_before, "quality-before"), path(quality_after, "quality-after")
-    return Dose(**dict(dose_from_files(*scores, voted, quality, ties=ties, seed=seed)))
+    file = None if out is None else free_place(user_path(out))
+    found = dose_from_files(*scores, voted, quality, ties=ties, seed=seed, columns=columns or {}, limit=limit, out=file)
+    result = Dose(**dict(found))
+    if file is not None:
+        result.save(place_for(file))
+    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,7 @@ from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.recipe.load import LoadedRecipe
 from cda.records import TieRule
-from cda.resources.artifacts import check_form, folder_suffix, out_folder
+from cda.resources.artifacts import check_form, folder_suffix, free_folder, out_folder
 
 
 def calibrate(
@@ -116,6 +116,8 @@ def calibrate_scores(
     preferences: bool = False,
     ties: Literal["drop", "half", "as-released"] = "drop",
     seed: int = 42,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
     figures: str | None = None,
     out: str | Path | None = None,
 ) -> Calibration:
@@ -128,6 +130,8 @@ def calibrate_scores(
         preferences: Margins are a judge's preferences from −1 to 1.
         ties: Value of people's ties and splits.
         seed: Seed of splits and intervals.
+        columns: Our column names to those of the score files, such as `{"margin": "gap"}`.
+        limit: Take at most so many voted rows of each bias, and quality pairs, drawn with the seed.
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for `runs/calibrate-<scores>`.
 
@@ -142,19 +146,24 @@ def calibrate_scores(
         >>> found = cda.calibrate_scores("scores.jsonl", "votes.csv")  # doctest: +SKIP
         >>> found.corrected([0.4, 1.2], "length")  # doctest: +SKIP
     """
-    check_types("cda.calibrate_scores", seed=seed, out=out)
+    check_types("cda.calibrate_scores", seed=seed, out=out, columns=columns, limit=limit)
     check_form(figures)
     if ties not in get_args(TieRule):
         raise RecipeError([f"ties: {', '.join(get_args(TieRule))}; found '{ties}'"])
     inputs = (user_path(out).parent if out is not None else RUNS) / "inputs"
     given = {"scores": scores, "votes": votes, "quality": quality}
     files = {name: user_path(as_reference(rows, name, inputs)) for name, rows in given.items() if rows is not None}
-    apart = folder_suffix("calibrate", {"by": files.get("votes")}, [str(files.get("quality")), ties, str(preferences)])
-    folder = user_path(out) if out is not None else RUNS / f"calibrate-{files['scores'].stem}{apart}"
-    folder = out_folder(folder, RESULT, "cda calibrate")
-    result, rows = calibrate_files(
-        files["scores"], files.get("votes"), files.get("quality"), preferences=preferences, ties=ties, seed=seed
+    others = [str(value) for value in (columns, limit) if value]
+    apart = folder_suffix(
+        "calibrate", {"by": files.get("votes")}, [str(files.get("quality")), ties, str(preferences), *others]
     )
+    named = user_path(out) if out is not None else RUNS / f"calibrate-{files['scores'].stem}{apart}"
+    folder = free_folder(named, RESULT, "cda calibrate")
+    result, rows = calibrate_files(
+        files["scores"], files.get("votes"), files.get("quality"), preferences=preferences, ties=ties, seed=seed,
+        columns=columns or {}, limit=limit, out=folder,
+    )  # fmt: skip
+    folder = out_folder(folder, RESULT, "cda calibrate")
     return _shown(result, folder, written(result, rows, folder, figures))
 
 

@@ -30,6 +30,7 @@ from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
+from cda.resources.dry_run import NOTHING_DONE
 from cda.resources.llm_access import Step, confirm_all, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
@@ -105,7 +106,7 @@ def plan_panel(
     if steps:
         say("\nLLM calls of all models")
         tell_costs(steps)
-    say(f"\npanel       {_folder(terms, planned)}")
+    say(f"\npanel       {_folder(terms, planned)}\n\n{NOTHING_DONE}")
     return PanelPlan(models=plans, folder=_folder(terms, planned))
 
 

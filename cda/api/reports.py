@@ -9,11 +9,13 @@ from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.row import NO_ROW, names_folder
 from cda.errors import RecipeError
 from cda.files.jsonl import write_page
-from cda.files.paths import place_for, user_path, writing
+from cda.files.paths import free_place, place_for, user_path, writing
 from cda.launch import is_main, say
 from cda.panels.leaderboard import read_leaderboard
 from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_text
+from cda.report.numbers import n_of
 from cda.resources.artifacts import of_this_version
+from cda.resources.dry_run import stop_if_dry
 from cda.results.base import save
 
 
@@ -68,12 +70,12 @@ def leaderboard(folder: str | Path, /) -> Leaderboard:
 
 
 def check_export(place: str | None, n_models: int = 1) -> None:
-    """Refuse, before any work, a place for rows that is neither a folder nor, for one model, a .json file; its folder is made."""
+    """Refuse, before any work, a place for rows that is neither a folder nor, for one model, a .json file, or cannot be written."""
     if place is None:
         return
     path = user_path(place)
     if names_folder(place):
-        place_for(path / "row.json")
+        free_place(path / "row.json")
     elif n_models != 1:
         raise RecipeError(
             [f"--export {place}: {n_models} models have a row each; name a folder, with a slash at its end"]
@@ -81,12 +83,12 @@ def check_export(place: str | None, n_models: int = 1) -> None:
     elif path.suffix != ".json":
         raise RecipeError([f"--export {place}: {NO_ROW}"])
     else:
-        place_for(path)
+        free_place(path)
 
 
-def export_run(run: Run | Panel, place: str | None, dry_run: bool = False) -> None:
-    """Write the row of a run's audit, or those of a panel, if a place is given, and say where; nothing in a dry run."""
-    if place is None or dry_run or not is_main():
+def export_run(run: Run | Panel, place: str | None) -> None:
+    """Write the row of a run's audit, or those of a panel, if a place is given, and say where."""
+    if place is None or not is_main():
         return
     for file in run.export(place) if isinstance(run, Panel) else (run.audit.export(place),):
         say(f"Row: {file}")
@@ -98,8 +100,12 @@ def leaderboard_files(folder: str, out: str | None = None) -> tuple[Leaderboard,
     if out is not None and user_path(out).suffix != ".html":
         raise RecipeError([f"--out {out}: a page ends in .html; the CSV and the JSON lie next to it"])
     result = leaderboard(folder)
-    page = place_for(user_path(out) if out is not None else user_path(folder) / "leaderboard.html")
-    files = {kind: page.with_suffix(f".{kind}") for kind in ("csv", "json")}
+    page = user_path(out) if out is not None else user_path(folder) / "leaderboard.html"
+    files = {kind: free_place(page).with_suffix(f".{kind}") for kind in ("csv", "json")}
+    stop_if_dry(
+        None, lambda: [*_read_rows(folder, result), f"writes      {page}, {files['csv'].name}, {files['json'].name}"]
+    )
+    place_for(page)
     with writing(page):
         write_page(page, result._page())
     with writing(files["csv"]):
@@ -107,3 +113,22 @@ def leaderboard_files(folder: str, out: str | None = None) -> tuple[Leaderboard,
     with writing(files["json"]):
         save(result, files["json"])
     return result, f"{leaderboard_text(result)}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"
+
+
+def _read_rows(folder: str, result: Leaderboard) -> list[str]:
+    """Steps of a dry run: the rows by whether they are shown."""
+    groups = [len(group.entries) for group in result.groups]
+    sizes = f" of {', '.join(map(str, groups))}" if len(groups) > 1 else ""
+    left = [
+        f"{n_of(len(found), what)} {why}"
+        for found, what, why in (
+            (result.superseded, "older row", "of the same model and texts"),
+            (result.refused, "file", "without a row"),
+        )
+        if found
+    ]
+    without = f", without {' and '.join(left)}" if left else ""
+    return [
+        f"reads       {folder}: {n_of(sum(groups), 'row')} in {n_of(len(groups), 'group')}{sizes}, each on the same texts{without}",
+        *(f"            {name}: {reason}" for name, reason in result.refused.items()),
+    ]

@@ -36,12 +36,12 @@ from cda.launch import is_main, say
 from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
-from cda.pipeline.stages import OTHER_RESULTS, audit_of, run_stages, train_result
+from cda.pipeline.stages import OTHER_RESULTS, audit_of, check_earlier, run_stages, train_result
 from cda.preferences.page import data_markdown, data_page, data_text
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.dry_run import plan_of, plan_text, stop_if_dry
-from cda.resources.llm_access import cost_lines
+from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, save
 from cda.results.base import load as load_result
@@ -321,19 +321,21 @@ def carry_out(
 
     def steps() -> list[str]:
         planning.check(loaded)
-        costs = cost_lines(planned_calls(loaded)) if loaded.only_audit else []
-        return [*planning.plan(loaded).splitlines(), *costs]
+        if only:
+            check_earlier(loaded, until)
+        costs = plan_lines(planned_calls(loaded)) if loaded.only_audit else []
+        return [*planning.plan(loaded, until, only).splitlines(), *costs]
 
-    stop_if_dry(loaded, steps)
+    stop_if_dry(loaded, steps, planning.UNUSED.get(until, ()))
     if dry_run:
-        return Run(loaded.recipe.run_path, planned_run(loaded) if is_main() else None)
+        return Run(loaded.recipe.run_path, planned_run(loaded, until=until, only=only) if is_main() else None)
     return Run(run_stages(loaded, until, only, figures).path)
 
 
-def planned_run(loaded: LoadedRecipe, full: bool = False) -> Plan:
+def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report", only: bool = False) -> Plan:
     """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
     planning.check(loaded)
-    plan = plan_of(loaded, planning.plan(loaded).splitlines(), full)
+    plan = plan_of(loaded, planning.plan(loaded, until, only).splitlines(), full, planning.UNUSED.get(until, ()))
     say(plan_text(plan, full))
     return plan
 

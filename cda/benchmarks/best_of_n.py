@@ -24,7 +24,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
-from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
+from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, shown_target, write_figures
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -74,6 +74,8 @@ def run_best_of_n(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
         check_subject(subject, settings)
+    n_read, n_all = len(prompts_read), len(sampled.prompts)
+    of = f"{n_read}" if n_read == n_all else f"{n_read} of {n_all}"
     stop_if_dry(
         loaded,
         lambda: [
@@ -81,10 +83,11 @@ def run_best_of_n(
                 f"{subject.label:11} {subject.name}{f' with {subject.adapter}' if subject.adapter else ''}"
                 for subject in subjects
             ),
-            f"responses   {responses}: {sum(len(row.responses) for row in prompts_read)} to {len(prompts_read)} of "
-            f"{len(sampled.prompts)} prompts (rows: {sampled.rows})",
-            f"report      {out / PAGE}",
+            f"responses   {responses}: {sum(len(row.responses) for row in prompts_read)} responses to {of} prompts (rows: {sampled.rows})",
+            f"follows     {', '.join([*(bias.name for bias in shares), *means])}",
+            f"report      {free_folder(out, RESULT, 'cda best-of') / PAGE}",
         ],
+        ("biases", "name"),
     )
     out = out_folder(out, RESULT, "cda best-of")
     texts = [(row.prompt, text) for row in prompts_read for text in row.responses]

@@ -25,10 +25,19 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.resources.artifacts import check_form, out_folder, prompt_row, shown_path, shown_target, write_figures
+from cda.resources.artifacts import (
+    check_form,
+    free_folder,
+    out_folder,
+    prompt_row,
+    shown_path,
+    shown_target,
+    write_figures,
+)
 from cda.resources.dry_run import stop_if_dry
+from cda.resources.llm_access import plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
-from cda.resources.scorers import open_scorer
+from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import load_quality_source, source_fingerprint
 from cda.results.base import save
 from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQuality
@@ -67,9 +76,13 @@ def measure_quality(
     settings = scorer_settings(loaded)
     for subject in subjects:
         check_subject(subject, settings)
-    stop_if_dry(loaded, lambda: _plan(loaded, sets, subjects))
-    out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
+
+    def steps() -> list[str]:
+        return [*_plan(loaded, sets, subjects), *plan_lines(planned_verdicts(subjects, settings, comparisons))]
+
+    stop_if_dry(loaded, steps, ("biases", "name"))
+    out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
     names = public_names(subjects, recipe.score.served.model)
@@ -113,7 +126,8 @@ def _plan(loaded: LoadedRecipe, sets: Sequence[QualitySet], subjects: Sequence[S
         for subject in subjects
     ]
     read = [f"items       {each.name}: {len(each.items)}, read as {each.format} ({each.exclusions})" for each in sets]
-    return [*asked, *read, f"report      {Path(str(loaded.recipe.run.folder)) / PAGE}"]
+    out = free_folder(str(loaded.recipe.run.folder), RESULT, "cda quality")
+    return [*asked, *read, f"report      {out / PAGE}"]
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

@@ -19,10 +19,11 @@ from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.numbers import count, counted, inert, p_value
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
-from cda.resources.artifacts import out_folder, prompt_row
+from cda.resources.artifacts import free_folder, out_folder, prompt_row
 from cda.resources.dry_run import stop_if_dry
+from cda.resources.llm_access import plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
-from cda.resources.scorers import open_scorer
+from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.base import Test, save
 from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
@@ -84,8 +85,10 @@ def run_win_rate(
         lambda: [
             f"model       {loaded.recipe.model.name_or_path}",
             f"outputs     {first} against {second}: {len(comparisons)} comparisons (outputs: {alone}; pairs: {pairs})",
-            f"result      {out / RESULT}",
+            f"result      {free_folder(out, RESULT, 'cda win-rate') / RESULT}",
+            *plan_lines(planned_verdicts([subject], settings, comparisons)),
         ],
+        ("biases", "name"),
     )
     out = out_folder(out, RESULT, "cda win-rate")
     compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,19 @@ import numpy as np
 from cda.arrays import LARGEST, FloatArray
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
+from cda.calibration.report import PAGE
 from cda.calibration.result import Origin, Term, calibration_result, check_prompts
-from cda.data.votes import Score, read_scores
+from cda.data.votes import Score, check_named, read_scores
 from cda.dosing.choice import MAX_QUALITY_LOSS, MIN_PROMPTS, REPEATS
-from cda.dosing.files import scored_people
+from cda.dosing.files import drawn_rows, scored_people
 from cda.errors import DataError, refuse
+from cda.inert import inert
 from cda.records import TieRule
 from cda.resources.artifacts import shown_path
+from cda.resources.dry_run import stop_if_dry
 from cda.results.calibration import CalibrationResult
 from cda.scorers.calibrated import log_odds, preference_of
+from cda.stats.draws import drawn
 from cda.stats.people import within_preferences
 from cda.stats.votes import Majority
 
@@ -41,24 +47,39 @@ def calibrate_files(
     max_quality_loss: float = MAX_QUALITY_LOSS,
     ties: TieRule = "drop",
     seed: int = 0,
+    columns: Mapping[str, str] = MappingProxyType({}),
+    limit: int | None = None,
+    out: Path | None = None,
 ) -> tuple[CalibrationResult, list[dict[str, object]]]:
     """Calibrate the margins of a score file; the result, and each row's margin as it is and out of fold.
 
     `scores` is read as by `cda dose`; further columns may name the `bias` of a row (one file, several biases), its
     `difference` in the bias's measure, perturbed minus base, and the side that a judge saw `first`. `quality` holds
     chosen_score and rejected_score, or margin; also `difference` (of several biases `difference_<bias>`), chosen minus
-    rejected, and `first`. With `preferences`, margins are a judge's preferences from −1 to 1. DataError: a file, column or
-    id is missing, a cell cannot be read, or there are too few votes.
+    rejected, and `first`. With `preferences`, margins are a judge's preferences from −1 to 1. `columns` are our names to those of
+    the score files; `limit`: at most so many contrasts of each bias, and quality pairs, drawn with the seed; `out` is the folder
+    that the caller writes into, for the plan of a dry run. DataError: a file, column or id is missing, a cell cannot be read, or
+    there are too few votes.
     """
-    rows, out = read_scores(scores, ("perturbed_score", "base_score"))
+    rows, unusable = read_scores(scores, ("perturbed_score", "base_score"), columns)
     people, notes = scored_people(rows, rows, votes, ties, scores)
     biases = tuple(str(score.row.get("bias") or ONE_BIAS) for score in rows.values())
-    enough = check_prompts(_prompts(rows, people, biases), 0, f" {scores}: {out}." if out.dropped else "")
+    if len(taken := drawn_rows(people, biases, limit, seed)) < len(rows):
+        notes.append(f"{scores}: {int(people.used.sum()) - len(taken)} voted rows not drawn (--limit)")
+        items = [*rows.items()]
+        rows = dict(items[at] for at in taken)
+        biases = tuple(biases[at] for at in taken)
+        people = replace(people, target=people.target[taken], used=people.used[taken])
+    enough = check_prompts(_prompts(rows, people, biases), 0, f" {scores}: {unusable}." if unusable.dropped else "")
     checked: Rows = {}
-    left_out = {"rows of scores": out}  # those without a majority are in the notes
+    left_out = {"rows of scores": unusable}  # those without a majority are in the notes
     if quality is not None:
-        checked, left_out["rows of quality pairs"] = read_scores(quality, ("chosen_score", "rejected_score"))
+        found, left_out["rows of quality pairs"] = read_scores(quality, ("chosen_score", "rejected_score"), columns)
+        checked = {name: found[name] for name in drawn([*found], limit, seed)}
+        if len(checked) < len(found):
+            notes.append(f"{quality}: {len(found) - len(checked)} of {len(found)} rows not drawn (--limit)")
         check_prompts(dict.fromkeys(enough, MIN_PROMPTS), len({score.prompt for score in checked.values()}))
+    check_named(columns, rows, checked)
     terms = _terms(rows, checked, enough)
     notes += _without_difference(rows, biases, terms, scores) + _without_difference(
         checked, (), terms, quality or scores
@@ -91,8 +112,20 @@ def calibrate_files(
             for name, file in (("scores", scores), ("votes", votes), ("quality", quality))
         },
     )
-    result, found = calibration_result(problem, terms, origin, seed, repeats, max_quality_loss)
-    return result, _out_of_fold(own, problem, found, preferences)
+    stop_if_dry(
+        None,
+        lambda: [
+            f"reads       {scores}: {len(rows)} rows of scores ({unusable})",
+            f"votes       {votes or scores}: {int(people.used.sum())} rows with a majority of people; corrected: {', '.join(enough)}",
+            *(f"            {name} is not corrected: {why}" for name, why in origin.uncorrected.items()),
+            *([] if quality is None else [f"quality     {quality}: {len(checked)} pairs"]),
+            *(f"left out    {inert(note)}" for note in notes),
+            f"report      {out and out / PAGE}",
+        ],
+        ("bias", "pairs"),
+    )
+    result, effects = calibration_result(problem, terms, origin, seed, repeats, max_quality_loss)
+    return result, _out_of_fold(own, problem, effects, preferences)
 
 
 def _prompts(rows: Rows, people: Majority, biases: Sequence[str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.audit import audit_texts
+from cda.auditing.audit import audit_rewriting, audit_texts
 from cda.auditing.groups import (
     Group,
     contrast_comparisons,
@@ -19,7 +19,7 @@ from cda.auditing.groups import (
     read_margins,
     ties_of,
 )
-from cda.auditing.texts import AuditTexts
+from cda.auditing.texts import AuditTexts, load_audit_texts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, written
@@ -30,12 +30,14 @@ from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
+from cda.launch import unsaid
 from cda.recipe.load import LoadedRecipe
-from cda.records import Exclusions, TieRule, prompt_id
-from cda.resources.artifacts import out_folder, shown_path, shown_target
+from cda.records import Contrast, Exclusions, TieRule, prompt_id
+from cda.resources.artifacts import free_folder, out_folder, shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
+from cda.resources.llm_access import Step, plan_lines
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
-from cda.resources.scorers import open_scorer
+from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs
 from cda.results.calibration import CalibrationResult, TextMeasure
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
@@ -102,32 +104,50 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
     return Voted(replace(loaded, biases=biases), counts, measures, len(pairs))
 
 
-def plan_calibrate(loaded: LoadedRecipe) -> str:
-    """The plan of a calibration, as lines; errors as of `voted_on`."""
+def plan_calibrate(loaded: LoadedRecipe) -> list[str]:
+    """Steps of a dry run; errors as of `voted_on`."""
     voted = voted_on(loaded)
     enough = ", ".join(f"{bias.name} {voted.counts[bias.name]}" for bias in voted.loaded.biases)
-    lines = [
+    return [
         f"model       {loaded.recipe.model.name_or_path}",
         f"votes       prompts with a majority: {enough}",
         *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
-        f"quality     {voted.n_quality} pairs",
-        f"report      {loaded.recipe.run_path / PAGE}",
+        f"quality     {f'{voted.n_quality} pairs' if voted.n_quality else 'none'}",
+        f"report      {free_folder(loaded.recipe.run_path, RESULT, 'cda calibrate') / PAGE}",
+        *plan_lines(_judging(voted.loaded)),
     ]
-    return "\n".join(lines)
+
+
+def _judging(loaded: LoadedRecipe) -> list[Step]:
+    """The calls of an LLM judge; none for another scorer, whose texts are not even drawn."""
+    if not loaded.recipe.model.is_judge:
+        return []
+    with unsaid():
+        texts = load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded).planning(), only_audit=loaded.only_audit)
+    subject = Subject("model", loaded.recipe.model)
+    return planned_verdicts([subject], scorer_settings(loaded), _compared(texts))
+
+
+def _voted(texts: AuditTexts) -> list[Contrast]:
+    return [contrast for contrast in texts.contrasts if contrast.votes or contrast.preferred]
+
+
+def _compared(texts: AuditTexts) -> list[Comparison]:
+    return [*contrast_comparisons(_voted(texts)), *pair_comparisons(texts.pairs)]
 
 
 def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
     """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal. Errors as of
     `voted_on`, before anything is scored; RunError for a folder that holds something else."""
-    stop_if_dry(loaded, lambda: plan_calibrate(loaded).splitlines())
+    stop_if_dry(loaded, lambda: plan_calibrate(loaded), ("name",))
     voted = voted_on(loaded)
     loaded, recipe = voted.loaded, voted.loaded.recipe
     settings = scorer_settings(loaded)
     out = out_folder(recipe.run_path, RESULT, "cda calibrate")
     texts = audit_texts(loaded)
     scorer = open_scorer(Subject("model", recipe.model), settings, settings.shared_folder)
-    contrasts = [contrast for contrast in texts.contrasts if contrast.votes or contrast.preferred]
-    compared, facts = scorer.compare([*contrast_comparisons(contrasts), *pair_comparisons(texts.pairs)])
+    contrasts = _voted(texts)
+    compared, facts = scorer.compare(_compared(texts))
     biases = {bias.name: bias for bias in loaded.biases}
     groups = make_groups(contrasts, biases, list(biases), {"model": compared})
     terms = text_columns(voted.measures, isinstance(facts, JudgeFacts | PanelFacts) and facts.orders == "one")

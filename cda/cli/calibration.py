@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from cda.cli.app import (
     TARGET,
@@ -19,6 +19,7 @@ from cda.cli.app import (
     Seed,
     Yes,
     app,
+    columns_of,
     confirmed,
     with_options,
 )
@@ -27,6 +28,7 @@ from cda.cli.output import running
 
 @app.command(rich_help_panel=TRAIN)
 def calibrate(
+    context: Context,
     model: Annotated[str | None, Argument(help=f"{TARGET} Leave it out with --scores.")] = None,
     overrides: Annotated[list[str] | None, Argument(help="section.key=value, as many as you like.")] = None,
     votes: Annotated[str | None, Option(help="People's votes: id and vote, any number an item.")] = None,
@@ -53,19 +55,17 @@ def calibrate(
     yes: Yes = False,
 ) -> None:
     """Correct a judge or reward model that cannot be trained: offsets and slopes that people's votes choose."""
-    with running(as_json, dry_run, full) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.api.calibration import calibrate as of_model
         from cda.api.calibration import calibrate_scores
         from cda.errors import RecipeError
 
-        words = with_options(overrides, seed, column, ("contrasts", "quality"))
-        words += [] if ties == "drop" else [f"audit.ties={ties}"]
-        of_models: dict[str, object] = {
-            "--pairs": pairs, "--bias": bias, "--dry-run": dry_run, "--limit": limit, "--column": column, "--yes": yes, "settings": overrides,
-        }  # fmt: skip
+        of_models: dict[str, object] = {"--pairs": pairs, "--bias": bias, "--yes": yes, "settings": overrides}
         if problems := _problems(model, scores, preferences, of_models):
             raise RecipeError(problems)
         if model is not None:
+            words = with_options(overrides, seed, column, ("contrasts", "quality"))
+            words += [] if ties == "drop" else [f"audit.ties={ties}"]
             found = of_model(
                 model, votes, biases=bias, contrasts=pairs, quality=quality, figures=figures, out=out,
                 confirm=confirmed(yes), overrides=words, limit=limit,
@@ -74,6 +74,7 @@ def calibrate(
             found = calibrate_scores(
                 str(scores), votes, quality=None if quality == "none" else quality, preferences=preferences,
                 ties=ties, seed=42 if seed is None else seed, figures=figures, out=out,  # type: ignore[arg-type]  # a wrong one is refused there
+                columns=columns_of(column or ()), limit=limit,
             )  # fmt: skip
         output.show(found)
 

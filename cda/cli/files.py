@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from cda.cli.app import (
     COMMON,
@@ -136,22 +137,28 @@ def pairs(
 
 @app.command(rich_help_panel=MAKE)
 def texts(
+    context: Context,
     out: Annotated[str, Argument(help="New folder for them.")],
     form: Annotated[
         str, Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
     ] = "jsonl",
+    dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    with running(as_json) as output:
-        from cda.embedded.texts import FORMATS, export
+    with running(as_json, dry_run, full, context) as output:
+        from cda.embedded.texts import FORMATS, check_empty, export, tables
         from cda.errors import RecipeError
         from cda.files.paths import user_path
+        from cda.resources.dry_run import stop_if_dry
         from cda.results.commands import Written
 
         if form not in FORMATS:
             raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
         folder = user_path(out)
+        check_empty(folder)
+        stop_if_dry(None, lambda: _plan_of_texts({name: len(rows) for name, rows in tables().items()}, folder))
         rows = export(folder, form)
         counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
         output.show(
@@ -159,8 +166,17 @@ def texts(
         )
 
 
+def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
+    counts = ", ".join(f"{name} {n}" for name, n in rows.items())
+    return [
+        f"texts       {sum(rows.values()):,} rows that ship with cda: {counts}",
+        f"writes      {folder}: each as a table, and README.md, their data card",
+    ]
+
+
 @app.command(rich_help_panel=TRAIN)
 def merge(
+    context: Context,
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
@@ -180,29 +196,27 @@ def merge(
         str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
     ] = None,
     dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
-    with running(as_json) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.files.paths import user_path
         from cda.quiet import quiet_libraries
 
         quiet_libraries()
         from cda.pipeline.merge import MergeOptions
         from cda.pipeline.merge import merge as merge_sources
-        from cda.results.commands import Plan, Written
+        from cda.results.commands import Written
 
         folder = user_path(out)
-        options = MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push, dry_run)
-        plan = merge_sources(sources, options)
-        if dry_run:
-            output.show(Plan(settings={}, lines=tuple(plan)), "\n".join(plan))
-        else:
-            output.show(Written(folder=folder), "")
+        merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
+        output.show(Written(folder=folder), "")
 
 
 @app.command(rich_help_panel=LOOK_UP)
 def samples(
+    context: Context,
     half_width: Annotated[float, Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
     share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
     flipped: Annotated[float, Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
@@ -216,11 +230,14 @@ def samples(
     sd: Annotated[
         float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
     ] = 1.0,
+    dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
-    with running(as_json) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.errors import DataError
+        from cda.resources.dry_run import stop_if_dry
         from cda.results.commands import SampleSizes
         from cda.stats import sample_size as needed
 
@@ -237,6 +254,9 @@ def samples(
             prompts=needed.prompts_for_effect(effect, sd),
         )
         points = f"± {100 * half_width:g} points"
+        stop_if_dry(
+            None, lambda: [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
+        )
         lines = [
             f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
             f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",

@@ -14,6 +14,7 @@ from cda.user_errors import user_errors
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from typer import Context
 
 CONDITION_HOLDS = 1
 
@@ -46,9 +47,12 @@ class Output:
 
 
 @contextmanager
-def running(as_json: bool = False, dry_run: bool = False, full: bool = False) -> Iterator[Output]:
+def running(
+    as_json: bool = False, dry_run: bool = False, full: bool = False, context: Context | None = None
+) -> Iterator[Output]:
     """Run a command: errors a user can act on become messages; with --json everything else that is printed goes to standard
-    error; a dry run ends where everything is checked (`cda.resources.dry_run`), and its plan is the result."""
+    error; a dry run ends where everything is checked (`cda.resources.dry_run`), and its plan is the result. A command without
+    settings of a recipe gives its `context`, whose options a dry run shows instead."""
     output, stdout = Output(as_json, dry_run, full), sys.stdout
     with user_errors():
         if full and not dry_run:
@@ -57,7 +61,7 @@ def running(as_json: bool = False, dry_run: bool = False, full: bool = False) ->
             if dry_run:
                 from cda.resources.dry_run import planning
 
-                with planning(full, output.show):
+                with planning(full, _options(context, full), output.show):
                     yield output
             else:
                 yield output
@@ -65,6 +69,25 @@ def running(as_json: bool = False, dry_run: bool = False, full: bool = False) ->
             print(output.json(), file=stdout)
         if output.status:
             sys.exit(output.status)
+
+
+_HOW = ("dry_run", "full", "as_json", "yes")
+"""Options that say how a command is run, not what it does."""
+
+
+def _options(context: Context | None, full: bool) -> dict[str, Any]:
+    """A command's options by name, those that differ from their defaults, or all of them."""
+    if context is None:
+        return {}
+    found: dict[str, Any] = {}
+    for parameter in context.command.params:
+        if parameter.param_type_name != "option" or parameter.name in _HOW:
+            continue
+        value, default = context.params[str(parameter.name)], parameter.default
+        value = list(value) or None if isinstance(value, list | tuple) else value  # of an option that may be repeated
+        if full or value != default:
+            found[parameter.opts[0].removeprefix("--")] = value
+    return found
 
 
 def written(result: BaseModel) -> dict[str, Any]:

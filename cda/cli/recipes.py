@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, get_args
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from cda.cli import complete
 from cda.cli.app import (
@@ -22,6 +22,7 @@ from cda.cli.app import (
     Seed,
     Yes,
     app,
+    columns_of,
     confirmed,
     with_options,
 )
@@ -138,6 +139,7 @@ def synthesize(
 
 @app.command(rich_help_panel=TRAIN)
 def dose(
+    context: Context,
     recipe: Annotated[
         str | None,
         Argument(
@@ -174,14 +176,14 @@ def dose(
         "before": before, "after": after, "votes": votes, "quality-before": quality_before, "quality-after": quality_after,
     }  # fmt: skip
     given = {name: value for name, value in files.items() if value}
-    with running(as_json, dry_run, full) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.errors import RecipeError
 
         if recipe is None:
-            for_recipes = {"--limit": limit, "--column": column, "--dry-run": dry_run, "--only": only, "--yes": yes}
+            for_recipes = {"--only": only, "--yes": yes}
             if problems := [f"{name}: only with a recipe" for name, value in for_recipes.items() if value]:
                 raise RecipeError(problems)
-            _dose_of_files(output, given, ties, seed, out)
+            _dose_of_files(output, given, ties, seed, out, columns_of(column or ()), limit)
             return
         if given:
             raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
@@ -189,11 +191,19 @@ def dose(
         run_until(output, recipe, terms, "dose" if only else "report", only)
 
 
-def _dose_of_files(output: Output, given: dict[str, str], ties: str, seed: int | None, out: str | None) -> None:
+def _dose_of_files(
+    output: Output,
+    given: dict[str, str],
+    ties: str,
+    seed: int | None,
+    out: str | None,
+    columns: dict[str, str],
+    limit: int | None,
+) -> None:
     """Choose a dose from score files, write the result and show it; DataError carries every mistake in the options."""
     from cda.api.benchmarks import dose as dose_of_scores
     from cda.errors import DataError
-    from cda.files.paths import place_for, user_path
+    from cda.files.paths import user_path
     from cda.records import TieRule
 
     rules = get_args(TieRule)
@@ -209,12 +219,10 @@ def _dose_of_files(output: Output, given: dict[str, str], ties: str, seed: int |
         problems.append(f"--ties: {', '.join(rules)}; found '{ties}'")
     if problems:
         raise DataError("\n".join(problems))
-    place = place_for(user_path(out or "dose.json"))
+    place = user_path(out or "dose.json")
     result = dose_of_scores(
         given["before"], given["after"], given.get("votes"), quality_before=given.get("quality-before"),
         quality_after=given.get("quality-after"), ties=ties,  # type: ignore[arg-type]  # one of the rules
-        seed=42 if seed is None else seed,
+        seed=42 if seed is None else seed, columns=columns, limit=limit, out=place,
     )  # fmt: skip
-    place.parent.mkdir(parents=True, exist_ok=True)
-    result.save(place)
     output.show(result, f"{result}\nWritten: {place}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from cda.cli.app import (
     SHOW,
@@ -19,14 +20,14 @@ from cda.cli.app import (
     Seed,
     Yes,
     app,
-    with_options,
 )
 from cda.cli.output import Output, running
-from cda.cli.recipes import TRAINED_FILES, run_until, terms_of
+from cda.cli.recipes import run_until, terms_of
 
 
 @app.command(rich_help_panel=SHOW)
 def report(
+    context: Context,
     recipe: Annotated[str, Argument(help="A recipe, or the folder of a finished run.")],
     overrides: Annotated[
         list[str] | None, Argument(help="section.key=value, as many as you like; with --compare, more run folders.")
@@ -40,7 +41,10 @@ def report(
     ] = False,
     out: Annotated[
         str | None,
-        Option(help="With --compare: the page. Default: comparison.html next to the first run."),
+        Option(
+            help="Of a recipe: folder of the run. Of a run's folder: another folder for its report. With --compare: the page; "
+            "default: comparison.html next to the first run."
+        ),
     ] = None,
     limit: Limit = None,
     seed: Seed = None,
@@ -52,19 +56,23 @@ def report(
     yes: Yes = False,
 ) -> None:
     """Draw the report, after running whatever is missing for it; that of a finished run's folder; or compare such runs."""
-    with running(as_json, dry_run, full) as output:
-        from cda.errors import RecipeError
-
+    of_recipes = {"--only": only, "--limit": limit, "--seed": seed, "--column": column}
+    with running(as_json, dry_run, full, context) as output:
         if compare:
-            if figures is not None:
-                raise RecipeError(["--figures: of one run's report, not with --compare"])
+            _refuse({**of_recipes, "--figures": figures}, "not with --compare, which draws what finished runs hold")
             _compared(output, [recipe, *(overrides or [])], out)
-        elif out is not None:
-            raise RecipeError(["--out: only with --compare; a report lies in its run's folder (run.folder=...)"])
         elif Path(recipe).expanduser().is_dir():
-            _redrawn(output, recipe, with_options(overrides, seed, column, TRAINED_FILES), figures)
+            _refuse(of_recipes, f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is")
+            _redrawn(output, recipe, overrides or [], figures, out)
         else:
-            run_until(output, recipe, terms_of(overrides, yes, None, limit, seed, column), "report", only, figures)
+            run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "report", only, figures)
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    from cda.errors import RecipeError
+
+    if problems := [f"{name}: {why}" for name, value in options.items() if value not in (None, False)]:
+        raise RecipeError(problems)
 
 
 def _compared(output: Output, folders: list[str], out: str | None) -> None:
@@ -73,7 +81,7 @@ def _compared(output: Output, folders: list[str], out: str | None) -> None:
     output.show(*compare_runs(folders, out))
 
 
-def _redrawn(output: Output, folder: str, words: list[str], figures: str | None) -> None:
+def _redrawn(output: Output, folder: str, words: list[str], figures: str | None, out: str | None) -> None:
     """Draw the report of a finished run anew."""
     from cda.quiet import quiet_libraries
 
@@ -81,24 +89,24 @@ def _redrawn(output: Output, folder: str, words: list[str], figures: str | None)
     from cda.api.results import Run
     from cda.files.paths import user_path
     from cda.pipeline.stages import redraw
-    from cda.results.commands import Plan
 
-    if plan := redraw(folder, words, figures, output.dry_run):
-        output.show(Plan(settings={}, lines=(plan,)), plan)
-    else:
-        output.show(lambda: Run(user_path(folder)).audit, "")
+    redraw(folder, words, figures, out)
+    output.show(lambda: Run(user_path(folder)).audit, "")
 
 
 @app.command(rich_help_panel=SHOW)
 def leaderboard(
+    context: Context,
     folder: Annotated[str, Argument(help="Folder of rows that `cda audit --export` wrote, in any folders below it.")],
     out: Annotated[
         str | None, Option(help="The page. Default: leaderboard.html in the folder; CSV and JSON lie next to it.")
     ] = None,
+    dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Show shared audits next to each other: a page to sort, and a CSV; only rows on the same texts are ranked together."""
-    with running(as_json) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.api.reports import leaderboard_files
 
         output.show(*leaderboard_files(folder, out))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from cda.cli.app import MAKE, Column, Json, app, columns_of
+from cda.cli.app import MAKE, Column, DryRun, Full, Json, Limit, app, columns_of
 from cda.cli.output import running
 
 study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
@@ -16,6 +16,7 @@ app.add_typer(study, name="study", rich_help_panel=MAKE)
 
 @study.command("export")
 def export_(
+    context: Context,
     contrasts: Annotated[
         str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
     ],
@@ -34,10 +35,13 @@ def export_(
     ] = None,
     seed: Annotated[int, Option(help="Of assignments, orders and sides.")] = 0,
     column: Column = None,
+    limit: Limit = None,
+    dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
-    with running(as_json) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.errors import RecipeError
         from cda.files.paths import user_path
         from cda.results.commands import Written
@@ -48,7 +52,7 @@ def export_(
             raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
         columns = columns_of(column or [])
         options = ExportOptions(
-            tuple(bias or ()), participants, judgements, quota, people, attention, seed, columns
+            tuple(bias or ()), participants, judgements, quota, people, attention, seed, columns, limit
         )  # fmt: skip
         made = export_study(contrasts, user_path(out), options)
         output.show(Written(folder=user_path(out), rows={"contrasts": len(made.contrasts)}), "")
@@ -56,6 +60,7 @@ def export_(
 
 @study.command("import")
 def import_(
+    context: Context,
     folder: Annotated[str, Argument(help="Folder of `cda study export`.")],
     results: Annotated[
         list[str], Argument(help="Files of the page, exports of Label Studio (JSON), filled tables (CSV).")
@@ -65,10 +70,12 @@ def import_(
     attention_pass: Annotated[
         float, Option(help="Share of attention checks to be right, or the participant is left out.")
     ] = 0.75,
+    dry_run: DryRun = False,
+    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
-    with running(as_json) as output:
+    with running(as_json, dry_run, full, context) as output:
         from cda.files.paths import user_path
         from cda.results.study import Rules
         from cda.studies.import_answers import import_study

@@ -12,21 +12,23 @@ from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
-from cda.files.paths import place_for, user_path
+from cda.files.paths import free_place, place_for, user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_client
+from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_client, plan_lines
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import exhibits
 from cda.rewriting.triples import Kind, Original, baseline_responses, generate_questions, triples_of_responses
+from cda.stats.draws import drawn
 
-_ANSWER_TOKENS = 300
-"""Tokens of a baseline response, estimated."""
+_ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
+"""Tokens of a baseline response, of the questions on a topic, and of a request around its text; estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class PairsSource:
     """Of generated questions: opinion (sycophancy), technical (vagueness)."""
     per_topic: int = 5
     limit: int | None = None
-    """Maximum number of queries or responses; None: all."""
+    """Maximum number of queries or responses, drawn with the seed; None: all."""
 
 
 def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str, int]:
@@ -62,18 +64,21 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     asks = not source.responses or recipe.labels_by_llm or recipe.rewrites_by_llm
     if asks and (problems := llm_client(recipe.llm).check()):
         raise RecipeError(problems)
-    stop_if_dry(loaded, lambda: _plan(loaded, source, given[0], out))
+    read = _read(source, recipe.audit, recipe.seed)
+    steps: list[Step] = [(recipe.llm, planned) for planned in _planned(read, loaded)]
+    stop_if_dry(loaded, lambda: _plan(read, loaded, free_place(out), steps), ("model", "name"))
     place_for(out)
+    if not read.responses or source.limit is not None:
+        say(f"  {read.text}")
+    confirm_all(steps, llm.consent)
     triples: list[Triple] = []
     counts: dict[str, int] = {}
-    texts, exclusions = _texts(source, recipe.audit, llm)
+    texts, exclusions = _texts(read, source, llm, recipe.seed)
     say(f"  {len(texts)} to make triples of ({exclusions})")
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     for bias in loaded.biases:
-        labelled_by_llm = recipe.labels_by_llm and bias.label_by == "ask"
-        if recipe.rewrites_by_llm:
-            llm.confirm(_planned(texts, bias, labelled_by_llm, recipe.synthesize.gate.on))
-        made, failed = triples_of_responses(texts, bias, llm.labeller() if labelled_by_llm else _measured, by)
+        labeller = llm.labeller() if _is_asked(bias, recipe) else _measured
+        made, failed = triples_of_responses(texts, bias, labeller, by)
         with_bias = sum(triple.has_attribute for triple in made)
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
@@ -85,51 +90,111 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     return counts
 
 
-def _plan(loaded: LoadedRecipe, source: PairsSource, given: str, out: Path) -> list[str]:
-    """Steps of a dry run; the file is read."""
-    recipe, where = loaded.recipe, str(getattr(source, given))
-    n = len(load_rows(where)) if given != "topics" else sum(map(bool, read_text(user_path(where)).split("\n")))
-    most = "" if source.limit is None else f", at most {source.limit}"
-    by = recipe.llm.model if recipe.rewrites_by_llm else "embedded rules"
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the user's file holds, as far as nothing is asked: topics, or queries, or responses."""
+
+    text: str
+    """In words, with what was left out."""
+    exclusions: Exclusions
+    topics: Sequence[str] = ()
+    queries: Sequence[str] = ()
+    responses: Sequence[Original] = ()
+    n_texts: int = 0
+    """Responses to make triples of, at most."""
+
+
+def _read(source: PairsSource, audit: AuditSection, seed: int) -> _Read:
+    """Read the file, and draw as many rows of it as are wanted. DataError: it cannot be read, or holds nothing usable."""
+    if source.responses:
+        responses, exclusions = read_responses(load_rows(source.responses), source.responses, audit)
+        if not responses:
+            raise DataError(f"{source.responses}: no usable response; {exclusions}")
+        kept = drawn(responses, source.limit, seed)
+        text = f"{_of(len(kept), len(responses))} responses in {source.responses}"
+        return _Read(text, exclusions, responses=kept, n_texts=len(kept))
+    if source.queries:
+        column = audit.triple_columns.get("prompt")
+        cleaned = clean_queries(load_rows(source.queries), source.queries, column)
+        queries = drawn(cleaned.queries, source.limit, seed)
+        text = f"{_of(len(queries), len(cleaned.queries))} clean questions in {source.queries} ({cleaned.exclusions})"
+        return _Read(text, cleaned.exclusions, queries=queries, n_texts=len(queries))
+    lines = read_text(user_path(str(source.topics))).splitlines()
+    topics = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not topics:
+        raise DataError(f"{source.topics}: holds no topic; write one a line")
+    n = len(topics) * source.per_topic
+    n_texts = n if source.limit is None else min(n, source.limit)
+    text = f"{len(topics)} topics in {source.topics}: {_of(n_texts, n)} {source.kind} questions"
+    return _Read(text, Exclusions(len(topics), {}), topics=topics, n_texts=n_texts)
+
+
+def _of(n: int, n_all: int) -> str:
+    return str(n) if n == n_all else f"{n} (--limit) of {n_all}"
+
+
+def _plan(read: _Read, loaded: LoadedRecipe, out: Path, steps: Sequence[Step]) -> list[str]:
+    """Steps of a dry run."""
+    by = loaded.recipe.llm.model if loaded.recipe.rewrites_by_llm else "embedded rules"
     return [
-        f"{given:11} {where}: {n} rows{most}",
-        f"triples     {', '.join(bias.name for bias in loaded.biases)}, by {by}",
-        f"file        {out}",
+        f"reads       {read.text}",
+        f"triples     {', '.join(bias.name for bias in loaded.biases)}, rewritten and rewritten back by {by}",
+        f"writes      {out}",
+        *plan_lines(steps),
     ]
 
 
-def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[Original], Exclusions]:
+def _is_asked(bias: Bias, recipe: Recipe) -> bool:
+    """True if the LLM says whether a text has the bias."""
+    return recipe.labels_by_llm and bias.label_by == "ask"
+
+
+def _planned(read: _Read, loaded: LoadedRecipe) -> list[Planned]:
+    """The LLM's calls at most: questions on topics, answers, and for each bias two rewrites of each response, a label of each if the
+    gate asks, and one of the response if it has none."""
+    recipe, n = loaded.recipe, read.n_texts
+    planned = []
+    if read.topics:
+        planned.append(Planned("writing questions", len(read.topics), _REQUEST_TOKENS, _QUESTIONS_TOKENS))
+    if not read.responses:
+        asked = sum(map(tokens_of, read.queries)) / max(1, len(read.queries))
+        planned.append(Planned("answering the queries", n, asked + 50, _ANSWER_TOKENS))
+    if not recipe.rewrites_by_llm:
+        return planned
+    known = [tokens_of(row.response) for row in read.responses]
+    mean = sum(known) / len(known) if known else _ANSWER_TOKENS
+    unlabelled = sum(row.has_attribute is None for row in read.responses) if known else n
+    for bias in loaded.biases:
+        labelled = _is_asked(bias, recipe)
+        calls = n * (4 if labelled and recipe.synthesize.gate.on else 2) + (unlabelled if labelled else 0)
+        planned.append(Planned(f"labelling and rewriting for {bias.name}", calls, mean + _REQUEST_TOKENS, mean))
+    return planned
+
+
+def _texts(read: _Read, source: PairsSource, llm: LlmAccess, seed: int) -> tuple[Sequence[Original], Exclusions]:
     """Responses with their prompts, and their labels for the bias if a file has them."""
-    if source.responses:
-        return read_responses(load_rows(source.responses)[: source.limit], source.responses, audit)
-    client = llm.client()
-    if source.topics:
-        topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
-        if not topics:
-            raise DataError(f"{source.topics}: holds no topic; write one a line")
-        queries, exclusions = generate_questions(topics, source.kind, client, source.per_topic)
-        queries = queries[: source.limit]
-        say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({exclusions})")
-    else:
-        cleaned = clean_queries(load_rows(str(source.queries)), str(source.queries))
-        queries = list(cleaned.queries[: source.limit])
-        say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
-    mean = sum(map(tokens_of, queries)) / max(1, len(queries))
-    llm.confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))
+    if read.responses:
+        return read.responses, read.exclusions
+    client, queries = llm.client(), list(read.queries)
+    if read.topics:
+        queries, exclusions = generate_questions(read.topics, source.kind, client, source.per_topic)
+        queries = drawn(queries, source.limit, seed)
+        say(f"  {len(queries)} {source.kind} questions on {len(read.topics)} topics ({exclusions})")
     return baseline_responses(queries, client)
 
 
 def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[Original], Exclusions]:
-    """Rows of prompt, response and, if known, has_attribute, by the name and rule in the audit's settings; unusable
-    rows are counted. DataError names the file, `where`: a column is missing, or a category that the recipe names; or
+    """Rows of prompt, response (`original` in the columns of the audit's settings) and, if known, has_attribute, by its name and
+    rule there; unusable rows are counted. DataError names the file, `where`: a column is missing, or a category that the recipe names; or
     one response is said to have the attribute and to lack it.
     """
     rule, column = audit.attribute, audit.triple_columns.get("has_attribute", "has_attribute")
+    asked, answered = audit.triple_columns.get("prompt", "prompt"), audit.triple_columns.get("original", "response")
     present = {key for row in rows for key in row}
-    if missing := sorted({"prompt", "response"} - present):
+    if missing := sorted({asked, answered} - present):
         raise DataError(
-            f"{where}: needs the columns prompt and response, and lacks {' and '.join(missing)}. "
-            f"Found: {', '.join(sorted(present))}"
+            f"{where}: needs the columns {asked} and {answered}, and lacks {' and '.join(missing)}. "
+            f"Found: {', '.join(sorted(present))}. Name others with --column prompt=<your column>, --column original=<your column>"
         )
     if (column != "has_attribute" or rule != BY_WORDS) and column not in present:
         raise DataError(
@@ -141,12 +206,12 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
     reasons = []
     for number, row in enumerate(rows, 1):
         try:
-            response = message_text(row.get("response"))
+            response = message_text(row.get(answered))
             if not isinstance(response, str) or not response.strip():
                 raise RowError("no response")
             stated = row.get(column)
             has_attribute = None if stated is None or stated == "" else rule.read(stated)
-            original = Original(prompt_of(row.get("prompt")), response, has_attribute)
+            original = Original(prompt_of(row.get(asked)), response, has_attribute)
         except RowError as problem:
             reasons.append(str(problem))
             continue
@@ -158,14 +223,6 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
     check_agree(((numbers, f"the same response, and {column} says yes and no") for numbers in both), where)
     texts = [replace(same[0][1], has_attribute=next(iter(labels[key]), None)) for key, same in found.items()]
     return texts, Exclusions(len(rows), count_reasons(reasons))
-
-
-def _planned(texts: Sequence[Original], bias: Bias, labelled: bool, gated: bool) -> Planned:
-    """Two rewrites, a label of each if the gate asks, and one of the response if it has none."""
-    unlabelled = sum(row.has_attribute is None for row in texts)
-    calls = len(texts) * (4 if labelled and gated else 2) + (unlabelled if labelled else 0)
-    mean = sum(tokens_of(row.response) for row in texts) / len(texts)
-    return Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean)
 
 
 def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001

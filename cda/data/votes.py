@@ -13,7 +13,7 @@ from typing import Any
 
 from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
-from cda.errors import DataError, refuse
+from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path
 from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
@@ -165,15 +165,21 @@ KEYS = ("id", "query", "prompt")
 _KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
 
 
-def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], Exclusions]:
-    """Usable rows of a score file by id, and the others by reason; DataError without columns of ids and scores, or usable rows."""
-    rows = load_rows(str(path))
+def read_scores(
+    path: Path, sides: tuple[str, str], columns: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, Score], Exclusions]:
+    """Usable rows of a score file by id, and the others by reason; `columns` are our names to those of the file, as far as it has
+    them. DataError without columns of ids and scores, or usable rows."""
+    rows = [
+        {**row, **{ours: row[theirs] for ours, theirs in columns.items() if theirs in row}}
+        for row in load_rows(str(path))
+    ]
     present = {column for row in rows for column in row}
     key = next((name for name in KEYS if name in present), None)
     if key is None or not ("margin" in present or set(sides) <= present):
         raise DataError(
             f"{path}: needs a column {' or '.join(KEYS)}, and the columns {sides[0]} and {sides[1]}, or margin. "
-            f"Found: {', '.join(sorted(present))}"
+            f"Found: {', '.join(sorted(present))}. Name one of another name with --column, such as --column margin=<your column>"
         )
     counts = Counter(_name(row.get(key)) for row in rows)
     scores, reasons = {}, []
@@ -193,6 +199,20 @@ def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], E
     if not scores:
         raise DataError(f"{path}: no usable row; {exclusions}")
     return scores, exclusions
+
+
+def check_named(columns: Mapping[str, str], *files: Mapping[str, Score]) -> None:
+    """Refuse names of columns (ours to theirs) that no score file has, with a DataError for each."""
+    present = {name for scores in files for score in scores.values() for name in score.row}
+    problems = [
+        f"--column {ours}={theirs}: score files go by one set of names; leave out '{ours.partition('.')[0]}.'"
+        if "." in ours
+        else f"--column {ours}={theirs}: no score file has a column '{theirs}'.{did_you_mean(theirs, present)} "
+        f"Found: {', '.join(sorted(present))}"
+        for ours, theirs in columns.items()
+        if "." in ours or theirs not in present
+    ]
+    refuse(problems)
 
 
 def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:

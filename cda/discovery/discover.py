@@ -37,7 +37,7 @@ from cda.discovery.material import (
 )
 from cda.discovery.planned import parts_at_most, planned_calls
 from cda.discovery.prompts import load_topics
-from cda.discovery.result import CARRIED, STAGES, Finished, discover_result, write_result
+from cda.discovery.result import CARRIED, PAGE, STAGES, Finished, discover_result, write_result
 from cda.discovery.scoring import AskedJudge, reward_of
 from cda.discovery.search import (
     Generation,
@@ -110,7 +110,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     check_form(options.figures)
     given, asked = checked(loaded, options)
-    stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines())
+    stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines(), ("biases", "name"))
     if options.dry_run:
         return Discovered(plan_text(asked, given))
     with asked.folder.lock():
@@ -178,20 +178,24 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
 
 
 def plan_text(asked: Discovery, given: Sequence[CandidateRecord]) -> str:
-    settings, names = asked.setup.search, ", ".join(rewriter.name for rewriter in asked.setup.rewriters())
+    settings, names = asked.setup.search, "; ".join(asked.setup.rewriter_names)
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
     n_topics = len(parts_at_most(asked.setup)) if asked.setup.section.by_topic else 0
     topics = f", in each of {n_topics} topics by itself" if n_topics else ""
     if given:
-        lines = [f"measure {len(given)} attributes in {against}{topics}, rewritten by {names}:"]
-        lines += [f"  {candidate.attribute}" for candidate in given]
+        lines = [f"measure     {len(given)} attributes in {against}{topics}"]
+        lines += [f"            {candidate.attribute}" for candidate in given]
+        lines += [f"            rewritten by: {names}"]
     else:
         lines = [
-            f"search {against}{topics}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
-            f"confirm with {names}",
+            f"search      {against}{topics}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
+            f"confirm     on prompts that the search has not seen, rewritten by: {names}",
         ]
+    lines += [f"report      {asked.folder.path / PAGE}"]
     steps = [step for step in planned_calls(asked, len(given)) if step[1].calls]
-    return "\n".join([*lines, *([AT_MOST] if steps else []), *(sentence(planned, llm) for llm, planned in steps)])
+    if steps:
+        lines += [f"llm         {AT_MOST}", *(f"            {sentence(planned, llm)}" for llm, planned in steps)]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

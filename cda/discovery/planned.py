@@ -54,7 +54,7 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
         sum(step) for step in zip(*(_rewrites(setup, n_given, prompts) for prompts in searches), strict=True)
     )
     carried = 0 if n_given else sum(_carried(setup, len(searches), prompts) for prompts in searches)
-    held_out, n_rewriters = validated + tested + carried, len(setup.rewriters())
+    held_out, n_rewriters = validated + tested + carried, len(setup.rewriter_names)
     steps = planned_material(setup)
     if setup.by_llm:
         if not n_given:

@@ -134,6 +134,11 @@ class Setup:
         told = self.llm.prompts.rewrite
         return [LLMRewriter(self.llm.named(name).client(), told=told) for name in self.section.rewriters]
 
+    @property
+    def rewriter_names(self) -> list[str]:
+        """The names of the rewriters, without a client, which would leave a file of answers behind."""
+        return list(self.section.rewriters) if self.by_llm else [rewriter.name for rewriter in self.rewriters()]
+
     def problems(self) -> list[str]:
         """Settings that do not go together with having or lacking an LLM, or that another setting makes pointless."""
         section, llm = self.section, self.llm.settings.model

@@ -202,10 +202,8 @@ def out_of_fold(
     A prompt's contrasts and quality pairs are always on one side. Prompts with a majority, and prompts with quality
     pairs, are each split evenly. DataError: fewer than `MIN_PROMPTS` of either, if there are any of the latter.
     """
+    check_enough(curve)
     of_contrast, of_quality, strata = prompt_codes(curve)
-    _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
-    if curve.quality_margins is not None:
-        _enough(int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of")
     first, sums = np.array([_half(strata, rng) for _ in range(repeats)]), prompt_sums(curve)
     chosen = np.stack([sums.doses[best_doses(sums, half, max_quality_loss)[0]] for half in (first, ~first)], axis=1)
     at = np.searchsorted(curve.doses, chosen)
@@ -251,6 +249,17 @@ def _half(strata: Codes, rng: np.random.Generator) -> Rows:
         members = rng.permutation(np.flatnonzero(strata == stratum))
         first[members[: (len(members) + int(rng.integers(2))) // 2]] = True
     return first
+
+
+def check_enough(curve: DoseCurve) -> tuple[int, int]:
+    """Numbers of prompts with a majority of people, and with quality pairs; DataError: fewer than `MIN_PROMPTS` of the former, or of
+    the latter, if there are any."""
+    strata = prompt_codes(curve)[2]
+    voted, checked = int((strata >= 2).sum()), int((strata % 2).sum())
+    _enough(voted, "with a majority of people", "collect votes on")
+    if curve.quality_margins is not None:
+        _enough(checked, "with quality pairs", "leave quality pairs out, or add pairs of")
+    return voted, checked
 
 
 def _enough(n: int, what: str, do: str) -> None:

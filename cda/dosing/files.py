@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.data.votes import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
-from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, dose_response
+from cda.data.votes import KEYS, Opinion, Score, check_named, other_texts, own_opinions, read_opinions, read_scores
+from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, MIN_PROMPTS, REPEATS, DoseCurve, check_enough, dose_response
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.records import TieRule
-from cda.report.numbers import NOT_ESTIMATED, cell, decimals, distance, inert, percent, points, share
+from cda.report.numbers import NOT_ESTIMATED, cell, decimals, distance, inert, n_of, percent, points, share
 from cda.report.tables import Row, Table, plain_table
+from cda.resources.dry_run import stop_if_dry
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
+from cda.stats.draws import drawn
 from cda.stats.votes import Majority, count_votes, majority
 
 NOTE = (
@@ -42,6 +46,9 @@ def dose_from_files(
     max_quality_loss: float = MAX_QUALITY_LOSS,
     ties: TieRule = "drop",
     seed: int = 0,
+    columns: Mapping[str, str] = MappingProxyType({}),
+    limit: int | None = None,
+    out: Path | None = None,
 ) -> DoseFilesResult:
     """Dose–response, chosen dose and held-out result of mixing two scorings, of the base model and after debiasing.
 
@@ -50,17 +57,50 @@ def dose_from_files(
     `prompt` (or `query`) stay together. `votes`: as `load_votes` reads them, or in the layout of "Flattery, Fluff, and
     Fog"; without a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`). DataError: a
     file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
+
+    `columns` are our names to those of the score files; `limit`: at most so many contrasts, and quality pairs, drawn with the
+    seed; `out` is the file that the caller writes, for the plan of a dry run.
     """
-    first, second, notes = _paired(before, after, ("perturbed_score", "base_score"))
+    first, second, notes = _paired(before, after, ("perturbed_score", "base_score"), columns)
     people, left_out = scored_people(first, second, votes, ties, before)
     notes += left_out
+    kept = drawn_rows(people, [""] * len(first), limit, seed)
+    if len(kept) < len(first):
+        notes.append(f"{before}: {int(people.used.sum()) - len(kept)} voted rows not drawn (--limit)")
+        names = [*first]
+        first, second = ({names[at]: scores[names[at]] for at in kept} for scores in (first, second))
+        people = replace(people, target=people.target[kept], used=people.used[kept])
     quality_margins: FloatArray | None = None
     quality_prompts: list[str] = []
+    named = [first, second]
     if quality is not None:
-        earlier, later, left_out = _paired(*quality, ("chosen_score", "rejected_score"))
+        earlier, later, left_out = _paired(*quality, ("chosen_score", "rejected_score"), columns)
+        named += [earlier, later]
+        if limit is not None and limit < len(earlier):
+            left_out.append(f"{quality[0]}: {len(earlier) - limit} of {len(earlier)} rows not drawn (--limit)")
+            names = drawn([*earlier], limit, seed)
+            earlier, later = ({name: scores[name] for name in names} for scores in (earlier, later))
         quality_margins, quality_prompts = _margins(earlier, later), _prompts(earlier)
         notes += left_out
     scored = DoseCurve((0.0, 1.0), _margins(first, second), people, _prompts(first), quality_margins, quality_prompts)
+    check_named(columns, *named)
+    voted, checked = check_enough(scored)
+    stop_if_dry(
+        None,
+        lambda: [
+            f"reads       {before}, {after}: {n_of(len(first), 'row')} with scores in both",
+            f"votes       {votes or before}: {n_of(voted, 'prompt')} with a majority of people",
+            *(
+                []
+                if quality is None
+                else [f"quality     {quality[0]}, {quality[1]}: pairs of {n_of(checked, 'prompt')}"]
+            ),
+            *(f"left out    {inert(note)}" for note in notes),
+            f"chooses     one of {len(DOSES)} doses from {DOSES[0]:g} to {DOSES[-1]:g}",
+            f"writes      {out}",
+        ],
+        ("only", "yes"),
+    )
     curve = scored.mixed(DOSES)
     response = dose_response(curve)
     held = cross_validated_dose(curve, np.random.default_rng(seed), repeats, max_quality_loss)
@@ -96,10 +136,12 @@ def _prompts(scores: Scores) -> list[str]:
     return [score.prompt for score in scores.values()]
 
 
-def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, Scores, list[str]]:
+def _paired(
+    before: Path, after: Path, sides: tuple[str, str], columns: Mapping[str, str]
+) -> tuple[Scores, Scores, list[str]]:
     """Rows that both files have, in the order of the first one, and sentences on exclusions."""
-    first, first_out = read_scores(before, sides)
-    second, second_out = read_scores(after, sides)
+    first, first_out = read_scores(before, sides, columns)
+    second, second_out = read_scores(after, sides, columns)
     names = [name for name in first if name in second]
     if not names:
         raise DataError(
@@ -111,6 +153,17 @@ def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, 
         if missing := [name for name in own if name not in other]:
             left_out.append(f"{path}: {len(missing)} of {len(own)} ids are in this file alone ({_few(missing)})")
     return {name: first[name] for name in names}, {name: second[name] for name in names}, left_out
+
+
+def drawn_rows(people: Majority, biases: Sequence[str], limit: int | None, seed: int) -> list[int]:
+    """Places of the rows to use: all; or, of biases with more than `limit` rows with a majority, so many of these, drawn with the
+    seed, and no others. DataError: too few to choose by."""
+    if limit is not None and limit < MIN_PROMPTS:
+        raise DataError(f"--limit {limit}: people's votes on {MIN_PROMPTS} prompts or more are needed")
+    used = [[at for at, own in enumerate(biases) if own == bias and people.used[at]] for bias in dict.fromkeys(biases)]
+    if limit is None or all(len(own) <= limit for own in used):
+        return list(range(len(biases)))
+    return sorted(at for own in used for at in drawn(own, limit, seed))
 
 
 def scored_people(

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
+from cda.files.paths import unwritable
 from cda.records import Contrast, Message, Pair, Prompt, Triple, prompt_text, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
@@ -188,8 +189,7 @@ def tables() -> dict[str, Rows]:
 def export(folder: Path, form: Format) -> dict[str, int]:
     """Write every table and the data card; return each one's number of rows. RunError: the folder holds something, or cannot be
     written. `jsonl` is for `datasets.load_dataset(folder, name)`, by the card's header; `datasets` for `load_from_disk`."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder}: exists and is not empty; name a new folder")
+    check_empty(folder)
     rows_of = tables()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,6 +205,14 @@ def export(folder: Path, form: Format) -> dict[str, int]:
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return {name: len(rows) for name, rows in rows_of.items()}
+
+
+def check_empty(folder: Path) -> None:
+    """Raise RunError if a folder to write into is a file, holds something, or cannot be made."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder}: exists and is not empty; name a new folder")
+    if problem := unwritable(folder):
+        raise RunError(f"{problem}; name a folder elsewhere")
 
 
 def _card(names: Sequence[str], form: Format) -> str:

@@ -102,11 +102,20 @@ def refuse_link(path: Path) -> None:
         raise RunError(f"{path}: a link, and nothing is written through links within a results folder; remove the link")
 
 
-def place_for(file: Path) -> Path:
-    """A file to be written after long work: its folder is made, and problems are raised (RunError), before that work."""
+def free_place(file: Path) -> Path:
+    """A file that can be written, as far as can be seen without writing; RunError for a folder, or a place where nothing can."""
     with writing(file):
         if file.is_dir():
             raise RunError(f"{file}: a folder; name a file")
+        problem = unwritable(file.parent)
+    if problem is not None:
+        raise RunError(f"{file}: cannot be written ({problem}); choose another place")
+    return file
+
+
+def place_for(file: Path) -> Path:
+    """A file to be written after long work: its folder is made, and problems are raised (RunError), before that work."""
+    with writing(free_place(file)):
         file.parent.mkdir(parents=True, exist_ok=True)
     return file
 

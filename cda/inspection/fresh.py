@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from cda.recipe.schema import Recipe
 from cda.recipe.sections import JudgeSection
 from cda.records import Direction, Pair, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
-from cda.resources.llm_access import Planned, llm_access
+from cda.resources.llm_access import Planned, Step, confirm_all, llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
@@ -56,14 +56,23 @@ class _Watched:
         return _Watched(again, self.written)
 
 
-def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | None = None) -> SourcedRewrites:
-    """Rewrite n answers of each kind for each bias with the recipe's rewriter, in both directions.
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers to rewrite, by bias; biases whose rewrites are rewritten back, and those that an LLM labels; and notes on the file."""
+
+    texts: Mapping[str, Sequence[Original]]
+    back: frozenset[str]
+    labelled: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+def answers_to_rewrite(loaded: LoadedRecipe, n: int, seed: int, responses: str | None = None) -> Answers:
+    """At most n answers of each kind for each bias.
 
     Embedded answers are without the bias or, if there are texts of it, with it. If there are none, and with answers of a
     file (`prompt`, `response` and, if known, `has_attribute`), each rewrite is rewritten back, so that both directions are seen.
     """
-    recipe, llm = loaded.recipe, llm_access(loaded)
-    gate, notes, texts = recipe.synthesize.gate, list[str](), dict[str, list[Original]]()
+    recipe, notes, texts = loaded.recipe, list[str](), dict[str, list[Original]]()
     if responses is not None:
         rows, exclusions = read_responses(load_rows(responses), responses, recipe.audit)
         if not rows:
@@ -75,12 +84,31 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         if not recipe.rewrites_by_llm:
             rules_of(bias)
         texts.setdefault(bias.name, _embedded(bias, n, seed))
-    back = {name: responses is not None or not any(row.has_attribute for row in own) for name, own in texts.items()}
+    alone = {name for name, own in texts.items() if responses is not None or not any(row.has_attribute for row in own)}
     labelled = {bias.name for bias in loaded.biases if recipe.labels_by_llm and bias.label_by == "ask"}
-    if recipe.rewrites_by_llm:
-        for bias in loaded.biases:
-            show, told = recipe.synthesize.show_prompt, loaded.prompts.rewrite
-            llm.confirm(_planned(texts[bias.name], bias, show, told, back[bias.name], bias.name in labelled))
+    return Answers(texts, frozenset(alone), frozenset(labelled), tuple(notes))
+
+
+def planned_calls(loaded: LoadedRecipe, answers: Answers) -> list[Step]:
+    """The LLM's calls; none if rules rewrite."""
+    recipe, told = loaded.recipe, loaded.prompts.rewrite
+    if not recipe.rewrites_by_llm:
+        return []
+    show = recipe.synthesize.show_prompt
+    return [
+        (
+            recipe.llm,
+            _planned(answers.texts[name], bias, show, told, name in answers.back, name in answers.labelled),
+        )
+        for name, bias in ((bias.name, bias) for bias in loaded.biases)
+    ]
+
+
+def fresh_rewrites(loaded: LoadedRecipe, answers: Answers, responses: str | None = None) -> SourcedRewrites:
+    """Rewrite answers with the recipe's rewriter, in both directions; `responses` is the file that they are of, if any."""
+    recipe, llm, gate, texts = loaded.recipe, llm_access(loaded), loaded.recipe.synthesize.gate, answers.texts
+    notes = list(answers.notes)
+    confirm_all(planned_calls(loaded, answers), llm.consent)
     by, written = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm), dict[RewriteRequest, str]()
     if isinstance(by, Gated):
         by = replace(by, rewriter=_Watched(by.rewriter, written))
@@ -92,9 +120,9 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         with_failed=True,
     )  # fmt: skip
     for bias in loaded.biases:
-        labeller = llm.labeller() if bias.name in labelled else None
+        labeller = llm.labeller() if bias.name in answers.labelled else None
         rewrites = _rewritten(_away(texts[bias.name], bias, labeller), bias, by, written, FRESH)
-        if back[bias.name]:
+        if bias.name in answers.back:
             again = [
                 RewriteRequest(row.prompt, row.rewrite, _flip(row.direction == "add"))
                 for row in rewrites

@@ -18,8 +18,9 @@ from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection.fresh import fresh_rewrites
+from cda.inspection.fresh import answers_to_rewrite, fresh_rewrites
 from cda.inspection.page import render_inspection
+from cda.inspection.sampled import compared_rewrites, inspection_plan, samples_of
 from cda.inspection.sources import (
     TRAINING,
     InspectionTarget,
@@ -34,6 +35,7 @@ from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
+from cda.resources.llm_access import llm_client
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing, or_missing
@@ -68,11 +70,18 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
             check_subject(Subject("model", goal.scored_by.recipe.model), scorer_settings(goal.scored_by))
     material = goal.material
     loaded = goal.loaded or goal.scored_by or load_model_audit(EMBEDDED, {})
-    stop_if_dry(loaded, lambda: _plan(goal, options))
+    answers = None
+    if material is None and goal.loaded is not None:
+        answers = answers_to_rewrite(goal.loaded, options.n, options.seed, options.responses)
+        llm = goal.loaded.recipe.llm
+        if goal.loaded.recipe.rewrites_by_llm and (problems := llm_client(llm).check()):
+            raise RunError("\n".join(problems))
+    unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()))
+    stop_if_dry(loaded, lambda: inspection_plan(goal, answers, options), unused)
     if material is None:
-        if goal.loaded is None:
+        if goal.loaded is None or answers is None:
             raise ValueError("a target is material or a recipe")
-        material = fresh_rewrites(goal.loaded, options.n, options.seed, options.responses)
+        material = fresh_rewrites(goal.loaded, answers, options.responses)
     inspection = _inspection(target, material, goal, options)
     text = inspection_text(inspection)
     if options.html:
@@ -85,39 +94,25 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     return inspection, text
 
 
-def _plan(goal: InspectionTarget, options: InspectOptions) -> list[str]:
-    """Steps of a dry run."""
-    model = goal.scored_by.recipe.model.name_or_path if goal.scored_by is not None else "none"
-    made = (
-        f"{len(goal.material.rewrites)} of {goal.material.where}"
-        if goal.material
-        else f"{options.n} made now of each direction"
-    )
-    page = [f"page        {user_path(options.html)}"] if options.html else []
-    return [f"rewrites    {made}", f"rewards     {model}", *page]
-
-
 def _inspection(
     target: str, material: SourcedRewrites, goal: InspectionTarget, options: InspectOptions
 ) -> InspectResult:
     biases = list(material.biases.values())
-    keys = [(bias, direction) for bias in biases for direction in ("add", "remove")]
-    found = [[row for row in material.rewrites if (row.bias, row.direction) == (bias.name, way)] for bias, way in keys]
-    samples = [drawn(own, options.limit, options.seed, Stream.INSPECTED) for own in found]
+    groups = samples_of(material, options)
+    samples = [group.rows for group in groups]
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)
     if goal.scored_by is not None:
         model = goal.scored_by.recipe.model
         scored_by = shown_target(model.name_or_path)
-        rows = [row for own in samples for row in own]
-        if comparisons := [(row.prompt, row.rewrite, row.original) for row in rows if row.rewrite is not None]:
+        if comparisons := compared_rewrites(groups):
             goal.scored_by.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
             with _hint(options):
                 scorer = open_scorer(Subject("model", model), scorer_settings(goal.scored_by))
                 compared, _ = scorer.compare(comparisons)
             samples, unit = [[_with_reward(row, compared) for row in own] for own in samples], compared.unit
     looked = [
-        _looked_at(own, bias, material, len(available))
-        for (bias, _), own, available in zip(keys, samples, found, strict=True)
+        _looked_at(own, group.bias, material, group.n_available)
+        for group, own in zip(groups, samples, strict=True)
         if own
     ]
     _check_worst([row for group in looked for row in group.rows], material, options)

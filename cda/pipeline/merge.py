@@ -25,6 +25,7 @@ from cda.launch import say
 from cda.models.adapter_base import check_base
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, quiet_files
 from cda.recipe.schema import ModelSection
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -50,8 +51,6 @@ class MergeOptions:
     precision: str = "fp32"
     adapter_only: bool = False
     push: str | None = None
-    dry_run: bool = False
-    """Check everything, and write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,9 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
-    """Check everything, merge or compose, write the card, push if asked to; the plan of a dry run. ModelError: adapter, base, precision, dose or
-    folder cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
+def merge(sources: Sequence[str], options: MergeOptions) -> None:
+    """Check everything, merge or compose, write the card, push if asked to. ModelError: adapter, base, precision, dose or folder
+    cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
     precision = check_precision(options.precision)
     check_new_folder(options.out)
     read = _read_sources(sources, options.doses)
@@ -87,12 +86,15 @@ def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
             )
     card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
     weighted = [(source.adapter, source.dose) for source in read]
-    if options.dry_run:
-        return [f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted] + [
+    stop_if_dry(
+        None,
+        lambda: [
+            *(f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted),
             f"base        {base.name_or_path}",
             f"result      {options.out}: {'one adapter' if options.adapter_only else f'merged model in {precision}'}"
             + (f", pushed to {options.push}" if options.push else ""),
-        ]
+        ],
+    )
     if options.adapter_only:
         with new_folder(options.out) as partial:
             compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
@@ -112,7 +114,6 @@ def merge(sources: Sequence[str], options: MergeOptions) -> list[str]:
     say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
     if options.push is not None:
         say(f"pushed to {options.push}: {push(options.out, Repository(options.push))}")
-    return []
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:

@@ -173,20 +173,40 @@ def _adapters_bytes(recipe: Recipe) -> int | None:
     return len(recipe.seeds) * (2 + (n_biases if recipe.lora.per_bias and n_biases > 1 else 0)) * size
 
 
-def plan(loaded: LoadedRecipe) -> str:
+STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
+"""Stages in order: the dose is chosen before the audit, so that the audit measures the run's result."""
+
+_OF_THE_MODEL = ("model", "lora", "objectives", "train", "dose", "score", "audit")
+UNUSED: Mapping[str, tuple[str, ...]] = {"label": ("synthesize", *_OF_THE_MODEL), "synthesize": _OF_THE_MODEL}
+"""Sections of settings without effect on a run that ends with a stage."""
+
+
+def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
+    """The plan of a run up to the stage `last`, or (`only`) of this stage alone, as lines."""
     recipe, contrasts = loaded.recipe, _in_order(loaded.recipe.audit.contrasts, loaded.recipe.audit)
     rate = _rate(recipe, loaded.biases)
     beside = audit_inputs(loaded).second_turns() if is_local(recipe.audit.contrasts) else []
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
+    stages: dict[str, list[str]] = {}
     if loaded.only_audit:
-        lines = [_audited_model(recipe.model, loaded.prompts), f"{audit}; biases: {_names(loaded.biases)}"]
+        stages["model"] = [_audited_model(recipe.model, loaded.prompts)]
+        audit += f"; biases: {_names(loaded.biases)}"
     else:
-        lines = [*_training(recipe, loaded.biases), audit]
-    lines += [*release_lines(audit_inputs(loaded)), f"report      {recipe.run_path / 'report' / 'report.html'}"]
+        stages |= _training(recipe, loaded.biases)
+    stages["audit"] = [audit, *release_lines(audit_inputs(loaded))]
+    stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
+    shown = _shown(last, only)
+    lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
     if not loaded.only_audit:
-        lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened)
+        lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened, shown)
     return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
+
+
+def _shown(last: str, only: bool) -> tuple[str, ...]:
+    """Stages of a plan; a command that only chooses a dose also writes the adapter at that dose."""
+    end = STAGES.index("adapter" if last == "dose" else last) + 1
+    return STAGES[STAGES.index(last) if only else 0 : end]
 
 
 def _names(biases: Sequence[Bias]) -> str:
@@ -207,7 +227,8 @@ def _precision(model: ModelSection) -> str:
     return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
-def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
+def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
+    """The lines of each stage before the audit."""
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
@@ -222,18 +243,22 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> list[str]:
     labels_by = _who(recipe.llm.model if recipe.labels_by_llm else None, recipe.label.prompt)
     rewrites_by = _who(recipe.llm.model if recipe.rewrites_by_llm else None, recipe.rewrite.prompt)
     seed = f", of the training with seed {recipe.seeds[0]}" if len(recipe.seeds) > 1 else ""
-    return [
-        f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}",
-        f"synthesize  {counts}, by {rewrites_by}",
-        f"train       objectives: {kinds}{each}{taught}",
-        f"            {recipe.model.name_or_path}, base in {_precision(recipe.model)}, LoRA r {lora.r} on "
-        f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
-        f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
-        *_several(recipe, bool(dosed)),
-        *dosed,
-        f"adapter     {recipe.run_path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}{seed}",
-        *_pushed(recipe),
-    ]
+    return {
+        "label": [f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}"],
+        "synthesize": [f"synthesize  {counts}, by {rewrites_by}"],
+        "train": [
+            f"train       objectives: {kinds}{each}{taught}",
+            f"            {recipe.model.name_or_path}, base in {_precision(recipe.model)}, LoRA r {lora.r} on "
+            f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
+            f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
+            *_several(recipe, bool(dosed)),
+        ],
+        "dose": dosed,
+        "adapter": [
+            f"adapter     {recipe.run_path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}{seed}",
+            *_pushed(recipe),
+        ],
+    }
 
 
 def _pushed(recipe: Recipe) -> list[str]:
@@ -292,10 +317,13 @@ def dose_lines(recipe: Recipe) -> list[str]:
     return [f"dose        {len(section.doses)} doses from 0 to {section.doses[-1]:g}{when}"]
 
 
-def _spending(recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: Opened) -> list[str]:
-    """The LLM's calls at most, as far as the number of pairs is known here."""
+def _spending(
+    recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: Opened, shown: Sequence[str]
+) -> list[str]:
+    """The LLM's calls at most in the stages shown, as far as the number of pairs is known here."""
     llm = recipe.llm
-    if not (recipe.labels_by_llm or recipe.rewrites_by_llm):
+    labels, rewrites = recipe.labels_by_llm and "label" in shown, recipe.rewrites_by_llm and "synthesize" in shown
+    if not (labels or rewrites):
         return []
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
     server = llm.base_url or "OpenAI"
@@ -303,10 +331,8 @@ def _spending(recipe: Recipe, biases: Sequence[Bias], prompts: Prompts, opened: 
     if not is_local(recipe.data.pairs):
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]
     pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
-    planned = [
-        planned_labels(pairs, bias, prompts.label) for bias in biases if recipe.labels_by_llm and bias.label_by == "ask"
-    ]
-    if recipe.rewrites_by_llm:
+    planned = [planned_labels(pairs, bias, prompts.label) for bias in biases if labels and bias.label_by == "ask"]
+    if rewrites:
         planned += [
             planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)
             for bias in biases

@@ -33,7 +33,8 @@ from cda.pipeline.tracking import log_audit, push_adapter
 from cda.pipeline.work import planned_progress
 from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
-from cda.resources.artifacts import check_form, of_this_version, stage_counts, write_figures
+from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
+from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import llm_counts
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
@@ -43,10 +44,10 @@ from cda.training.hub import asked_repository, made_repository
 from cda.training.trackers import asked_trackers
 from cda.user_errors import disk_is_full
 
-STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
-"""Stages in order: the dose is chosen before the audit, so that the audit measures the run's result."""
+STAGES = planning.STAGES
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
+REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
 A = TypeVar("A", bound=AuditResult)
 OTHER_RESULTS = (
@@ -68,7 +69,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     try:
         if is_main():
             planning.check(loaded)
-            say(planning.plan(loaded))
+            say(planning.plan(loaded, last, only))
             _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
@@ -133,11 +134,7 @@ def _run(
                 continue
         stage, produce = _stage_and_producer(kind, training, loaded, folder)
         if only and kind not in (last, "adapter"):
-            if not folder.is_done(stage):
-                reason = folder.why_redo(stage) or "it has not been run"
-                raise RunError(
-                    f"{folder.path}: stage '{stage.name}' does not fit this recipe ({reason}). Leave out --only to run it"
-                )
+            _check_done(stage, folder)
             continue
         if kind == "train":
             _run_train(stage, produce, folder)
@@ -158,6 +155,25 @@ def _run(
         if is_main():
             names = [each.stage(name) for name, each in _steps(STAGES[:-1], several)]
             folder.write_manifest(loaded.recipe.model_dump(mode="json"), names)
+
+
+def check_earlier(loaded: LoadedRecipe, last: str) -> None:
+    """Raise RunError unless every stage before `last`, which is to run alone, has finished for this recipe."""
+    folder = RunFolder(loaded.recipe.run_path)
+    for kind, training in _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds)):
+        if kind == last:
+            return
+        # A dose is chosen if it is wanted, and the adapter is written again at it.
+        if kind not in ("dose", "adapter"):
+            _check_done(_stage_and_producer(kind, training, loaded, folder)[0], folder)
+
+
+def _check_done(stage: Stage, folder: RunFolder) -> None:
+    if not folder.is_done(stage):
+        reason = folder.why_redo(stage) or "it has not been run"
+        raise RunError(
+            f"{folder.path}: stage '{stage.name}' does not fit this recipe ({reason}). Leave out --only to run it"
+        )
 
 
 def _assist(loaded: LoadedRecipe, folder: RunFolder, several: Sequence[Training]) -> None:
@@ -256,20 +272,22 @@ def _is_reused(stage: Stage, folder: RunFolder) -> bool:
     return False
 
 
-def write_report(run_folder: RunFolder, figures: str | None = None) -> Path:
-    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files."""
+def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
+    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
+    With a folder `out` it is written there, and nothing in the run's folder."""
     audit = audit_of(run_folder, AuditResult)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
-    folder = run_folder.path / "report"
-    html = folder / "report.html"
+    folder = run_folder.path / "report" if out is None else out
+    html = folder / REPORT
     with of_this_version(file):
         page, text, summary = render_html(audit), render_markdown(audit), audit_summary(audit, str(html), adapter)
-    own_folder(folder)
+    if out is None:
+        own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
-    if has_adapter:
+    if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
     say("\n" + summary)
     if figures is not None:
@@ -292,9 +310,10 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
         return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
-def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> str:
-    """Draw the report of a finished run anew, from its folder alone; the plan of a dry run. RunError: no finished audit, or `words` (settings), which
-    only a recipe takes. RecipeError: another format of figures."""
+def redraw(given: str, words: Sequence[str], figures: str | None = None, out: str | None = None) -> None:
+    """Draw the report of a finished run anew, from its folder alone; into another folder `out`, if one is given. RunError: no
+    finished audit, `words` (settings), which only a recipe takes, or a folder that holds something else. RecipeError: another format
+    of figures."""
     path = user_path(given)
     check_form(figures)
     if words:
@@ -305,12 +324,25 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
         raise RunError(
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
         )
-    if dry_run:
-        return f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / AUDIT_FILE}"
     run_folder = RunFolder(path)
+    place = path / "report" if out is None else free_folder(out, REPORT, "cda report")
+    audited = path / "audit" / AUDIT_FILE
+    stop_if_dry(
+        None,
+        lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
+        ("only", "compare", "limit", "seed", "column"),
+    )
+    if out is not None:
+        write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))
+        return
     with run_folder.lock():
         write_report(run_folder, figures)
-    return ""
+
+
+def _read_from(file: Path, audit: AuditResult) -> str:
+    """The audit that a report is drawn from, as a step of a dry run."""
+    when = ", before and after a training" if len(audit.scorings) > 1 else ""
+    return f"reads       {file}: {audit.model.name}{when}; biases: {', '.join(bias.name for bias in audit.biases)}"
 
 
 def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:

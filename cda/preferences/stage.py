@@ -14,12 +14,12 @@ from cda.files.jsonl import write_text
 from cda.launch import is_main, say
 from cda.preferences import page
 from cda.preferences.measure import by_column, data_biases, grouped
-from cda.preferences.source import PairData, check_by, check_column_names, given_labels, pair_data
+from cda.preferences.source import Labels, PairData, check_by, check_column_names, given_labels, pair_data
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.resources.artifacts import check_form, out_folder, shown_path, write_figures
+from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, write_figures
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import confirm_all, llm_access
+from cda.resources.llm_access import Step, confirm_all, llm_access, plan_lines
 from cda.resources.sources import prompt_name
 from cda.results.base import save
 from cda.results.benchmarks import AskedLLM
@@ -56,12 +56,14 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
     columns = {name: data.values(name) for name in options.by}
     for name, values in columns.items():
         grouped(name, values, data.prompt_ids)  # before anything is asked
-    stop_if_dry(loaded, lambda: _plan(data, loaded, options), ("model",))
+    to_label = _to_label(data, loaded, options)
+    stop_if_dry(loaded, lambda: _plan(data, loaded, options, to_label), ("model", "name"))
     out = out_folder(loaded.recipe.run_path, RESULT, "cda data")
     say(f"{len(data.numbers)} pairs ({data.exclusions})")
     if data.not_drawn:
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
-    biases, labels, labelled_by = _labelled(data, loaded, options)
+    biases = to_label.biases
+    labels, labelled_by = _labelled(data, loaded, to_label)
     found, words, regression = data_biases(biases, labels, labelled_by, seed)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
     llm = loaded.recipe.llm
@@ -85,22 +87,25 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
     return result, _written(result, out, options, data)
 
 
-def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions) -> list[str]:
+def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel) -> list[str]:
     """Steps of a dry run."""
     of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
-    by = [f"label       {bias.name}, by {_labeller(bias, loaded, options)}" for bias in loaded.biases]
-    out = loaded.recipe.run_path
+    asked = {bias.name for bias in to_label.asked}
+    files = {name: shown_path(file) for name, (_, file) in to_label.given.items()}
+    llm = str(loaded.recipe.llm.model)
+    by = [
+        f"label       {name}, by {files.get(name) or (llm if name in asked else 'its measure')}"
+        for name in (bias.name for bias in to_label.biases)
+    ]
+    out = free_folder(loaded.recipe.run_path, RESULT, "cda data")
+    compared = [f"compare     by {', '.join(options.by)}"] if options.by else []
     return [
         f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
         *by,
+        *compared,
         f"report      {out / PAGE}",
+        *plan_lines(to_label.steps(data, loaded)),
     ]
-
-
-def _labeller(bias: Bias, loaded: LoadedRecipe, options: DataOptions) -> str:
-    if options.labels:
-        return f"{', '.join(options.labels)}, if it has labels of it"
-    return str(loaded.recipe.llm.model) if asks_for(bias, loaded.recipe) else "its measure"
 
 
 def _written(result: DataResult, out: Path, options: DataOptions, data: PairData) -> str:
@@ -141,10 +146,22 @@ def without_effect(names: Sequence[str], where: str) -> list[str]:
     ]
 
 
-def _labelled(
-    data: PairData, loaded: LoadedRecipe, options: DataOptions
-) -> tuple[list[Bias], dict[str, PairLabels], dict[str, str]]:
-    """Biases with labels, their labels, and what these are by. The cost of an LLM is told, and agreed to, once for all biases."""
+@dataclass(frozen=True, slots=True)
+class _ToLabel:
+    """Biases to measure; labels that files give of them, with the file; and those that an LLM is asked for."""
+
+    biases: list[Bias]
+    given: Mapping[str, tuple[list[Labels], str]]
+    asked: list[Bias]
+
+    def steps(self, data: PairData, loaded: LoadedRecipe) -> list[Step]:
+        """The LLM's calls."""
+        pairs, llm = list(data.pairs or ()), llm_access(loaded)
+        return [(llm.settings, planned_labels(pairs, bias, llm.prompts.label)) for bias in self.asked]
+
+
+def _to_label(data: PairData, loaded: LoadedRecipe, options: DataOptions) -> _ToLabel:
+    """How each bias is labelled. DataError: no texts to label; RecipeError: neither an LLM nor a measure can."""
     given = given_labels(options.labels, data, loaded.biases, options.columns)
     biases = list(loaded.biases)
     if options.labels and not options.biases_named:
@@ -156,16 +173,22 @@ def _labelled(
             f"{data.reference}: holds no texts, and no labels of {names}; name only biases that it has labels of (--bias)"
         )
     _check_measured(made, loaded)
+    return _ToLabel(biases, given, [bias for bias in made if asks_for(bias, loaded.recipe)])
+
+
+def _labelled(data: PairData, loaded: LoadedRecipe, to_label: _ToLabel) -> tuple[dict[str, PairLabels], dict[str, str]]:
+    """Labels of each bias, and what they are by. The cost of an LLM is told, and agreed to, once for all biases."""
     pairs, llm = list(data.pairs or ()), llm_access(loaded)
-    asked = [bias for bias in made if asks_for(bias, loaded.recipe)]
-    confirm_all([(llm.settings, planned_labels(pairs, bias, llm.prompts.label)) for bias in asked], llm.consent)
-    labels = {name: data.labelled(own) for name, (own, _) in given.items()}
-    labelled_by = {name: file for name, (_, file) in given.items()}
-    for bias in made:
+    confirm_all(to_label.steps(data, loaded), llm.consent)
+    labels = {name: data.labelled(own) for name, (own, _) in to_label.given.items()}
+    labelled_by = {name: file for name, (_, file) in to_label.given.items()}
+    for bias in to_label.biases:
+        if bias.name in labels:
+            continue
         sides, _, tally = labels_of(pairs, bias, loaded.recipe, llm)
         labels[bias.name] = data.labelled([(side["chosen"], side["rejected"]) for side in sides])
         labelled_by[bias.name] = tally.by
-    return biases, labels, labelled_by
+    return labels, labelled_by
 
 
 def _check_measured(biases: Sequence[Bias], loaded: LoadedRecipe) -> None:

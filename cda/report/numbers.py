@@ -143,6 +143,15 @@ def counted(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {reason}" for reason, n in reasons.items())
 
 
+def n_of(n: int, what: str) -> str:
+    """A number of things.
+
+    >>> n_of(1, "row"), n_of(0, "row"), n_of(1200, "row")
+    ('1 row', '0 rows', '1,200 rows')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in running text, such as `a, b and c`; at least one."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import read_jsonl, write_text
-from cda.files.paths import is_a_file, is_there, own_folder, user_path
+from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
 from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.plots import FORMATS, Plot, save_plot
@@ -109,14 +108,12 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
         ) from None
 
 
-def out_folder(given: str | Path, result: str, command: str) -> Path:
-    """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
-    Earlier files of the same command, known by the file `result`, are replaced; `result` is written first, so that processes of
-    a launch may come here one after another."""
+def free_folder(given: str | Path, result: str, command: str) -> Path:
+    """The folder for results that a user named, as `out_folder` checks it before it is made; RunError likewise."""
     try:
         out = user_path(given)
-        out.mkdir(parents=True, exist_ok=True)
-        names = {path.name for path in out.iterdir()}
+        names = {path.name for path in out.iterdir()} if out.exists() else set()
+        problem = unwritable(out)
     except (OSError, DataError) as error:  # DataError: no such home folder, or a name that no folder has
         reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(
@@ -124,8 +121,23 @@ def out_folder(given: str | Path, result: str, command: str) -> Path:
         ) from None
     if names and not names & {result, f"{result}.partial"}:
         raise RunError(f"{out}: holds something other than results of `{command}`. Choose another folder with --out")
-    if not os.access(out, os.W_OK | os.X_OK):
-        raise RunError(f"{out}: cannot be written. Choose another folder with --out")
+    if problem:
+        where = problem if out.exists() else f"{given}: no folder for results can be made there ({problem})"
+        raise RunError(f"{where}. Choose another folder with --out")
+    return out
+
+
+def out_folder(given: str | Path, result: str, command: str) -> Path:
+    """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
+    Earlier files of the same command, known by the file `result`, are replaced; `result` is written first, so that processes of
+    a launch may come here one after another."""
+    out = free_folder(given, result, command)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"{given}: no folder for results can be made there ({error.strerror}). Choose another with --out"
+        ) from None
     return out
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import yaml
+from pydantic import JsonValue
 
 from cda.recipe.load import LoadedRecipe
 from cda.results.commands import Plan
 
-_IN_WORDS = "# settings that differ from the defaults (--full prints all)\n"
-_full: ContextVar[bool | None] = ContextVar("full", default=None)
-"""All settings are wanted; None: this is no dry run."""
+
+@dataclass(frozen=True, slots=True)
+class _DryRun:
+    """`full`: all settings are wanted; `options`: those of the command, for one without settings of a recipe."""
+
+    full: bool
+    options: Mapping[str, JsonValue]
+
+
+NOTHING_DONE = "Dry run: nothing was done."
+_dry: ContextVar[_DryRun | None] = ContextVar("dry", default=None)
+"""None: this is no dry run."""
 
 
 class _Planned(Exception):  # noqa: N818 (no error: it ends the work)
@@ -25,23 +36,28 @@ class _Planned(Exception):  # noqa: N818 (no error: it ends the work)
 
 
 @contextmanager
-def planning(full: bool, show: Callable[[Plan, str], None]) -> Iterator[None]:
+def planning(full: bool, options: Mapping[str, JsonValue], show: Callable[[Plan, str], None]) -> Iterator[None]:
     """Make what runs inside a dry run: it ends at its first `stop_if_dry`, and its plan and the plan's text are shown."""
-    token = _full.set(full)
+    token = _dry.set(_DryRun(full, options))
     try:
         yield
     except _Planned as planned:
-        show(planned.plan, planned.text)
+        show(planned.plan, f"{planned.text}\n\n{NOTHING_DONE}")
     finally:
-        _full.reset(token)
+        _dry.reset(token)
 
 
-def stop_if_dry(loaded: LoadedRecipe, lines: Callable[[], list[str]], unused: tuple[str, ...] = ()) -> None:
-    """End a dry run here, where everything is checked; `lines` makes the steps of its plan. Otherwise do nothing. Sections that
-    are `unused` have no effect on the command."""
-    if (full := _full.get()) is not None:
-        plan = plan_of(loaded, lines(), full, unused)
-        raise _Planned(plan, plan_text(plan, full))
+def stop_if_dry(loaded: LoadedRecipe | None, lines: Callable[[], list[str]], unused: tuple[str, ...] = ()) -> None:
+    """End a dry run here, where everything is checked; `lines` makes the steps of its plan. Otherwise do nothing. Without settings
+    of a recipe (None), the command's own options are shown. Sections or options that are `unused` have no effect here."""
+    if (dry := _dry.get()) is None:
+        return
+    if loaded is not None:
+        plan = plan_of(loaded, lines(), dry.full, unused)
+        raise _Planned(plan, plan_text(plan, dry.full))
+    options = {name: value for name, value in dry.options.items() if name not in unused}
+    plan = Plan(settings=options, lines=tuple(lines()))
+    raise _Planned(plan, plan_text(plan, dry.full, "options"))
 
 
 def plan_of(loaded: LoadedRecipe, lines: list[str], full: bool, unused: tuple[str, ...] = ()) -> Plan:
@@ -53,6 +69,10 @@ def plan_of(loaded: LoadedRecipe, lines: list[str], full: bool, unused: tuple[st
     return Plan(settings=settings, lines=tuple(lines))
 
 
-def plan_text(plan: Plan, full: bool) -> str:
+def plan_text(plan: Plan, full: bool, what: str = "settings") -> str:
+    """Settings, or `what` else the command goes by, and the steps after an empty line."""
+    head = "" if full else f"# {what} that differ from the defaults (--full prints all)\n"
+    if not plan.settings:
+        return "\n".join([f"# all {what} are as by default{'' if full else ' (--full prints them)'}", "", *plan.lines])
     settings = yaml.safe_dump(plan.settings, sort_keys=False, allow_unicode=True).rstrip()
-    return "\n".join([f"{'' if full else _IN_WORDS}{settings}", "", *plan.lines])
+    return "\n".join([f"{head}{settings}", "", *plan.lines])

@@ -161,6 +161,12 @@ def cost_lines(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
+def plan_lines(steps: Sequence[Step]) -> list[str]:
+    """The cost of LLM calls as the last steps of a dry run's plan; none if nothing is asked."""
+    lines = cost_lines([step for step in steps if step[1].calls])
+    return [f"{'' if at else 'llm':12}{line.strip()}" for at, line in enumerate(lines)]
+
+
 def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
     """Print the cost of several steps, and ask once before money is spent; not if all prices are zero, if none is known of the user's
     own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to ask, or a batch beyond the budget.

@@ -299,3 +299,11 @@ def open_scorer(
 ) -> NamedScorer:
     """The scorer that a model's name stands for; a model is loaded only when it scores. Arguments as of `NamedScorer`."""
     return KINDS[subject.section.kind](subject, settings, launched, together)
+
+
+def planned_verdicts(
+    subjects: Sequence[Subject], settings: ScorerSettings, comparisons: Sequence[Comparison]
+) -> list[Step]:
+    """The calls that these comparisons take of each LLM judge among the subjects, cached answers not deducted."""
+    scorers = (open_scorer(subject, settings) for subject in subjects)
+    return [step for scorer in scorers if isinstance(scorer, Judge) for step in scorer.planned(comparisons)]

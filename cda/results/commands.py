@@ -13,7 +13,7 @@ class Plan(Result):
     """A dry run: everything was checked, and nothing done."""
 
     settings: dict[str, JsonValue]
-    """Settings that differ from the defaults, by section; with --full all of them."""
+    """Settings that differ from the defaults, by section, or the options of a command without settings; with --full all of them."""
     lines: tuple[str, ...]
     """The plan, a step a line."""
 

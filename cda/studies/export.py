@@ -18,17 +18,30 @@ from cda.data.load import Row, load_rows
 from cda.data.triples import clean_triples
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json, write_jsonl
+from cda.files.paths import unwritable
 from cda.inert import inert, visible
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
 from cda.report.page import rendered, resource
 from cda.resources.artifacts import prompt_row, shown_path
+from cda.resources.dry_run import stop_if_dry
+from cda.stats.draws import drawn
 from cda.studies import design
 from cda.studies.design import CHOICES, TITLE, Kind, Pairing, Plan, Study
 from cda.studies.forms import assignments_json, config, key_json, sheet, tasks
 
 _COLUMN_SETTING = re.compile(r"audit\.(?:triple_)?columns\.")
 _TRIPLE = {"original", "rewrite", "rewrite_of_rewrite"}
+FILES = (
+    "index.html",
+    "README.md",
+    "assignments.json",
+    "key.json",
+    "items.csv",
+    "label_studio.json",
+    "label_studio.xml",
+)
+"""Files of a study's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,7 @@ class ExportOptions:
     checks: int | None = None
     seed: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
 
 
 def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
@@ -52,13 +66,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
         DataError: No usable contrasts, ids that occur twice, or numbers that cannot be met.
         RunError: The folder holds something, or cannot be made.
     """
-    try:
-        used = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{out}: no folder can be made there ({error})") from None
-    if used:
-        # Answers to the old key would be reversed by a new one.
-        raise RunError(f"{out}: is not empty. A study gets a new folder of its own")
+    _check_new(out)
     rows, columns = load_rows(reference), options.columns
     present = {key for row in rows for key in row}
     triples = {columns.get(name, name) for name in _TRIPLE} <= present and columns.get("base", "base") not in present
@@ -67,6 +75,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
     except DataError as problem:
         # The readers' messages name the recipe's settings.
         raise DataError(_COLUMN_SETTING.sub("--column ", str(problem))) from None
+    contrasts, exclusions = _limited(contrasts, exclusions, options)
     pairings = [_pairing(contrast, None if triples else contrast.tags.get("item")) for contrast in contrasts]
     shared = [name for name, n in Counter(pairing.id for pairing in pairings).items() if n > 1]
     if shared:
@@ -77,9 +86,41 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
         )
     plan = design.planned(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
     study = design.designed(pairings, options.kind, plan, options.seed)
+    asked = _asked(study, plan, exclusions, reference)
+    files = ", ".join([*FILES, *(["contrasts.jsonl"] if triples else [])])
+    stop_if_dry(None, lambda: [f"reads       {asked[0]}", f"asks        {asked[1]}", f"writes      {out}: {files}"])
     n_guarded = _write(study, out, contrasts if triples else ())
-    say(_summary(study, plan, exclusions, n_guarded, reference, out))
+    say(_summary(study, asked, n_guarded, out))
     return study
+
+
+def _check_new(out: Path) -> None:
+    """Raise RunError if the study's folder holds something, or cannot be made."""
+    try:
+        used = out.exists() and (not out.is_dir() or any(out.iterdir()))
+        problem = unwritable(out)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{out}: no folder can be made there ({error})") from None
+    if used:
+        # Answers to the old key would be reversed by a new one.
+        raise RunError(f"{out}: is not empty. A study gets a new folder of its own")
+    if problem:
+        raise RunError(f"{problem}. Name a folder elsewhere")
+
+
+def _limited(
+    contrasts: Sequence[Contrast], exclusions: Exclusions, options: ExportOptions
+) -> tuple[Sequence[Contrast], Exclusions]:
+    """At most so many contrasts of each bias, in their order; the others are counted with those left out."""
+    kept = {
+        id(contrast)
+        for bias in dict.fromkeys(contrast.bias for contrast in contrasts)
+        for contrast in drawn([own for own in contrasts if own.bias == bias], options.limit, options.seed)
+    }
+    if len(kept) == len(contrasts):
+        return contrasts, exclusions
+    reasons = {**exclusions.reasons, "not drawn (--limit)": len(contrasts) - len(kept)}
+    return [contrast for contrast in contrasts if id(contrast) in kept], Exclusions(exclusions.seen, reasons)
 
 
 def _of_contrasts(rows: Sequence[Row], where: str, options: ExportOptions) -> tuple[Sequence[Contrast], Exclusions]:
@@ -198,15 +239,20 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
     return n_guarded
 
 
-def _summary(study: Study, plan: Plan, exclusions: Exclusions, n_guarded: int, reference: str, out: Path) -> str:
+def _asked(study: Study, plan: Plan, exclusions: Exclusions, reference: str) -> tuple[str, str]:
+    """The contrasts, and the work that judging them is."""
     n = len(study.contrasts)
     loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]
     load = design.low_to_high(loads)
-    lines = [
+    return (
         f"{n} contrasts of {shown_path(reference)} ({exclusions})",
         f"{plan.people} participants ({study.kind}), {load} contrasts and {plan.checks} attention checks each; "
         f"{plan.judgements} judgements on every contrast, {n * plan.judgements} in all",
-    ]
+    )
+
+
+def _summary(study: Study, asked: Sequence[str], n_guarded: int, out: Path) -> str:
+    lines = [*asked]
     if n_guarded:
         lines.append(f"{n_guarded} cells of items.csv start with an apostrophe, so that no spreadsheet runs them")
     lines += [

@@ -15,10 +15,11 @@ from cda.files.jsonl import read_json, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import clipped, inert
 from cda.launch import say
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, p_equals, share
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, n_of, p_equals, share
 from cda.report.page import Headline, Page, ReportSection, render_page
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import Table, plain_table
+from cda.resources.dry_run import stop_if_dry
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
@@ -61,7 +62,14 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     votes = out or folder / VOTES
     if votes.suffix != ".jsonl":
         raise RunError(f"--out {votes}: votes are written as JSON lines; give a name that ends in .jsonl")
-    page = votes.with_name(f"{votes.stem}.summary.html")
+    page, numbers = (votes.with_name(f"{votes.stem}.summary.{ending}") for ending in ("html", "json"))
+    stop_if_dry(
+        None,
+        lambda: [
+            f"reads       {n_of(len(files), 'file')} of results: {n_of(result.n_votes, 'vote')} on {n_of(result.n_items, 'contrast')} ({kept.exclusions})",
+            f"writes      {votes}, {numbers.name}, {page.name}",
+        ],
+    )
     rows = [
         {"id": study.items[vote.item].contrast, "vote": vote.vote, "participant": vote.participant,
          "seconds": vote.seconds, "justification": vote.justification}
@@ -70,7 +78,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     try:
         votes.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(votes, rows)
-        save(result, votes.with_name(f"{votes.stem}.summary.json"))
+        save(result, numbers)
         write_text(page, render_page(study_page(result)))
     except OSError as error:
         why = f"cannot be written ({error.strerror or error})"

@@ -218,8 +218,8 @@ def test_the_command_names_options_that_do_not_go_together(tmp_path: Path) -> No
         (["embedded", "--scores", file], "a model: not with --scores"),
         (["embedded", "--preferences"], "--preferences: only with --scores"),
         (
-            ["--scores", file, "--dry-run", "--bias", "jargon"],
-            "--bias: not with --scores\nerror: --dry-run: not with --scores",
+            ["--scores", file, "--pairs", file, "--bias", "jargon"],
+            "--pairs: not with --scores\nerror: --bias: not with --scores",
         ),
         (["--scores", file, "--ties", "often"], "ties: drop, half, as-released; found 'often'"),
     ):

@@ -47,6 +47,8 @@ def parameters(callback: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     """Name, words, type, default and help of each parameter."""
     hints = typing.get_type_hints(callback, include_extras=True)
     for name, parameter in inspect.signature(callback).parameters.items():
+        if hints[name] is typer.Context:
+            continue
         kind, *notes = typing.get_args(hints[name])
         (info,) = (note for note in notes if isinstance(note, (ArgumentInfo, OptionInfo)))
         no_default = parameter.default is inspect.Parameter.empty

@@ -1,0 +1,173 @@
+"""Dry runs of the commands that work on files and finished runs: what would be read, asked and written; nothing is done."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.pipeline import plan
+
+RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none --triples none --out"
+STUDY = (
+    "writes      NEW: index.html, README.md, assignments.json, key.json, items.csv, label_studio.json, label_studio.xml"
+)
+SCORED = "--before scores.jsonl --after after.jsonl --votes votes.jsonl"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, [word for part in words for word in part.split()])
+
+
+def written(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial of a trainer's settings imports TRL, for 10 seconds, and changes nothing here."""
+    monkeypatch.setattr(plan, "check_arguments", lambda *_: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working folder with files of every kind, two audits and their rows, a study and an answer."""
+    folder, before = tmp_path_factory.mktemp("desk"), Path.cwd()
+    os.chdir(folder)
+    scorer = "def longer(prompts, responses):\n    return [float(len(each)) for each in responses]\n"
+    (folder / "rm.py").write_text(scorer, encoding="utf-8")
+    written(folder / "contrasts.jsonl", [{"id": f"c{n}", "bias": "length", "prompt": f"Why {n}?", "base": "So.", "perturbed": f"So, {'so ' * n}."}
+                                         for n in range(24)])  # fmt: skip
+    for name in ("scores", "after"):
+        written(folder / f"{name}.jsonl", [{"id": f"c{n}", "gap": n % 5 - 2.0 - (name == "after")} for n in range(30)])
+    written(folder / "votes.jsonl", [{"id": f"c{n}", "vote": "perturbed" if n % 3 else "base"} for n in range(28)])
+    written(folder / "pairs.jsonl", [{"id": f"q{n}", "gap": n % 4 - 1.0} for n in range(40)])
+    assert run(RUN, "a --export rows/").exit_code == 0
+    shutil.copytree(folder / "a", folder / "b")
+    assert run("study export contrasts.jsonl st").exit_code == 0
+    table = (folder / "st" / "items.csv").read_text(encoding="utf-8-sig")
+    rows = [{**row, "choice": "A"} for row in csv.DictReader(io.StringIO(table, newline=""))]
+    with (folder / "filled.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "steps"),
+    [
+        ("samples 0.05 --share 0.8", {"share": 0.8}, ["prints      the contrasts, votes and prompts that ± 5 points need; reads and writes no file"]),
+        ("texts NEW", {}, ["ship with cda: contrasts 700, second_turns 124", "writes      NEW: each as a table, and README.md"]),
+        ("study export contrasts.jsonl NEW --limit 6 --attention 0", {"limit": 6, "attention": 0},
+         ["reads       6 contrasts of contrasts.jsonl (18 of 24 dropped (18 not drawn (--limit)))",
+          "3 participants (experts), 6 contrasts and 0 attention checks each; 3 judgements on every contrast, 18 in all", STUDY]),
+        ("study import st filled.csv --out NEW.jsonl", {"out": "NEW.jsonl"},
+         ["reads       1 file of results: 72 votes on 24 contrasts (none of 72 dropped)",
+          "writes      NEW.jsonl, NEW.summary.json, NEW.summary.html"]),
+        ("leaderboard rows --out NEW.html", {"out": "NEW.html"},
+         ["reads       rows: 1 row in 1 group, each on the same texts",
+          "writes      NEW.html, NEW.csv, NEW.json"]),
+        ("report a --figures svg", {"figures": "svg"}, ["reads       a/audit/audit.json: rm.py:longer; biases: length", "report      a/report/report.html"]),
+        ("report a --out NEW", {"out": "NEW"}, ["report      NEW/report.html"]),
+        ("report a b --compare --out NEW.html", {"compare": True, "out": "NEW.html"},
+         ["reads       a: rm.py:longer; biases: length", "compares    a with b, by contrast", "writes      NEW.html, NEW.json"]),
+        (f"dose {SCORED} --column margin=gap --limit 25 --out NEW.json",
+         {"before": "scores.jsonl", "after": "after.jsonl", "votes": "votes.jsonl", "out": "NEW.json", "limit": 25, "column": ["margin=gap"]},
+         ["reads       scores.jsonl, after.jsonl: 25 rows with scores in both", "votes       votes.jsonl: 25 prompts with a majority of people",
+          "left out    scores.jsonl: 3 voted rows not drawn (--limit)", "chooses     one of 11 doses from 0 to 2.5", "writes      NEW.json"]),
+        ("calibrate --scores scores.jsonl --votes votes.jsonl --quality pairs.jsonl --column margin=gap --limit 24 --out NEW",
+         {"votes": "votes.jsonl", "scores": "scores.jsonl", "quality": "pairs.jsonl", "out": "NEW", "limit": 24, "column": ["margin=gap"]},
+         ["reads       scores.jsonl: 24 rows of scores", "votes       votes.jsonl: 24 rows with a majority of people; corrected: bias",
+          "quality     pairs.jsonl: 24 pairs", "pairs.jsonl: 16 of 40 rows not drawn (--limit)", "report      NEW/report.html"]),
+    ],
+    ids=lambda value: value.partition(" --")[0] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
+    desk: Path, command: str, options: dict[str, Any], steps: list[str]
+) -> None:
+    before = sorted(desk.rglob("*"))
+    planned, full = json.loads(run(command, "--dry-run --json").stdout), run(command, "--dry-run --full")
+    assert full.exit_code == 0 and full.stdout.endswith("\nDry run: nothing was done.\n"), full.output
+    lines = "\n".join(planned["lines"])
+    assert planned["settings"] == options and all(step in lines for step in steps), planned
+    every, shown = full.stdout.split("\n\n")[:2]
+    assert options.items() <= yaml.safe_load(every).items() and shown == lines
+    assert sorted(desk.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("samples 0.7", "it lies between 0 and 0.5"),
+        ("texts rows", "rows: exists and is not empty; name a new folder"),
+        ("study export contrasts.jsonl rows", "rows: is not empty. A study gets a new folder of its own"),
+        ("study export contrasts.jsonl rm.py/st", "rm.py: is a file, so that no folder can be made there. Name a folder elsewhere"),
+        ("study import st filled.csv --out votes.csv", "give a name that ends in .jsonl"),
+        ("leaderboard rows --out rm.py/x.html", "cannot be written (rm.py: is a file, so that no folder can be made there)"),
+        ("report a --out rows", "rows: holds something other than results of `cda report`"),
+        ("report a b --compare --out rm.py/x.html", "rm.py: is a file, so that no folder can be made there. Choose another with --out"),
+        ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
+        ("report a b --compare --seed 3", "--seed: not with --compare, which draws what finished runs hold"),
+        (f"dose {SCORED} --column margin=gap --limit 19", "--limit 19: people's votes on 20 prompts or more are needed"),
+        (f"dose {SCORED} --column margin=gpa", "scores.jsonl: needs a column id or query or prompt"),
+        (f"dose {SCORED} --column margin=gap --column bias=bais", "--column bias=bais: no score file has a column 'bais'"),
+        (f"dose {SCORED} --column margin=gap --column votes.id=gap", "score files go by one set of names; leave out 'votes.'"),
+        (f"dose {SCORED} --column margin=gap --out rows", "rows: a folder; name a file"),
+        ("calibrate --scores scores.jsonl --column margin=gap", "no votes: choosing a dose needs people's votes"),
+        ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),
+        (f"{RUN} c --export rm.py/", "rm.py/row.json: cannot be written (rm.py: is a file"),
+    ],
+)  # fmt: skip
+def test_a_dry_run_finds_what_would_stop_the_command(desk: Path, command: str, said: str) -> None:
+    before = sorted(desk.rglob("*"))
+    done = run(command, "--dry-run")
+    assert done.exit_code == 2 and done.stdout == "" and said in done.stderr, done.output
+    assert sorted(desk.rglob("*")) == before
+
+
+def test_a_report_elsewhere_is_that_of_the_run_which_stays_as_it_is(desk: Path) -> None:
+    page = desk / "a" / "report" / "report.html"
+    before, last = page.read_bytes(), page.stat().st_mtime_ns
+    done = run("report a --out copy --figures svg")
+    assert done.exit_code == 0 and "Report: copy/report.html" in done.stdout, done.output
+    assert (desk / "copy" / "report.html").read_bytes() == before and page.stat().st_mtime_ns == last
+    assert {path.name for path in (desk / "copy").iterdir()} == {"report.html", "report.md", "figures"}
+    assert run("report a --out copy").exit_code == 0  # an earlier one is replaced
+    assert not (desk / "a" / "report" / "figures").exists()
+
+
+def test_a_limit_and_columns_of_score_files_are_those_of_the_result(desk: Path) -> None:
+    """The rows drawn are the same for every seed that is the same, and the others are counted."""
+    words = f"dose {SCORED} --column margin=gap --limit 25 --json --out"
+    first, again, other = (json.loads(run(words, more).stdout) for more in ("d.json", "e.json", "f.json --seed 1"))
+    assert first == again != other
+    assert first["response"][0]["people"]["human_skew"]["n"] == 25
+    assert first["left_out"][-1] == "scores.jsonl: 3 voted rows not drawn (--limit)"
+    assert json.loads((desk / "d.json").read_text(encoding="utf-8")) == first
+
+
+@pytest.mark.parametrize(
+    ("command", "shown", "unused"),
+    [
+        ("label jargon", {"label"}, {"train", "lora", "model", "synthesize", "audit"}),
+        ("synthesize jargon", {"label", "synthesize"}, {"train", "lora", "model", "audit"}),
+        ("train jargon", {"label", "synthesize", "train", "adapter", "audit", "report"}, set()),
+    ],
+)  # fmt: skip
+def test_a_plan_ends_where_the_command_does(command: str, shown: set[str], unused: set[str]) -> None:
+    planned = json.loads(run(command, "--dry-run --json").stdout)
+    assert {line.split()[0] for line in planned["lines"] if not line.startswith(" ")} == shown
+    assert not unused & planned["settings"].keys() and "data" in planned["settings"]
