@@ -26,6 +26,9 @@ from pathlib import Path
 from cda.launch import check_processes, world_size
 check_processes()
 Path(sys.argv[1], os.environ.get("RANK", "0")).write_text(str(world_size()))
+if sys.argv[2:]:
+    from cda.cli import main
+    main(["train", *sys.argv[2:]])
 """
 
 
@@ -98,15 +101,16 @@ def test_the_trainer_has_to_see_all_of_them(monkeypatch: pytest.MonkeyPatch) -> 
         check_running(1)
 
 
-def start(program: list[str], folder: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
-    """The end of a launch of what a stage does first, and how many processes each process that went on saw, by rank.
+def start(program: list[str], folder: Path, *more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+    """The end of a launch of what a stage does first, and of `cda train` with `more` words; and how many processes each process
+    that went on saw, by rank.
 
     Each writes a file of its own: lines of several processes run into each other in one pipe.
     """
     script, seen = folder / "check.py", folder / "seen"
     script.write_text(CHECK, encoding="utf-8")
     seen.mkdir()
-    words = [*program, str(script), str(seen)]
+    words = [*program, str(script), str(seen), *more]
     result = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=ROOT)
     return result, {path.name: path.read_text(encoding="utf-8") for path in seen.iterdir()}
 
@@ -135,9 +139,8 @@ ONE_QUIETLY = [str(BIN / "accelerate"), "launch", "--quiet", "--num_processes", 
 SEVERAL = [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
 
 
-@pytest.mark.parametrize("program", [TORCHRUN, SEVERAL])
-def test_what_the_message_says_to_type_really_starts_two(program: list[str], tmp_path: Path) -> None:
-    result, seen = start(program, tmp_path)
+def test_what_the_message_says_to_type_really_starts_two(tmp_path: Path) -> None:
+    result, seen = start(TORCHRUN, tmp_path)
     assert (result.returncode, seen) == (0, {"0": "2", "1": "2"}), result.stderr
 
 
@@ -164,8 +167,10 @@ def test_a_mistake_is_one_line_and_no_traceback(program: list[str], code: int) -
     assert status == code and len(lines) == 1 and lines[0].startswith(MISTAKE)
 
 
-def test_where_torch_adds_its_traceback_the_message_comes_first_once_and_ends_it() -> None:
-    status, lines = mistaken(*SEVERAL, *DEFAULTS, str(ROOT / "scripts" / "train.py"), "jargn")
+def test_where_torch_adds_its_traceback_the_message_comes_first_once_and_ends_it(tmp_path: Path) -> None:
+    result, seen = start([*SEVERAL, *DEFAULTS], tmp_path, "jargn")
+    status, lines = result.returncode, result.stderr.splitlines()
+    assert seen == {"0": "2", "1": "2"} and result.stdout == ""
     assert status == 1 and lines[0].startswith(MISTAKE) and sum(line.startswith("error") for line in lines) == 1
     assert lines[-2].strip().startswith(f"traceback : {MISTAKE.removeprefix('error: ')}")
 

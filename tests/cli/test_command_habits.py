@@ -13,7 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import cda
-from cda.cli import app
+from cda.cli import app, main
 from cda.recipe.schema import Recipe
 from cda.results.audit import AuditResult
 from cda.results.data import DataResult
@@ -107,11 +107,11 @@ def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work
     ],
 )  # fmt: skip
 def test_a_limit_draws_and_counts_and_a_dry_run_writes_nothing(desk: Path, command: str, n: int, counted: str) -> None:
-    dry = run(f"{command} --limit 5 --dry-run --seed 3")
-    assert dry.exit_code == 0 and counted in dry.stdout and "seed: 3" in dry.stdout, dry.output
+    dry = run(f"{command} --limit 5 --dry-run --full --json --seed 3")
+    plan = json.loads(dry.stdout)
+    assert dry.exit_code == 0 and counted in "\n".join(plan["lines"]) and plan["settings"]["seed"] == 3, dry.output
+    assert set(Recipe.model_fields) - set(plan["settings"]) <= {"data"}
     assert not (desk / "runs").exists()
-    plan = json.loads(run(f"{command} --limit 5 --dry-run --full --json").stdout)
-    assert set(Recipe.model_fields) - set(plan["settings"]) <= {"data"} and plan["lines"]
     if command.startswith("data"):
         return  # five such pairs say nothing
     whole, limited = (run(f"{command} {more} --json --out runs/{len(more)}") for more in ("", "--limit 5"))
@@ -179,21 +179,33 @@ def test_names_and_settings_are_listed_and_explained() -> None:
     refused("completion tcsh", "tcsh: no completion for this shell. Known: bash, zsh, fish")
 
 
-def test_the_shell_completes_commands_names_and_settings(tmp_path: Path) -> None:
+def test_the_shell_completes_commands_names_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "complete -o default -F" in run("completion bash").stdout
     assert all(run(f"completion {shell}").exit_code == 0 for shell in ("zsh", "fish"))
 
+    def asked(words: str) -> dict[str, str]:
+        return {"_CDA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+
     def completed(words: str) -> set[str]:
-        asked = {"_CDA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        done = subprocess.run(
-            [sys.executable, "-m", "cda"], env={**os.environ, **asked}, capture_output=True, text=True, cwd=tmp_path
-        )
-        return set(done.stdout.split())
+        for name, value in asked(words).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            main([])
+        return set(capsys.readouterr().out.split())
 
     assert {"jargon", "joint"} == completed("cda train j")
     assert {"sycophancy", "sycophancy-second-turn"} == completed("cda audit embedded --bias sy")
     assert "train.learning_rate=" in completed("cda train jargon train.lea")
-    assert {"data", "discover", "dose"} == completed("cda d")
+    real = subprocess.run(
+        [sys.executable, "-m", "cda"],
+        env={**os.environ, **asked("cda d")},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert {"data", "discover", "dose"} == set(real.stdout.split())
 
 
 def test_a_fault_of_ours_ends_with_3_and_its_traceback() -> None:

@@ -17,7 +17,6 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.pipeline import plan
 
 RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none --triples none --out"
 STUDY = (
@@ -32,12 +31,6 @@ def run(*words: str) -> Result:
 
 def written(file: Path, rows: list[dict[str, Any]]) -> None:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-
-
-@pytest.fixture(autouse=True)
-def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trial of a trainer's settings imports TRL, for 10 seconds, and changes nothing here."""
-    monkeypatch.setattr(plan, "check_arguments", lambda *_: None)
 
 
 @pytest.fixture(scope="module", autouse=True)
