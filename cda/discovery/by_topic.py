@@ -21,7 +21,7 @@ from cda.discovery.discover import Discovered, DiscoveryRun
 from cda.discovery.evidence import confirm
 from cda.discovery.held_out import REVIEW, ROWS, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
-from cda.discovery.result import BIASES, CARRIED, PAGE, STAGES
+from cda.discovery.result import BIASES, CARRIED, PAGE, STAGES, earlier_tests
 from cda.discovery.topics import FOLDER, topic_folder
 from cda.discovery.topics_page import topics_markdown, topics_page, topics_plots, topics_text
 from cda.discovery.topics_tables import counted_word, table_rows
@@ -164,7 +164,7 @@ def topics_result(
         left_out=counts.left_out,
         n_left_out=counts.n_left_out,
         n_without=counts.n_without,
-        searches=tuple(_search(topic, result, tests[topic]) for topic, result in found.items()),
+        searches=tuple(_search(run, topic, result, tests[topic]) for topic, result in found.items()),
         by_attribute=by_attribute(chosen, tests, setup.strictness),
         n_not_carried=len(tested - set(chosen)),
         seed=setup.seed,
@@ -173,7 +173,8 @@ def topics_result(
     )
 
 
-def _search(topic: str, result: DiscoverResult, tests: TopicTests) -> TopicSearch:
+def _search(run: DiscoveryRun, topic: str, result: DiscoverResult, tests: TopicTests) -> TopicSearch:
+    folder = replace(run.asked, topic=topic).folder
     return TopicSearch(
         topic=topic,
         folder=f"{FOLDER}/{topic_folder(topic)}",
@@ -183,6 +184,8 @@ def _search(topic: str, result: DiscoverResult, tests: TopicTests) -> TopicSearc
         n_tested=len(result.tested),
         n_confirmed=sum(entry.confirmed for entry in result.tested),
         n_carried_in=len(tests.carried.results),
+        # A search that is made again makes both again.
+        earlier_tests=max(result.earlier_tests, earlier_tests(folder, CARRIED) if tests.carried.results else 0),
     )
 
 

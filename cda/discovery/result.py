@@ -147,15 +147,16 @@ def _grouping_repairs(folder: RunFolder) -> dict[str, int]:
     return dict(sorted(sum(saved, Counter[str]()).items()))
 
 
-def earlier_tests(folder: RunFolder) -> int:
-    """Confirmations of this folder that tested on any of the prompts of the present one, with other settings or candidates.
+def earlier_tests(folder: RunFolder, stage: Literal["confirm", "carried"] = "confirm") -> int:
+    """Confirmations of this folder that tested on any of the prompts of the present one, with other settings or candidates; or those
+    of attributes that were carried over.
 
     Confirmations with one fingerprint, such as one made again after a file was damaged, are one test.
     """
-    now, prompts = folder.record("confirm"), _prompts(folder.stage("confirm"))
+    now, prompts = folder.record(stage), _prompts(folder.stage(stage))
     aside = RunFolder(folder.path / _SUPERSEDED)
     earlier = set()
-    for path in aside.path.glob("confirm-[0-9]*"):
+    for path in aside.path.glob(f"{stage}-[0-9]*"):
         fingerprint = aside.record(path.name).fingerprint
         if fingerprint not in (None, now.fingerprint) and prompts & _prompts(path):
             earlier.add(fingerprint)

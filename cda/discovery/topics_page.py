@@ -98,6 +98,11 @@ def warnings(result: TopicsResult) -> Iterator[str]:
             f"Each topic is corrected by itself, so that with more topics more is confirmed by chance. Corrected for the tests of all "
             f"topics together ({method}), {holds} of the {len(tests)} confirmed in the tables stay below {alpha:g}."
         )
+    if before := {search.topic: search.earlier_tests for search in result.searches if search.earlier_tests}:
+        times = ", ".join(f"{inert(clipped(topic, SHORT))} {counted_word(n, 'time')}" for topic, n in before.items())
+        yield (
+            f"Tested before on these prompts, with other settings or candidates (superseded/): {times}. The p-values are not those of one test."
+        )
     for topic, reason in result.left_out.items():
         yield f"Not searched: {inert(clipped(topic, SHORT))} ({reason})."
     if result.n_without:
@@ -133,7 +138,11 @@ def how_made(result: TopicsResult) -> Iterator[str]:
     corrected = f", corrected by {method}'s method for all that the topic tested," if method else ", by itself,"
     yield (
         f"Confirmed: at least {rewriters_needed(result)} show that the model rewards it and the judge does not, p{corrected} below {alpha}. "
-        "Attributes carried over are corrected among themselves, in both directions."
+        + (
+            "The opposite has a test and a correction of its own, so that each attribute has two chances of a decision."
+            if result.given
+            else "Attributes carried over are corrected among themselves, in both directions."
+        )
     )
 
 

@@ -120,6 +120,8 @@ class TopicSearch(Result):
     n_confirmed: int
     n_carried_in: int
     """Attributes of other topics that were measured here."""
+    earlier_tests: int = 0
+    """Tests on any of the same test prompts in this folder before, with other settings or candidates."""
 
 
 class TopicsResult(Saved):

@@ -103,7 +103,9 @@ def _rows(half_width: float, sd: float) -> int:
     """Smallest n with z·sd / √n ≤ half-width, at least 2: one row has no spread."""
     root = sd / half_width * Z_95
     if not root <= _MOST_ROOT:
-        raise DataError(f"a half-width of {half_width:g} at a standard deviation of {sd:g}: more rows than there can be")
+        raise DataError(
+            f"a half-width of {half_width:g} at a standard deviation of {sd:g}: more rows than there can be"
+        )
     return max(2, math.ceil(root**2))
 
 

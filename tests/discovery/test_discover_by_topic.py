@@ -103,6 +103,12 @@ def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all
         assert text in said or text.replace("is rewarded", "are rewarded") in said
     _files_are_there(workplace / "found", result)
     assert "the opposite holds" in discover() and load(TopicsResult, workplace / "found" / "topics.json", "") == result
+    assert "Tested before" not in said and not any(search.earlier_tests for search in result.searches)
+    again = discover("discover.test_alpha=0.02")
+    assert (
+        "Tested before on these prompts, with other settings or candidates (superseded/): baking 1 time, travel 1 time."
+        in again
+    )
 
 
 def _files_are_there(folder: Path, result: TopicsResult) -> None:

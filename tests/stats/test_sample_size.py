@@ -118,7 +118,10 @@ def test_widths_that_make_no_sense(half_width: float) -> None:
         (lambda: triples_for_change(1.0, 0.2), "half-width of a change"),
         (lambda: triples_for_change(0.1, 0.0), "discordant share"),
         (lambda: prompts_for_effect(0.1, 0.0), "standard deviation"),
-        (lambda: prompts_for_effect(1e-308, 1e308), "half-width of 1e-308 at a standard deviation of 1e.308: more rows than"),
+        (
+            lambda: prompts_for_effect(1e-308, 1e308),
+            "half-width of 1e-308 at a standard deviation of 1e.308: more rows than",
+        ),
         (lambda: triples_for_change(1e-300, 0.2), "more rows than there can be"),
         (lambda: majority_error(4, 0.3), "an odd number"),
         (lambda: majority_error(-1, 0.3), "an odd number"),
