@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -127,6 +128,9 @@ def test_newer_dependencies_are_tried_with_a_warning(
     bounds = "'transformers>=5.23,<6' 'torch>=2.8,<=2.13.0'"
     said = f"warning: cda has not run with transformers 6.0.0.dev0, torch 2.14.1 yet. If something fails, run: pip install {bounds}\n"
     assert capfd.readouterr().out == said
+    check_installed.cache_clear()
+    result = CliRunner().invoke(app, ["version", "--json"])
+    assert json.loads(result.stdout) == {"version": cda.__version__} and result.stderr == said
 
 
 def test_bounds_are_read_off_the_checkout_else_off_the_installation(

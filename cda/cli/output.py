@@ -54,17 +54,16 @@ def running(
     error; a dry run ends where everything is checked (`cda.resources.dry_run`), and its plan is the result. A command without
     settings of a recipe gives its `context`, whose options a dry run shows instead."""
     output, stdout = Output(as_json, dry_run, full), sys.stdout
-    with user_errors():
+    with redirect_stdout(sys.stderr if as_json else stdout), user_errors():
         if full and not dry_run:
             raise RecipeError(["--full: only with --dry-run, whose settings it lists"])
-        with redirect_stdout(sys.stderr if as_json else stdout):
-            if dry_run:
-                from cda.resources.dry_run import planning
+        if dry_run:
+            from cda.resources.dry_run import planning
 
-                with planning(full, _options(context, full), output.show):
-                    yield output
-            else:
+            with planning(full, _options(context, full), output.show):
                 yield output
+        else:
+            yield output
         if as_json and is_main():
             print(output.json(), file=stdout)
         if output.status:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from cda.errors import DataError
+from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, is_a_folder, user_path
 from cda.records import content_id
@@ -43,29 +43,28 @@ def read_leaderboard(folder: str | Path) -> LeaderboardResult:
     refused: dict[str, str] = {}
     for file in sorted(place.rglob("*.json")):
         name = file.relative_to(place).as_posix()
-        if _is_own(file):
-            continue
         try:
+            content = read_json(file)
+            if _is_own(content):
+                continue
+            if isinstance(content, dict) and _MARK not in content:
+                raise DataError(f"no row: a row has the field {_MARK}")
             rows[name] = load(LeaderboardRow, file, AGAIN)
         except DataError as error:
             # The page is shared: it says nothing of folders on this machine.
             reason = str(error).replace(str(file), "", 1).removeprefix(": ")
             refused[name] = re.sub(r"^:(\d+): ", r"line \1: ", reason)
     if not rows:
-        found = "".join(f"\n{name}: {reason}" for name, reason in refused.items())
-        raise DataError(f"{folder}: no row that `{AGAIN} {Path(folder) / 'NAME.json'}` wrote{found}")
+        problems = [f"{name}: {reason}" for name, reason in refused.items()]
+        refuse([f"{folder}: no row that `{AGAIN} {Path(folder) / 'NAME.json'}` wrote", *problems], "more files")
     kept, superseded = newest(rows)
     return LeaderboardResult(
         name=place.resolve().name, groups=tuple(_groups(kept)), superseded=tuple(superseded), refused=refused
     )
 
 
-def _is_own(file: Path) -> bool:
+def _is_own(content: object) -> bool:
     """True for the leaderboard's own numbers, which lie in the same folder."""
-    try:
-        content = read_json(file)
-    except DataError:
-        return False
     return isinstance(content, dict) and "superseded" in content and "groups" in content and _MARK not in content
 
 

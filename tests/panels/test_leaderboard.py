@@ -129,12 +129,22 @@ def test_of_one_model_scored_alike_the_newest_row_is_shown(folder: Path) -> None
     assert shown == {"a.json", "newer.json", "other.json", "more/c.json", "d.json"}
 
 
+def test_of_a_folder_without_rows_some_files_are_named(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"{number:02}.json").write_text('{"schema_version": 2}')
+    with pytest.raises(DataError) as caught:
+        read_leaderboard(tmp_path)
+    first, *files, last = str(caught.value).splitlines()
+    assert "no row that `cda audit --export" in first and len(files) == 9 and last == "… and 3 more files"
+    assert set(files) == {f"{number:02}.json: no row: a row has the field text_set" for number in range(9)}
+
+
 def test_a_bad_row_is_named_and_counted_and_the_others_are_shown(folder: Path) -> None:
     good = json.loads((folder / "a.json").read_text())
     skew = good["biases"]["jargon"]["skew"]
     bad = {
         "cut.json": ('{"model": ', "not valid JSON"),
-        "other.json": ('{"sets": []}', "Field required"),
+        "other.json": ('{"sets": [], "schema_version": 99}', "no row: a row has the field text_set"),
         "future.json": (json.dumps(good | {"schema_version": 99}), "a newer version of cda"),
         "beyond.json": (json.dumps(good | {"quality": skew | {"value": 1.5, "high": 2.0}}), "quality: 0.45 to 2 is outside of 0 to 1"),
         "no-interval.json": (json.dumps(good | {"quality": skew | {"low": 0.9}}), r"is no estimate"),
