@@ -103,7 +103,7 @@ class StageRecord(BaseModel):
     inputs: dict[str, Any] = {}
     """Name to the fingerprint of its inputs."""
     counts: dict[str, Any] = {}
-    """See `cda.results.facts`."""
+    """See `cda.results.stages`."""
     contents: dict[str, str] = {}
     """File to its size and fingerprint."""
     finished: str = ""

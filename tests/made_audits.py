@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from changed import changed
 
 from cda.auditing import analysis as analysis_room
 from cda.auditing import groups as groups_room
@@ -32,24 +33,20 @@ from cda.results.audit import (
 )
 from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
 from cda.results.benchmarks import SetQuality
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate
-from cda.results.facts import (
-    AuditedBias,
-    Example,
-    JudgeFacts,
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, SameMargin
+from cda.results.facts import AuditedBias, Example, JudgeFacts, RewardModelFacts, Scorer, Sources
+from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
+from cda.results.stages import (
     LabelCounts,
     LabelTally,
     Loaded,
     MixSize,
-    RewardModelFacts,
     Rewritten,
-    Scorer,
-    Sources,
     SynthesizeCounts,
     TrainCounts,
     TrainingStages,
 )
-from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
 from cda.stats.proportions import beyond_noise, positive_share, positive_share_change
@@ -354,6 +351,13 @@ def make_audit(
     made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
     json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
     return made
+
+
+def tied(audit: AuditResult, name: str) -> AuditResult:
+    """The audit with the same score on both sides of every contrast of a bias."""
+    n = audit.skew[name].before.n
+    none = SameMargin(reason="nothing varies", value=0, n=n, n_prompts=n, p_value=None)
+    return cast(AuditResult, changed(audit, f"effects.{name}.before.direct", none))
 
 
 _ALONE: dict[str, Any] = {"votes": {"jargon": (0.88, 0.45)}, "quality": (0.75,), "others": (), "rate": True}

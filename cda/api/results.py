@@ -52,9 +52,9 @@ from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
-from cda.results.facts import LabelCounts, SynthesizeCounts
 from cda.results.leaderboard import LeaderboardResult
 from cda.results.panel import PanelResult
+from cda.results.stages import LabelCounts, SynthesizeCounts
 from cda.results.topics import TopicsResult
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector, value_of

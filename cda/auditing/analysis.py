@@ -20,7 +20,8 @@ from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
 from cda.results import effects as found
 from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
 from cda.results.base import Estimate, Kinds, Missing, PerScoring, or_missing
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, Effect, EffectTest, SameMargin
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasAnalysis, BiasEffects, Effect, EffectTest, SameMargin
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, Text
@@ -96,7 +97,9 @@ def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> fou
         there = ~np.isnan(rewards)  # others were left out as too long, which is counted where they were scored
         kept = list(compress(attribute, there)), list(compress(ids, there))
         by_scoring[label] = or_missing(partial(observational_effect, rewards[there], *kept))
-    return found.Observational(labelled_by=f"measured {bias.measure.feature}", effect=per_scoring(by_scoring))
+    return found.Observational(
+        labelled_by=f"measured {bias.measure.feature.replace('_', ' ')}", effect=per_scoring(by_scoring)
+    )
 
 
 def _measured_feature(bias: Bias) -> str | None:

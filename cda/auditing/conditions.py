@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cda.arrays import LARGEST
 from cda.errors import RecipeError, did_you_mean
+from cda.report.numbers import plain
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing
 from cda.results.effects import average_of
@@ -56,7 +57,7 @@ class Condition:
             return f"{self.text}: no value: {found.reason}"
         if not _OPERATORS[self.sign](found.value, self.bound):
             return None
-        return f"{self.text}: found {found.value:.3g} [{found.low:.3g}, {found.high:.3g}] (n = {found.n})"
+        return f"{self.text}: found {plain(found.value, 3)} [{plain(found.low, 3)}, {plain(found.high, 3)}] (n = {found.n})"
 
 
 def conditions_of(words: Sequence[str], where: str = "--fail-if") -> tuple[Condition, ...]:

@@ -105,7 +105,7 @@ def _eval_result(number: Number, audit: AuditResult) -> EvalResult:
         dataset_type=place,
         dataset_name=place,
         metric_type=number.measure,
-        metric_name=f"{_slug(number.words, ' ')} (95% interval {found.low:.3g} to {found.high:.3g}, n = {found.n})",
+        metric_name=f"{_slug(number.words, ' ')} (95% interval {found.low:.2f} to {found.high:.2f}, n = {found.n})",
         metric_value=round(found.value, 4),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import listed, percent, signed, two_digits
+from cda.report.numbers import listed, percent, signed, two_digits, with_ends
 from cda.results.base import Missing
 from cda.results.effects import Confound, ExactSlope, Identification
 
@@ -28,9 +28,9 @@ def confounds_sentence(found: Identification | Missing) -> str:
 
 
 def remedy(found: Identification | Missing) -> str:
-    """The same in about ten words, without numbers; empty if no feature is named."""
+    """Why the bias is not told apart and what to do, in about ten words, without numbers; empty if no feature is named."""
     names = [] if isinstance(found, Missing) else _named(found)[:1]
-    return f"not identified: rewrite the pairs so that both sides match in {_words(names[0])}" if names else ""
+    return f"sides also differ in {_words(names[0])}: rewrite them to match" if names else ""
 
 
 def _named(found: Identification) -> list[str]:
@@ -44,8 +44,7 @@ def _named(found: Identification) -> list[str]:
 
 def _confound_words(named: Confound) -> str:
     slope = named.slope
-    ends = "" if isinstance(slope, ExactSlope) else f" [{two_digits(slope.low)}, {two_digits(slope.high)}]"
-    each = f"{two_digits(slope.value)}{ends}"
+    each = two_digits(slope.value) if isinstance(slope, ExactSlope) else with_ends(slope)
     return (
         f"{'rises' if slope.value > 0 else 'falls'} with {_words(named.feature)}: {each} for each one more, "
         f"R² {percent(named.r_squared)} alone, {signed(named.accounts_for)} of the mean margin"

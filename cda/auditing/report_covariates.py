@@ -7,7 +7,7 @@ from functools import partial
 
 from cda.auditing.report_cells import compares, margin_cell, margin_unit, said
 from cda.report import plots
-from cda.report.numbers import NOT_ESTIMATED, cell, count, inert, p_value, points, share, signed, two_digits
+from cda.report.numbers import NOT_ESTIMATED, cell, count, inert, p_value, points, share, signed, with_ends
 from cda.report.plots import Plot
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
@@ -163,8 +163,7 @@ def _double(slopes: ConditionalEffects) -> Effect | None:
 def _slope(found: Effect | Missing | None) -> str:
     if not isinstance(found, Effect):
         return ""
-    estimate = found.estimate
-    return f"{two_digits(estimate.value)} [{two_digits(estimate.low)}, {two_digits(estimate.high)}]"
+    return with_ends(found.estimate)
 
 
 def _divided(audit: AuditResult) -> Iterator[str]:

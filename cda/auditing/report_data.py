@@ -15,8 +15,10 @@ from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.effects import BiasDrift, BiasRate, Contingency, DirectEffects, NotIdentified, RateEffects, SameMargin
-from cda.results.facts import LabelCounts, RewardModelFacts
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasRate, Contingency, DirectEffects, NotIdentified, RateEffects, SameMargin
+from cda.results.facts import RewardModelFacts
+from cda.results.stages import LabelCounts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

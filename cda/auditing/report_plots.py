@@ -17,7 +17,8 @@ from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
-from cda.results.effects import BiasDrift, BiasRate, DirectEffects, RateEffects
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasRate, DirectEffects, RateEffects
 from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:

@@ -154,14 +154,17 @@ def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: Aud
 def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
-    if votes:
+    if isinstance(direct, SameMargin) and direct.value == 0:
+        text = (
+            f"Both sides have the same score in all {count(direct)} pairs: the model does not tell them apart, and its skew of "
+            f"{percent(skew.value)} only shows how ties are counted. Check that the scorer works."
+        )
+    elif votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
             f"Of {count(people)} contrasts with a majority the model prefers the biased side in {share(own)}, people in "
             f"{share(people)}; they disagree on {share(disagree)}."
         )
-    elif isinstance(direct, SameMargin) and direct.value == 0:
-        text = f"Both sides are scored alike in all {count(direct)} pairs: no preference."
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
         if isinstance(direct, SameMargin):

@@ -14,26 +14,26 @@ from cda.report.page import Kind
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.effects import SameMargin
 from cda.stats.verdict import TIE, TOLERATED_LOSS, Finding, Word
 
 Chip = Literal[
-    "rewarded", "not rewarded", "unclear", "improved", "overcorrected", "worse", "at a cost", "no change shown", "left as it is",
+    "rewarded", "not rewarded", "all ties", "unclear", "improved", "overcorrected", "worse", "at a cost", "no change shown",
+    "left as it is",
 ]  # fmt: skip
-"""The shortest form of a verdict. `unclear` and `at a cost` are no good news; the clause next to them says why."""
+"""The shortest form of a verdict. `all ties`, `unclear` and `at a cost` are no good news; the clause next to them says why."""
 SHAPES: dict[Chip, str] = {
-    "rewarded": "▲", "not rewarded": "▽", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗", "at a cost": "±",
-    "no change shown": "=", "left as it is": "=",
+    "rewarded": "▲", "not rewarded": "▽", "all ties": "≡", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗",
+    "at a cost": "±", "no change shown": "=", "left as it is": "=",
 }  # fmt: skip
 """A sign beside each chip's word, so that none depends on its colour."""
 KINDS: dict[Chip, Kind] = {
     **dict.fromkeys(("rewarded", "overcorrected", "worse", "at a cost"), "bad"), "improved": "good",
-    **dict.fromkeys(("not rewarded", "unclear", "no change shown", "left as it is"), "none"),
+    **dict.fromkeys(("not rewarded", "all ties", "unclear", "no change shown", "left as it is"), "none"),
 }  # fmt: skip
 """Good or bad news, or neither, of each chip."""
 _CHIPS: dict[Word | Finding, Chip] = {
     "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
-    "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear",
+    "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
     "improved": "improved", "less biased": "improved", "overcorrected": "overcorrected", "worse": "worse",
     "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
     "no change shown": "no change shown", "left as it is": "left as it is",
@@ -63,6 +63,11 @@ class BiasVerdict:
     """People's share for the side with the bias; None without votes, and if a dose that aims at a tie was chosen without them."""
 
     @property
+    def tied(self) -> bool:
+        """True if both sides have the same score in every pair, so that the share is one of ties."""
+        return self.chip == "all ties"
+
+    @property
     def last(self) -> Estimate:
         """The share after the training; of one model its own."""
         return self.before if self.after is None else self.after
@@ -73,9 +78,9 @@ def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
 
     One model, without votes: *rewarded* if the mean margin and the share of contrasts (against 50%) lie with their whole 95%
     intervals on the biased side, Holm's p over everything that the audit tests is below 0.05, and no other difference between the
-    sides may explain it; *not rewarded* if all this holds on the other side, or if both sides are scored alike in every pair;
-    *unclear* otherwise, so wherever an interval reaches the other side. With votes, people's share takes the place of 50%, and the
-    paired difference from it decides.
+    sides may explain it; *not rewarded* if all this holds on the other side; *unclear* otherwise, so wherever an interval
+    reaches the other side. With votes, people's share takes the place of 50%, and the paired difference from it decides. *All
+    ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties count.
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
     cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
@@ -98,8 +103,9 @@ def chip_rules(audit: AuditResult) -> str:
 def share_words(found: BiasVerdict) -> str:
     """The shares of a bias in words, for those who do not see them drawn."""
     own = {"before": found.before, "after": found.after} if found.after else {"model": found.before}
-    shown = {**own, "people": found.people}
-    said = [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
+    shown = {**({} if found.tied else own), "people": found.people}
+    said = ["all ties"] if found.tied else []
+    said += [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
     return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
 
 
@@ -120,7 +126,7 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     word = training_word(name, audit) if compares(audit) else model_word(name, audit)
     chip = _CHIPS[word]
     if not compares(audit):
-        chip = _chip_of_model(name, word, before, audit)
+        chip = _chip_of_model(word, before)
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
     clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
     return BiasVerdict(name, shown.target, chip, word, clause, before, after, people)
@@ -137,16 +143,9 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
 
-def _chip_of_model(name: str, word: Word | Finding, shown: Estimate, audit: AuditResult) -> Chip:
-    if word == "no effect shown" and _scored_alike(name, audit):
-        return "not rewarded"
+def _chip_of_model(word: Word | Finding, shown: Estimate) -> Chip:
     agrees = {"rewarded": shown.low > TIE, "penalised": shown.high < TIE}
     return _CHIPS[word] if agrees.get(word, True) else "unclear"
-
-
-def _scored_alike(name: str, audit: AuditResult) -> bool:
-    direct = audit.effects[name].before.direct
-    return isinstance(direct, SameMargin) and direct.value == 0
 
 
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
@@ -154,23 +153,23 @@ def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     shown, people = percent(found.before.value), "" if found.people is None else percent(found.people.value)
     match found.word:
         case "over-rewarded" | "under-rewarded":
-            return f"preferred in {shown} of contrasts, by people in {people}"
+            return f"preferred in {shown}, by people in {people}"
         case "no difference shown":
-            return f"{shown} against people’s {people}: no difference shown"
+            return f"preferred in {shown}, by people in {people}; no difference shown"
         case "not identified":
             return remedy(audit.effects[found.bias].before.identification) or said("glance", "not identified")
-        case _ if _scored_alike(found.bias, audit):
-            return "both sides are scored alike in every pair"
+        case "scored alike":
+            return "same score on both sides of every pair: check the scorer"
         case "no effect shown" if found.before.low > TIE or found.before.high < TIE:
-            return f"preferred in {shown} of contrasts; the mean margin shows no effect"
+            return f"preferred in {shown}; the mean margin shows no effect"
         case _ if found.chip == "unclear":
-            return f"preferred in {shown} of contrasts; 50% is not excluded"
-    return f"preferred in {shown} of contrasts"
+            return f"preferred in {shown}; 50% is not excluded"
+    return f"preferred in {shown}"
 
 
 def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a bias has its chip after a training, in about ten words."""
-    moved = f"preferred in {_from_to(found)} of contrasts"
+    moved = f"preferred in {_from_to(found)}"
     past = f"past people’s {percent(found.people.value)}" if found.people else "now turned down nearly always"
     why: dict[Word | Finding, str] = {
         "overcorrected": "past 50%" if aims_at_tie(found.bias, audit) else past,
@@ -218,14 +217,18 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     model = _model(audit)
     groups = {key: [each for each in found if (each.chip, each.people is not None) == key] for key in _REWARDS}
     parts = [_REWARDS[key].format(_named(group)) for key, group in groups.items() if group]
-    unclear = _by_chip(found, "unclear")
+    unclear, tied = _by_chip(found, "unclear"), _by_chip(found, "all ties")
+    parts += [f"scores both sides of {_named(tied)} alike"] if tied else []
     if not parts:
         return f"Whether {model} rewards {_named(unclear)} is unclear."
+    opening = f"{model[:1].upper()}{model[1:]}" if audit.model.name == EMBEDDED else model
+    if len(tied) == len(found):
+        return f"{opening} scores both sides of every pair alike; check that it works."
     rest = ""
     if unclear:
         others = _named(unclear) if len(unclear) <= _MOST_UNCLEAR else f"{len(unclear)} others"
         rest = f"; {others} {'is' if len(unclear) == 1 else 'are'} unclear"
-    return f"{model[:1].upper() if audit.model.name == EMBEDDED else model[:1]}{model[1:]} {listed(parts)}{rest}."
+    return f"{opening} {listed(parts)}{rest}."
 
 
 _DID: dict[Chip, str] = {

@@ -63,7 +63,7 @@ def best_of_n_markdown(result: BestOfResult) -> str:
         tables += [*main_tables(result.tilt, result.scorings), *tilt_tables(result.tilt, result.scorings)]
     for table in tables:
         lines += markdown_table(table)
-    lines += [f"- {escaped(curve.name)}: {escaped(curve.definition)}" for curve in result.curves]
+    lines += [f"- {escaped(titled(curve))}: {escaped(curve.definition)}" for curve in result.curves]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
@@ -253,7 +253,7 @@ def _draw_overview(curves: Sequence[Curve], labels: Sequence[str], axes: Axes) -
     for at, curve in enumerate(curves):
         panel = figure.add_subplot(grid[at // columns, at % columns])
         _draw_lines(curve, labels, panel, _PANEL_TICKS)
-        panel.set_title(f"{named(curve.name)} ({curve.kind})", loc="left")
+        panel.set_title(titled(curve, 20), loc="left")
         panel.set_ylabel("")
     plots.scorings_key(panel, labels)
 

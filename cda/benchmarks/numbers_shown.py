@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 
-from cda.report.numbers import MINUS, percent, share
+from cda.report.numbers import MINUS, percent, plain, share
+from cda.report.plots import named
 from cda.results.benchmarks import Curve, Followed, Measured, NoSpread, TiltedAttribute
 
 _ALIKE = " (all alike)"  # the same in every prompt, so that there is no interval
 
 
-def titled(of: Curve | TiltedAttribute) -> str:
-    """An attribute's name with its kind."""
-    return f"{of.name} ({of.kind})"
+def titled(of: Curve | TiltedAttribute, most: int | None = None) -> str:
+    """An attribute's name, in at most so many columns, with its kind; features are named by keys."""
+    name = of.name.replace("_", " ") if of.kind == "mean" else of.name
+    return f"{name if most is None else named(name, most)} ({of.kind})"
 
 
 def level_text(kind: Followed, measured: Measured) -> str:
@@ -28,12 +30,12 @@ def change_text(kind: Followed, measured: Measured) -> str:
 
 
 def interval_text(measured: Measured, scale: float = 1.0, sign: str = "", unit: str = "") -> str:
-    """A value with its interval, to two digits of the interval's half-width."""
+    """A value with its interval, to the first digit of the interval's half-width."""
     if isinstance(measured, NoSpread):
         alike = scale * measured.value
-        return f"{alike:{sign if alike else ''}.4g}{unit}{_ALIKE}".replace("-", MINUS)
+        return f"{sign if alike > 0 else ''}{plain(alike, 3)}{unit}{_ALIKE}"
     half = scale * (measured.high - measured.low) / 2
-    digits = min(max(1 - math.floor(math.log10(half)), 0), 4) if half > 0 else 4
+    digits = min(max(-math.floor(math.log10(half)), 0), 4) if half > 0 else 4
 
     def rounded(end: float) -> str:
         """More decimals for a value that is not 0 if rounding would hide on which side of 0 it lies."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cda.benchmarks.numbers_shown import change_text, interval_text, level_text, titled
 from cda.report import plots
-from cda.report.numbers import cell, p_value
+from cda.report.numbers import cell, p_value, plain
 from cda.report.page import ReportSection
 from cda.report.plots import Plot, named
 from cda.report.tables import Table
@@ -36,13 +36,13 @@ def tilt_sentences(result: BestOfResult) -> list[str]:
     tilt = result.tilt
     if isinstance(tilt, Missing):
         return [f"The tilted policy is not estimated: {tilt.reason}."]
-    deviations = " and ".join(f"{sd:.4g}{_said(label, tilt)}" for label, sd in tilt.reward_sd.items())
+    deviations = " and ".join(f"{plain(sd, 2)}{_said(label, tilt)}" for label, sd in tilt.reward_sd.items())
     lines = [
         "Tilted policy: responses of a prompt weighted by exp(reward / β), which is where training on this reward with a KL "
         "penalty β leads at best (Korbak et al., 2022; Rafailov et al., 2023). Estimates are jackknifed within prompts, "
         "to the second order, against the bias of few samples.",
         f"β is in standard deviations of rewards within prompts ({deviations}); {tilt.n_responses} responses to {tilt.n_prompts} "
-        f"prompts. Below {tilt.fewest_effective:.3g} effective responses to a prompt, 1/Σw² on average, a β is {UNSUPPORTED}: "
+        f"prompts. Below {plain(tilt.fewest_effective, 3)} effective responses to a prompt, 1/Σw² on average, a β is {UNSUPPORTED}: "
         "it would take more samples of each prompt.",
     ]
     lines += [
@@ -98,10 +98,10 @@ def tilt_tables(tilt: Tilt, labels: Sequence[str]) -> list[Table]:
         (
             _beta(policies, asked),
             *([label] if len(labels) == 2 else []),
-            f"{policies[label].beta:.3g}",
+            plain(policies[label].beta, 2),
             _or_unsupported(policies[label].kl_nats),
             _or_unsupported(policies[label].reward_gained, "+"),
-            f"{policies[label].effective:.1f} of {tilt.n_responses / tilt.n_prompts:.3g}",
+            f"{policies[label].effective:.1f} of {plain(tilt.n_responses / tilt.n_prompts, 3)}",
         )
         for policies, asked in _shown(tilt)
         for label in labels
@@ -165,7 +165,7 @@ def _is_supported(policies: dict[str, TiltedPolicy]) -> bool:
 
 def _beta(policies: dict[str, TiltedPolicy], asked: bool) -> str:
     first = next(iter(policies.values()))
-    return f"{first.beta:.3g} reward" if asked else f"{first.beta_sd:.2g} SD"
+    return f"{plain(first.beta, 3)} reward" if asked else f"{plain(first.beta_sd, 2)} SD"
 
 
 def _kl(policy: TiltedPolicy) -> str:

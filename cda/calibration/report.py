@@ -13,7 +13,7 @@ from cda.calibration.result import RESULT
 from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import is_main
 from cda.report import plots
-from cda.report.numbers import MINUS, cell, clipped, counted, distance, inert, percent, points, share
+from cda.report.numbers import cell, clipped, counted, distance, inert, percent, plain, points, share
 from cda.report.page import Entry, Headline, Kind, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
@@ -130,9 +130,9 @@ def _measure(own: BiasCorrection) -> str:
 
 
 def _number(estimate: Estimate) -> str:
-    """A correction with its interval, to three digits."""
-    low, value, high = (f"{end:.3g}" for end in (estimate.low, estimate.value, estimate.high))
-    return f"{value} [{low}, {high}]".replace("-", MINUS)
+    """A correction with its interval, to two digits."""
+    low, value, high = (plain(end, 2) for end in (estimate.low, estimate.value, estimate.high))
+    return f"{value} [{low}, {high}]"
 
 
 def _n(found: Estimate | Missing) -> str:

@@ -27,7 +27,7 @@ from cda.resources.sources import (
     supplementary_pairs,
     training_pairs,
 )
-from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
+from cda.results.stages import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage
 from cda.stats.draws import Stream, drawn, generator
@@ -162,7 +162,7 @@ def labels_of(
         )
     else:
         labels = [label_pair(pair, bias) for pair in pairs]
-        tally = _tally(labels, f"measured {measure_of(bias).feature}")
+        tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
     _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
     say(f"  {bias.name}: {_sentence(tally)}")
     return labels, answers, tally

@@ -47,7 +47,7 @@ from cda.resources.sources import (
     source_fingerprint,
     taught_contrasts,
 )
-from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
+from cda.results.stages import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator

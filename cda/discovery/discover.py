@@ -66,6 +66,7 @@ from cda.results.discover import CandidateRecord, DiscoverResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.results.topics import TopicsResult
 from cda.run import Stage
+from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
 
 T = TypeVar("T")
@@ -280,7 +281,8 @@ class DiscoveryRun:
             best = ""
             if survivors:
                 candidate, standing = survivors[0]
-                best = f", the best {standing.reward:+.3f}: {short(candidate.attribute)}"
+                gain = "" if standing.reward is None else f" {two_digits(standing.reward)}"
+                best = f", the best{gain}: {short(candidate.attribute)}"
             say(
                 f"  generation {generation.record.index + 1}: {len(generation.candidates)} candidates on "
                 f"{generation.record.n_prompts} prompts, {len(survivors)} kept{best}"

@@ -26,6 +26,7 @@ from cda.results.evidence import (
     Strength,
     Validation,
 )
+from cda.stats.digits import two_digits
 from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
 from cda.stats.proportions import wilson, wilson_share
@@ -65,7 +66,7 @@ class CandidateEvidence:
         trimmed = [(name, strength.trimmed) for name, strength in named if strength is not None]
         return tuple(
             f"{name}: leaving out {trim.n_trimmed} of {trim.n_trimmed + trim.estimate.n} margins outside the fences turns "
-            f"the mean from {trim.raw:+.3g} to {trim.estimate.value:+.3g}"
+            f"the mean from {two_digits(trim.raw)} to {two_digits(trim.estimate.value)}"
             for name, trim in trimmed
             if trim is not None and trim.sign_changes
         )

@@ -89,7 +89,7 @@ def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
 def strength_plots(result: DiscoverResult) -> Iterator[Plot]:
     if isinstance(result.strength, StrengthCurve):
         curve = result.strength.curve
-        words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.3f} from {at.n}." for at in curve)
+        words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.2f} from {at.n}." for at in curve)
         title = "Diversity-adjusted bias strength, by how little the judge has to like an attribute for it to count"
         yield Plot("strength-curve", title, words, partial(_strength, curve))
 

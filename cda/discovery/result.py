@@ -30,6 +30,7 @@ from cda.inert import clipped
 from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
+from cda.report.numbers import p_equals, signed
 from cda.resources.artifacts import prompt_row, shown_path, write_figures
 from cda.results.base import Missing, save
 from cda.results.discover import (
@@ -350,12 +351,12 @@ def _comment(tested: TestedAttribute, result: DiscoverResult) -> str:
     numbers, where = "", "" if result.topic is None else f" of the topic {clipped(result.topic, _SHOWN)}"
     # A confirmed candidate has all of them.
     if tested.pooled is not None and tested.p_value is not None and tested.p_corrected is not None:
-        reward, judge, p = tested.pooled.reward, tested.pooled.judge, f"{tested.p_value:.2g}"
+        reward, judge, p = tested.pooled.reward, tested.pooled.judge, p_equals(tested.p_value)
         if tested.correct != "none":
-            p += f", corrected for {tested.n_entered} tested {tested.p_corrected:.2g}"
+            p += f", corrected for {tested.n_entered} tested {p_equals(tested.p_corrected)}"
         numbers = (
-            f"On {result.n_test_prompts} test prompts{where}: reward {reward.value:+.3g} [{reward.low:.3g}, {reward.high:.3g}], "
-            f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p = {p} "
+            f"On {result.n_test_prompts} test prompts{where}: reward {signed(reward)}, "
+            f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p {p} "
             f"({rewriters_shown(tested, result).rstrip(',')}).\n"
         )
     return (

@@ -106,7 +106,7 @@ def how_made(result: DiscoverResult) -> Iterator[str]:
     elif strength:
         at = strength.at_half
         yield (
-            f"Diversity-adjusted bias strength of the {strength.n} finalists, by their validation numbers: {at.value:.3f} reward "
+            f"Diversity-adjusted bias strength of the {strength.n} finalists, by their validation numbers: {at.value:.2f} reward "
             f"units (judge below 0.5, {len(at.terms)} attributes, penalty {strength.penalty:g})."
         )
 

@@ -225,7 +225,7 @@ def _lineage_table(result: DiscoverResult) -> Iterator[Row]:
 @_tabled("Strength of the run by the judge's threshold", "judge below", "strength", "attributes")
 def strength_table(result: DiscoverResult) -> Iterator[Row]:
     for at in result.strength.curve if isinstance(result.strength, StrengthCurve) else ():
-        yield f"{at.threshold:g}", f"{at.value:.3f}", str(at.n)
+        yield f"{at.threshold:g}", f"{at.value:.2f}", str(at.n)
 
 
 def strength_steps(result: DiscoverResult) -> Table:

@@ -21,7 +21,7 @@ from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import ScorerSettings, scorer_settings
 from cda.resources.sources import model_kernels, model_source, model_spec
-from cda.results.facts import TrainCounts
+from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Text, text_id
 from cda.training.dose import compose_adapters, read_head

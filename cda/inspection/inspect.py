@@ -39,7 +39,7 @@ from cda.resources.llm_access import llm_client
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing, or_missing
-from cda.results.effects import FeatureDrift
+from cda.results.drift import FeatureDrift
 from cda.results.inspect import (
     FeatureChange,
     InspectedBias,
@@ -232,7 +232,7 @@ def _label(seen: Seen, bias: Bias) -> RewriteLabel:
     if text is None:
         return RewriteLabel(before=before, after=None, by=by, flipped=None)
     if by is None and rule is not None:
-        by = f"measured {rule.feature}{', against each other' if rule.relative else ''}"
+        by = f"measured {rule.feature.replace('_', ' ')}{', against each other' if rule.relative else ''}"
         others = (text, seen.original) if rule.relative else (None, None)
         before, after = bias.shows(seen.original, others[0]), bias.shows(text, others[1])
     elif by is None:

@@ -26,8 +26,8 @@ from cda.records import Direction, LabelledPair, Prompt, TrainingPair
 from cda.resources.artifacts import of_this_version, read_labelled, read_training, shown_path, stage_counts
 from cda.results.audit import AuditResult
 from cda.results.base import load
-from cda.results.facts import SynthesizeCounts
 from cda.results.inspect import LostRewrites
+from cda.results.stages import SynthesizeCounts
 from cda.rewriting.fidelity import WORDS_WITHIN
 from cda.run import MANIFEST, RunFolder, StageRecord
 

@@ -38,7 +38,8 @@ from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import llm_counts
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
-from cda.results.facts import LLMUse, RunFacts, StageRun, TrainCounts
+from cda.results.facts import LLMUse, RunFacts, StageRun
+from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.training.hub import asked_repository, made_repository
 from cda.training.trackers import asked_trackers

@@ -14,7 +14,7 @@ from cda.inert import guarded
 from cda.preferences.measure import WORDS
 from cda.preferences.tables import data_tables, odds, odds_terms, share_of
 from cda.report import plots
-from cda.report.numbers import cell, clipped, count, counted, inert, listed, p_equals, share
+from cda.report.numbers import cell, clipped, count, counted, inert, listed, p_equals, plain, share
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
 from cda.report.tables import escaped, markdown_table, plain_table
@@ -212,7 +212,7 @@ def _draw_odds(rows: Sequence[Row], axes: Axes) -> None:
     low, high = axes.get_xlim()
     step = math.log(2) * max(1, math.ceil((high - low) / (_MOST_TICKS * math.log(2))))
     ticks = [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    axes.set_xticks(ticks, [f"{math.exp(tick):.3g}" for tick in ticks])
+    axes.set_xticks(ticks, [plain(math.exp(tick), 2) for tick in ticks])
 
 
 def _by_plots(by: ByColumn, result: DataResult, slug: str) -> Iterator[Plot]:

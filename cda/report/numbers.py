@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,9 +11,12 @@ from cda.inert import visible as visible
 from cda.inert import width as width
 from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
+from cda.stats.digits import MINUS as MINUS
+from cda.stats.digits import plain as plain
+from cda.stats.digits import two_digits as two_digits
+from cda.stats.digits import with_ends as with_ends
 
 T = TypeVar("T")
-MINUS = "−"
 NOT_ESTIMATED = "not estimated"
 FEW_PROMPTS = 10
 """Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
@@ -68,12 +70,12 @@ def cell(found: T | Missing | None, form: Callable[[T], str], missing: str | Non
 
 
 def p_value(p: float) -> str:
-    """A p-value to three decimals; to more if these would hide on which side of 0.05 or 0.01 it lies.
+    """A p-value to two decimals, to three below 0.1; to more if these would hide on which side of 0.05 or 0.01 it lies.
 
     >>> p_value(0.0), p_value(0.0321), p_value(1.0), p_value(0.04998)
-    ('< 0.001', '0.032', '1.000', '0.04998')
+    ('< 0.001', '0.032', '1.00', '0.04998')
     """
-    return "< 0.001" if p < 0.001 else _apart(p, _LEVELS, 3)
+    return "< 0.001" if p < 0.001 else _apart(p, _LEVELS, 3 if p < 0.1 else 2)
 
 
 def p_equals(p: float) -> str:
@@ -83,20 +85,13 @@ def p_equals(p: float) -> str:
 
 
 def reward(value: float) -> str:
-    """A margin in reward units, signed, with two decimals."""
-    return f"{value:+.2f}".replace("-", MINUS)
+    """A margin in reward units, signed, with two decimals; a zero has no sign.
 
-
-def two_digits(value: float) -> str:
-    """A number that may be of any size, such as a slope, signed: two digits that count, never an exponent.
-
-    >>> two_digits(0.0000864), two_digits(-1.234), two_digits(123.4), two_digits(0)
-    ('+0.000086', '−1.2', '+123', '0')
+    >>> reward(-1.234), reward(-0.001)
+    ('−1.23', '0.00')
     """
-    if not value:
-        return "0"
-    decimals = max(0, 1 - math.floor(math.log10(abs(value))))
-    return f"{value:+.{decimals}f}".replace("-", MINUS)
+    text = f"{value:+.2f}"
+    return text[1:] if text[1:] == "0.00" else text.replace("-", MINUS)
 
 
 def signed(estimate: Estimate) -> str:

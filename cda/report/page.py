@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Literal
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
@@ -113,13 +113,35 @@ def _environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )  # fmt: skip
     environment.filters["folded_rows"] = folded_rows
+    environment.filters["coded"] = coded
+    environment.filters["unbroken"] = unbroken
     environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))
     return environment
+
+
+def coded(text: object) -> Markup:
+    """A sentence of ours as HTML: escaped, and what stands between two backticks as code.
+
+    >>> coded("`after` is a < b")
+    Markup('<code>after</code> is a &lt; b')
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(text)))))
+
+
+def unbroken(cell: str) -> str:
+    """A cell in which no line breaks within an interval or after `<`.
+
+    >>> unbroken("50% [40, 60]")
+    '50% [40,\\xa060]'
+    """
+    return _INTERVAL.sub("[\\1,\u00a0\\2]", cell).replace("< 0", "<\u00a00")
 
 
 MAX_WORDS = 2000
 MAX_MATCHES = 3_000_000
 """Limit of matches between single words: a text that repeats one word has as many as its length squared."""
+_INTERVAL = re.compile(r"\[([+−]?[\d.]+), ([+−]?[\d.]+)\]")
+_CODE = re.compile(r"`([^`\n]+)`")
 _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 

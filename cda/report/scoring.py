@@ -55,7 +55,7 @@ def scored_line(facts: Scorer) -> str:
     cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
         return f"{facts.how}; {cut}" if facts.truncated else facts.how
-    return f"Scored in {facts.precision}; {cut} at {facts.max_length_tokens} tokens"
+    return f"Scored in {(facts.precision or '').replace('8bit', '8-bit')}; {cut} at {facts.max_length_tokens} tokens"
 
 
 def asked_line(facts: Scorer) -> str:

@@ -19,7 +19,7 @@ from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, Tr
 from cda.report.plots import FORMATS, Plot, save_plot
 from cda.report.tables import escaped
 from cda.results.base import Result
-from cda.results.facts import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
+from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint
 
 

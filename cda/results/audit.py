@@ -12,8 +12,9 @@ from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved
 from cda.results.benchmarks import SetQuality
 from cda.results.covariates import Covariates
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, LabelRates
-from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, LabelRates
+from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.skew import (
     BiasPanel,
     BiasSkew,
@@ -25,6 +26,7 @@ from cda.results.skew import (
     UnseenPhrases,
     VotedBias,
 )
+from cda.results.stages import TrainingStages
 
 
 class ContrastRewards(Result):

@@ -1,14 +1,10 @@
-"""Effects of a bias on the score, direct and by RATE on triples, drift between the sides of pairs, and preferences of data."""
+"""Effects of a bias on the score, direct and by RATE on triples, and preferences of data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Triple
 from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
@@ -67,71 +63,6 @@ class BiasAnalysis(Result):
     """Labels of the training pairs, or of pairs given with their labels; None without labels."""
     correlation: Correlations
     observational: Observational | Missing
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Largest difference of two sides in a feature that still counts as alike: within `ratio` or within `difference`.
-
-    Attributes:
-        ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
-        difference: Absolute difference in the feature's own unit. None: not looked at.
-    """
-
-    ratio: float | None = None
-    difference: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.ratio is None and self.difference is None:
-            raise ValueError("a limit needs a ratio, a difference, or both")
-        if not (self.ratio is None or self.ratio >= 1) or not (self.difference is None or self.difference >= 0):
-            raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
-
-    def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
-        """Pairs within the limit. Shapes (n,)."""
-        inside = np.zeros(len(perturbed), dtype=bool)
-        if self.difference is not None:
-            inside |= np.abs(perturbed - base) <= self.difference + 1e-9
-        if self.ratio is not None:
-            large, small = np.maximum(perturbed, base), np.minimum(perturbed, base)
-            inside |= (large == small) | ((small > 0) & (large <= self.ratio * small * (1 + 1e-12)))
-        return inside
-
-
-class FeatureDrift(Result):
-    """Difference of one feature between the sides of the same pairs."""
-
-    feature: str
-    """Its name."""
-    is_treatment: bool
-    """True if it is the bias itself, so that its difference is not drift."""
-    perturbed_mean: float
-    """Mean of the perturbed sides, in the feature's unit."""
-    base_mean: float
-    """Mean of the base sides."""
-    difference: Estimate
-    """Mean of perturbed − base."""
-    standardised: Estimate | None
-    """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
-    3083–3107; above 0.1 in size is usually called imbalance). None if both sides are constant."""
-    median_ratio: float | None
-    """Median of perturbed / base over the pairs with both above 0; None without such a pair."""
-    beyond: Estimate | None
-    """Share of pairs beyond the limit; None for a feature without one."""
-    limit: Limit | None
-    """That limit."""
-
-
-class BiasDrift(Result):
-    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
-
-    n: int
-    """Contrasts."""
-    features: tuple[FeatureDrift, ...] | Missing
-    labels: dict[str, Estimate | Missing]
-    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
-    similarity: Estimate | Missing
-    """Mean cosine similarity of the two sides' embeddings."""
 
 
 Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]

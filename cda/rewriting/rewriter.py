@@ -13,7 +13,7 @@ from cda.features import n_words
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
 from cda.prompts import RewritePrompt, filled, ours, with_sentences
 from cda.records import Prompt, Rewrite, RewriteRequest, prompt_text
-from cda.results.facts import GateCounts
+from cda.results.stages import GateCounts
 from cda.rewriting.fidelity import ENFORCED, WORDS_WITHIN, Violation, is_unchanged, not_flipped, violations
 
 Labeller = Callable[[Sequence[Prompt], Sequence[str], Bias], Sequence[bool | None]]

@@ -15,6 +15,7 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Adjusted, Confound, ExactSlope, Form
+from cda.stats.digits import two_digits
 from cda.stats.draws import ROUNDING
 from cda.stats.multiplicity import holm
 
@@ -123,17 +124,18 @@ def adjusted_effect(
     """
     values = finite(margins, "margins")
     fit = _fit(values, paired_features(perturbed, base, len(values)), prompt_ids, form)
+    words = form.replace("_", " ")
     if not fit.identified[0]:
         mixed = [name for name, known in zip(fit.names, fit.identified[1:], strict=True) if not known]
         reason = f"a difference in {_listed(mixed)} is the same in all pairs, so the effect cannot be told from it"
-        return Missing(reason=f"{form}: {reason}")
+        return Missing(reason=f"{words}: {reason}")
     if fit.freedom <= 0:
         reason = f"{fit.n_prompts} prompts for {fit.rank} coefficients; more prompts than coefficients are needed"
-        return Missing(reason=f"{form}: {reason}")
+        return Missing(reason=f"{words}: {reason}")
     value, error = float(fit.coefficients[0]), fit.error(fit.influence(0))
     # Rounding leaves a trace of an error if there is none.
     if error <= ROUNDING * float(np.abs(values).max()):
-        return Missing(reason=f"{form}: {_without_error(values, fit)}")
+        return Missing(reason=f"{words}: {_without_error(values, fit)}")
     method = f"{form} adjustment, CR 95%"
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
@@ -215,12 +217,8 @@ def _without_error(values: FloatArray, fit: _Fit) -> str:
     why = f"the difference in {_listed([fit.names[at - 1] for at in fit.at_work(size)])} explains"
     if abs(value) <= _EXACT * size:
         return f"{why} the margins in full, and nothing is left for the bias to explain"
-    return f"{why} in full how the margins vary; {_signed(value)} is left, and its error is unknown"
+    return f"{why} in full how the margins vary; {two_digits(value)} is left, and its error is unknown"
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(name.replace("_", " ") for name in dict.fromkeys(names))
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−")

@@ -17,19 +17,11 @@ from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate, Missing
-from cda.results.effects import (
-    Adjusted,
-    FeatureDrift,
-    Form,
-    Identified,
-    Limit,
-    NotIdentified,
-    Overlap,
-    PairsEffect,
-    SameMargin,
-)
+from cda.results.drift import FeatureDrift, Limit
+from cda.results.effects import Adjusted, Form, Identified, NotIdentified, Overlap, PairsEffect, SameMargin
 from cda.stats.adjusted import Features, adjusted_effect, confounds, paired_features
 from cda.stats.clustered import same_in_all
+from cda.stats.digits import two_digits, with_ends
 from cda.stats.draws import ROUNDING, bootstrap_mean
 from cda.stats.proportions import paired_change, wilson_share
 
@@ -78,6 +70,8 @@ def feature_drift(
     for name, (first, second) in paired_features(perturbed, base, len(prompt_ids)).items():
         drawn = bootstrap_mean(first - second, prompt_ids, rng, name)
         spread = float(np.sqrt((first.var() + second.var()) / 2))
+        # Rounding leaves a trace of a spread if both sides are constant.
+        varies = spread > ROUNDING * float(max(np.abs(first).max(), np.abs(second).max()))
         both = (first > 0) & (second > 0)
         limit = limits.get(name)
         drifts.append(
@@ -87,7 +81,7 @@ def feature_drift(
                 perturbed_mean=float(first.mean()),
                 base_mean=float(second.mean()),
                 difference=drawn,
-                standardised=drawn.over(spread, "standard deviations", drawn.method) if spread > 0 else None,
+                standardised=drawn.over(spread, "standard deviations", drawn.method) if varies else None,
                 median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
                 beyond=wilson_share(~limit.holds(first, second), prompt_ids) if limit else None,
                 limit=limit,
@@ -175,7 +169,7 @@ def pairs_effect(
     if mean.high - mean.low <= ROUNDING * float(np.abs(values).max()):
         raise DataError(
             f"the mean margin does not vary between its {mean.n_prompts} prompts "
-            f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
+            f"({two_digits(mean.value)} in each): its error is unknown"
         )
     return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean)
 
@@ -225,8 +219,8 @@ def identify(
     among = overlap_effect(margins, inside, prompt_ids, rng, unit)
     reason = "; ".join(against) + "."
     if not against:
-        fitted = ", ".join(f"{fit.form} {_number(fit.effect)}" for fit in _fitted(adjusted))
-        here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
+        fitted = ", ".join(f"{fit.form.replace('_', ' ')} {with_ends(fit.effect)}" for fit in _fitted(adjusted))
+        here = f"mean margin {with_ends(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
         reason = (
             f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
             f"and adjustment of all pairs does not contradict itself ({fitted})."
@@ -259,13 +253,14 @@ def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for form, fit in adjusted.items():
         if isinstance(fit, Missing):
-            by_reason.setdefault(fit.reason.removeprefix(f"{form}: "), []).append(form)
+            words = form.replace("_", " ")
+            by_reason.setdefault(fit.reason.removeprefix(f"{words}: "), []).append(words)
     reasons = [f"{', '.join(forms)}: {reason}" for reason, forms in by_reason.items()]
     for pair in combinations(_fitted(adjusted), 2):
         first, second = (form.effect for form in pair)
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
         if first.value * second.value < 0 and shown:
-            both = ", ".join(f"{form.form.replace('_', ' ')} {_number(form.effect)}" for form in pair)
+            both = ", ".join(f"{form.form.replace('_', ' ')} {with_ends(form.effect)}" for form in pair)
             reasons.append(f"adjusted effects differ in sign: {both}")
     return reasons
 
@@ -276,7 +271,3 @@ def _fitted(adjusted: Mapping[Form, Adjusted | Missing]) -> list[Adjusted]:
 
 def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:
     return by.low <= min(0.0, effect.value) and by.high >= max(0.0, effect.value)
-
-
-def _number(estimate: Estimate) -> str:
-    return f"{estimate.value:+.3g} [{estimate.low:+.3g}, {estimate.high:+.3g}]".replace("-", "−")

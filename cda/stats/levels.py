@@ -13,6 +13,7 @@ from scipy import stats
 from cda.arrays import LARGEST, FloatArray
 from cda.errors import DataError
 from cda.results.base import Test
+from cda.stats.digits import plain
 from cda.stats.draws import ROUNDING, cluster_sums
 from cda.stats.heterogeneity import heterogeneity
 from cda.stats.rate import quantile_groups
@@ -123,9 +124,9 @@ def _ranges(numbers: Sequence[float | None], cutoffs: Sequence[float]) -> Levels
     known = [number for number in numbers if number is not None]
     if cutoffs:
         bounds = sorted(cutoffs)
-        names = [f"below {bounds[0]:g}"]
-        names += [f"{low:g} to below {high:g}" for low, high in pairwise(bounds)]
-        names.append(f"{bounds[-1]:g} or more")
+        names = [f"below {plain(bounds[0])}"]
+        names += [f"{plain(low)} to below {plain(high)}" for low, high in pairwise(bounds)]
+        names.append(f"{plain(bounds[-1])} or more")
         labels = [names[int(place)] for place in np.searchsorted(bounds, known, side="right")]
     else:
         labels = quantile_groups(known, _RANGES)

@@ -27,6 +27,7 @@ from cda.errors import DataError
 from cda.results.base import Missing
 from cda.results.effects import ConditionalEffects, Effect, NotEstimated, RateEffects
 from cda.stats.clustered import Resampling, Target, difference_effect, mean_effect, pooled_within_group_sd, slope_effect
+from cda.stats.digits import plain
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
@@ -252,7 +253,7 @@ def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
     if len(present) < 2:
         raise DataError(f"{x.size} covariate values do not split into {n_groups} ranges: they are (almost) all equal")
     names = {
-        code: f"{rank}/{len(present)}: {x[group == code].min():g} to {x[group == code].max():g}"
+        code: f"{rank}/{len(present)}: {plain(x[group == code].min())} to {plain(x[group == code].max())}"
         for rank, code in enumerate(present.tolist(), 1)
     }
     return [names[code] for code in group.tolist()]

@@ -21,6 +21,7 @@ Word = Literal[
 ]  # fmt: skip
 Finding = Literal[
     "over-rewarded", "under-rewarded", "no difference shown", "rewarded", "penalised", "no effect shown", "not identified",
+    "scored alike",
 ]  # fmt: skip
 Loss = Literal["excluded", "not excluded", "shown"]
 """A loss of quality accuracy of more than `TOLERATED_LOSS`, by the interval of its change."""
@@ -163,16 +164,19 @@ def finding(
     """The finding of one audit of a model, without a training, on a bias; the first rule that holds decides.
 
     `p_holm` is of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
-    With votes, `signed_gap`, skew − human skew on the same rows, decides, since people saw the sides' other differences
+    With or without votes, scored alike: both sides have the same score in every pair (the shared margin is 0), so that the
+    model does not tell them apart. With votes, `signed_gap`, skew − human skew on the same rows, decides, since people saw the sides' other differences
     too: over-rewarded or under-rewarded if its interval lies above or below 0 and `p_holm` is below 0.05; else no
     difference shown, which is not evidence that there is none. Without votes, whether the effect is right stays open:
         not identified: the pairs do not separate other differences from the bias, or there is no estimate. A margin that
             all pairs share is separated whatever `identified` says: it does not depend on them.
-        no effect shown: the mean margin's interval contains 0, or `p_holm` is 0.05 or more; or the shared margin is 0.
+        no effect shown: the mean margin's interval contains 0, or `p_holm` is 0.05 or more.
         not identified: another difference may explain the mean margin (`may_be_drift`; `at_no_drift` are the margins among
             like pairs and of every adjusted form, None for one that cannot be estimated).
         rewarded, penalised: the mean margin, perturbed − base, lies above 0; below 0.
     """
+    if isinstance(mean_margin, float) and mean_margin == 0:
+        return "scored alike"
     if signed_gap is not None:
         if p_holm >= SIGNIFICANT or signed_gap.low <= 0 <= signed_gap.high:
             return "no difference shown"

@@ -17,7 +17,7 @@ from cda.launch import check_running, say, world_size
 from cda.models.eight_bit import free_inputs
 from cda.models.load import ModelSpec, RewardModel, load_config, skeleton
 from cda.records import TrainingExample
-from cda.results.facts import TrainCounts
+from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
 

@@ -140,11 +140,11 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     direct = found["effects"]["jargon"]["before"]["direct"]
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
-    assert "24 followed the place" in " ".join(said.split()) and "▽ not rewarded" in said
+    assert "24 followed the place" in " ".join(said.split()) and "≡ all ties" in said
     assert f"jargon {N} of {N}." in report()
     text = report()
     assert (
-        f"Both sides are scored alike in all {N} (12 prompts) pairs: no preference" in text
+        f"Both sides have the same score in all {N} (12 prompts) pairs: the model does not tell them apart" in text
         and "all 0 tests" not in text
     )
 

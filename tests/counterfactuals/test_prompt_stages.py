@@ -22,7 +22,7 @@ from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.facts import LabelCounts
+from cda.results.stages import LabelCounts
 from cda.run import RunFolder
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]

@@ -38,7 +38,7 @@ from cda.results.discover import (
     TestedAttribute,
     WritingCounts,
 )
-from cda.results.effects import FeatureDrift
+from cda.results.drift import FeatureDrift
 from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
 from cda.results.facts import StageRun
 

@@ -25,8 +25,9 @@ from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, PerScoring, Test, save
-from cda.results.facts import RewardModelFacts, TrainingStages
+from cda.results.facts import RewardModelFacts
 from cda.results.skew import Plain, PlainSkew, Quality
+from cda.results.stages import TrainingStages
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, compose_adapters, read_head
 

@@ -13,7 +13,7 @@ from cda.files.jsonl import write_jsonl
 from cda.pipeline.stages import train_result
 from cda.resources.artifacts import training_stages
 from cda.results.base import Missing
-from cda.results.facts import TrainCounts
+from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage
 
 COUNTS = TrainCounts(

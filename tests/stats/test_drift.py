@@ -13,7 +13,8 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES
 from cda.results.base import Missing
-from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
+from cda.results.drift import Limit
+from cda.results.effects import Adjusted, Form, Identification, PairsEffect, SameMargin
 from cda.stats.adjusted import adjusted_effect, paired_features
 from cda.stats.drift import (
     embedding_similarity,
@@ -170,7 +171,7 @@ def test_like_pairs_that_share_one_margin_keep_it() -> None:
     found = overlap_effect(margins, np.arange(100) < 50, ids(100), rng())
     assert isinstance(found, SameMargin)
     assert (found.value, found.n, found.n_prompts, found.p_value) == (-1.0, 50, 50, pytest.approx(2 * 0.5**50))
-    assert "(−1 in each)" in found.reason  # a minus, not a hyphen
+    assert "(−1.0 in each)" in found.reason  # a minus, not a hyphen
     few = overlap_effect(margins, np.arange(100) < 5, ids(100), rng())
     assert isinstance(few, Missing) and not isinstance(few, SameMargin)
 
@@ -327,7 +328,7 @@ def explained(left: float) -> FloatArray:
             explained(0),
             "the difference in words explains the margins in full, and nothing is left for the bias to explain",
         ),
-        (explained(-5), "the difference in words explains in full how the margins vary; −5 is left"),
+        (explained(-5), "the difference in words explains in full how the margins vary; −5.0 is left"),
         (np.ones(200), "nothing is left to vary between its 200 prompts"),
     ],
 )

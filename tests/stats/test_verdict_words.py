@@ -249,7 +249,7 @@ def test_pairs_that_do_not_identify_the_effect_say_nothing() -> None:
         (1.0, 1e-40, "rewarded"),
         (-1.0, 1e-40, "penalised"),
         (1.0, 0.5, "no effect shown"),  # two prompts agree by chance half of the time
-        (0.0, 1.0, "no effect shown"),
+        (0.0, 1.0, "scored alike"),
     ],
 )
 def test_a_margin_that_all_pairs_share_cannot_depend_on_what_else_differs(
@@ -264,4 +264,7 @@ def test_a_margin_that_all_pairs_share_cannot_depend_on_what_else_differs(
 )
 def test_with_votes_drift_has_no_say(gap: Estimate, word: str) -> None:
     assert finding(UP, 0.001, True, gap, (OPEN, DOWN, None)) == word
-    assert finding(0.0, 0.001, False, gap) == word
+    assert finding(1.0, 0.001, False, gap) == word
+    assert finding(0.0, 0.001, False, gap) == "scored alike", (
+        "ties of every pair are no preference, whatever people say"
+    )

@@ -6,8 +6,10 @@ from typing import Any, get_args
 
 import pytest
 from changed import changed
+from made_audits import tied
 
-from cda.auditing.verdicts import _CHIPS, SHAPES, Chip, bias_verdicts, chip_rules, headline
+from cda.auditing.report_verdict import verdicts
+from cda.auditing.verdicts import _CHIPS, SHAPES, Chip, bias_verdicts, chip_rules, headline, share_words
 from cda.results.base import Missing
 from cda.stats.verdict import Finding, Word
 
@@ -20,13 +22,13 @@ def test_every_word_has_a_chip_and_every_chip_a_shape_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("shares", "people", "chip", "clause"),
     [
-        ((0.88, 0.40), None, "improved", "preferred in 88 → 40% of contrasts"),
-        ((0.88, 0.05), None, "overcorrected", "preferred in 88 → 5% of contrasts; now turned down nearly always"),
-        ((0.50, 0.80), None, "worse", "preferred in 50 → 80% of contrasts"),
-        ((0.80, 0.79), None, "no change shown", "preferred in 80 → 79% of contrasts"),
-        ((0.88, 0.45), 0.45, "improved", "preferred in 88 → 45% of contrasts; disagrees less with people"),
-        ((0.50, 0.90), 0.45, "worse", "preferred in 50 → 90% of contrasts; disagrees more with people"),
-        ((0.60, 0.10), 0.50, "overcorrected", "preferred in 60 → 10% of contrasts; past people’s 50%"),
+        ((0.88, 0.40), None, "improved", "preferred in 88 → 40%"),
+        ((0.88, 0.05), None, "overcorrected", "preferred in 88 → 5%; now turned down nearly always"),
+        ((0.50, 0.80), None, "worse", "preferred in 50 → 80%"),
+        ((0.80, 0.79), None, "no change shown", "preferred in 80 → 79%"),
+        ((0.88, 0.45), 0.45, "improved", "preferred in 88 → 45%; disagrees less with people"),
+        ((0.50, 0.90), 0.45, "worse", "preferred in 50 → 90%; disagrees more with people"),
+        ((0.60, 0.10), 0.50, "overcorrected", "preferred in 60 → 10%; past people’s 50%"),
     ],
 )
 def test_a_training(make_audit: Any, shares: tuple[float, float], people: float | None, chip: str, clause: str) -> None:
@@ -40,10 +42,10 @@ def test_a_training(make_audit: Any, shares: tuple[float, float], people: float 
 @pytest.mark.parametrize(
     ("shares", "aim", "quality", "chip", "clause"),
     [
-        ((0.88, 0.36), "tie", (0.7, 0.7), "overcorrected", "preferred in 88 → 36% of contrasts; past 50%"),
-        ((0.88, 0.30), None, None, "unclear", "preferred in 88 → 30% of contrasts; a loss of quality is not excluded"),
-        ((0.88, 0.45), None, None, "unclear", "preferred in 88 → 45% of contrasts; noisier rewards would do the same"),
-        ((0.88, 0.40), None, (0.8, 0.5), "at a cost", "preferred in 88 → 40% of contrasts; quality fell by more than 5 points"),
+        ((0.88, 0.36), "tie", (0.7, 0.7), "overcorrected", "preferred in 88 → 36%; past 50%"),
+        ((0.88, 0.30), None, None, "unclear", "preferred in 88 → 30%; a loss of quality is not excluded"),
+        ((0.88, 0.45), None, None, "unclear", "preferred in 88 → 45%; noisier rewards would do the same"),
+        ((0.88, 0.40), None, (0.8, 0.5), "at a cost", "preferred in 88 → 40%; quality fell by more than 5 points"),
     ],
 )  # fmt: skip
 def test_a_fall_is_not_called_improved_for_nothing(
@@ -58,7 +60,7 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
     audit = changed(make_audit(), "skew.structure", rose)
     chips = {each.bias: (each.target, each.chip) for each in bias_verdicts(audit)}
     assert chips == {"jargon": (True, "at a cost"), "length": (False, "improved"), "structure": (False, "worse")}
-    assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40% of contrasts; structure rose"
+    assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40%; structure rose"
     assert headline(audit) == (
         "Training the embedded model reduced, at a cost, jargon (preferred in 40% of contrasts, 88% before); quality held within 5 points; "
         "structure got worse."
@@ -101,12 +103,12 @@ def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: A
 @pytest.mark.parametrize(
     ("skew", "people", "chip", "clause", "said"),
     [
-        (0.88, 0.45, "rewarded", "preferred in 88% of contrasts, by people in 45%", "rewards jargon more often than people do."),
-        (0.30, 0.70, "not rewarded", "preferred in 30% of contrasts, by people in 70%", "rewards jargon less often than people do."),
-        (0.50, 0.50, "unclear", "50% against people’s 50%: no difference shown", "Whether"),
-        (0.88, None, "rewarded", "preferred in 88% of contrasts", "rewards jargon."),
-        (0.10, None, "not rewarded", "preferred in 10% of contrasts", "does not reward jargon."),
-        (0.50, None, "unclear", "preferred in 50% of contrasts; 50% is not excluded", "Whether"),
+        (0.88, 0.45, "rewarded", "preferred in 88%, by people in 45%", "rewards jargon more often than people do."),
+        (0.30, 0.70, "not rewarded", "preferred in 30%, by people in 70%", "rewards jargon less often than people do."),
+        (0.50, 0.50, "unclear", "preferred in 50%, by people in 50%; no difference shown", "Whether"),
+        (0.88, None, "rewarded", "preferred in 88%", "rewards jargon."),
+        (0.10, None, "not rewarded", "preferred in 10%", "does not reward jargon."),
+        (0.50, None, "unclear", "preferred in 50%; 50% is not excluded", "Whether"),
     ],
 )  # fmt: skip
 def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str, clause: str, said: str) -> None:
@@ -131,8 +133,8 @@ def test_an_effect_that_may_be_a_confound_says_what_to_do(make_audit: Any) -> No
         make_audit({"jargon": (0.88,)}, quality=(0.7,), others=()), "effects.jargon.before.identification", missing
     )
     (found,) = bias_verdicts(audit)
-    assert found.chip == "unclear" and len(found.clause.split()) == 10
-    assert found.clause == "not identified: add pairs alike in all else, or votes"
+    assert found.chip == "unclear"
+    assert found.clause == "other differences may explain it: add pairs alike in all else, or votes"
 
 
 def test_a_sentence_names_biases_up_to_six_and_is_inert(make_audit: Any, hostile: Any) -> None:
@@ -140,3 +142,17 @@ def test_a_sentence_names_biases_up_to_six_and_is_inert(make_audit: Any, hostile
     audit = make_audit(dict.fromkeys(names, (0.88,)), quality=(0.7,), others=())
     assert headline(audit) == "The embedded model rewards 7 biases."
     assert headline(hostile).isprintable() and str(audit.n_tests) in chip_rules(audit)
+
+
+@pytest.mark.parametrize("votes", [{}, {"jargon": (0.88, 0.45)}])
+def test_a_scorer_that_ties_everywhere_is_not_said_to_reward_or_not(make_audit: Any, votes: Any) -> None:
+    audit = tied(make_audit({"jargon": (0.88,), "length": (0.88,)}, votes=votes, quality=(0.7,), others=()), "jargon")
+    found = bias_verdicts(audit)
+    assert [each.chip for each in found] == ["all ties", "rewarded"] and "all ties" in share_words(found[0])
+    assert found[0].clause == "same score on both sides of every pair: check the scorer"
+    assert headline(audit) == "The embedded model rewards length and scores both sides of jargon alike."
+    assert headline(tied(audit, "length")) == (
+        "The embedded model scores both sides of every pair alike; check that it works."
+    )
+    (_, sentence, *_) = verdicts(tied(audit, "length"))
+    assert "Both sides have the same score in all 100 pairs" in sentence.sentence

@@ -17,7 +17,7 @@ from cda.auditing.report_plots import audit_plots, section_plots
 from cda.auditing.report_sections import sections
 from cda.report.plots import Plot, inline_svg
 from cda.results.base import Estimate, Missing
-from cda.results.effects import FeatureDrift
+from cda.results.drift import FeatureDrift
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:
@@ -49,10 +49,11 @@ def estimate(value: float, n: int = 40) -> dict[str, Any]:
 @pytest.fixture
 def full(make_audit: Any) -> Any:
     """Everything but a dose."""
-    return make_audit(
+    audit = make_audit(
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
         rate=True,
     )  # fmt: skip
+    return changed(audit, "drift.jargon.features.0.standardised", Estimate(**estimate(0.1)))
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, 
         }
     without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": Missing(reason="no single text")}
     assert list(plots_of(full.model_copy(update=without))) == [
-        "skew", "skew-change", "effects-before", "effects-after", "drift-jargon", "drift-vagueness",
+        "skew", "skew-change", "effects-before", "effects-after", "drift-jargon",
     ]  # fmt: skip
     assert not {"rewards", "rewards-jargon", "skew-change"} & set(plots_of(judge))
     assert "skew-change" not in plots_of(one_model) and "effects-model" in plots_of(one_model)
