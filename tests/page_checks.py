@@ -72,3 +72,26 @@ def section_ids(page: Parsed) -> list[str]:
 def figures(page: Parsed) -> list[str]:
     """Identifiers of the figures, in order."""
     return [attrs["aria-labelledby"].split("-title")[0] for tag, attrs in page.tags if tag == "svg" and "role" in attrs]
+
+
+_UNREADABLE = {
+    "exponent": r"\d(?:\.\d+)?e[-+−]\d+",
+    "more than two digits that count": r"(?<![\w.,-])(?:\d*[1-9]\d*\.\d{3,}|0\.0*[1-9]\d{2,})(?!\.?\d)",
+    # A setting is written with its section, such as audit.max_contrasts, and a file with its ending.
+    "key": r"(?<![\w./:<-])[a-z]+(?:_[a-z0-9]+)+(?![\w./]|\()",
+    "backtick": r"\\?`[^`\n]{1,40}`",
+    "value of Python": r"\b(?:nan|NaN|inf|True|False|None(?! (?:of|is|was|has)\b))\b",
+}
+"""What no sentence or cell of ours shows, by what it is called."""
+# A p-value just beside the level that it is held against, and what a user may set exactly: doses, strengths, rates.
+_EXACT = re.compile(r"0\.0(?:4[5-9]|5[0-4]|09|10)\d+|\b(?:dose|strength|rate)s? [\d., ]+|0\.(?:0625|125|375|625|875)\b")
+
+
+def unreadable(text: str) -> list[str]:
+    """Numbers and words in visible text that say little to a reader: what it is, and the place with its neighbours."""
+    plain = _EXACT.sub("", text)
+    return [
+        f"{name}: {plain[max(0, found.start() - 40) : found.end() + 20]!r}"
+        for name, pattern in _UNREADABLE.items()
+        for found in re.finditer(pattern, plain)
+    ]

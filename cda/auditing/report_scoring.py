@@ -9,7 +9,7 @@ from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
-from cda.report.scoring import scored_line
+from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
@@ -117,7 +117,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     ]
     if isinstance(model, RewardModelFacts) and model.how is None:
         facts += [
-            ("precision", f"{model.precision}{', the same before and after' if two else ''}"),
+            ("precision", f"{shown_precision(model.precision)}{', the same before and after' if two else ''}"),
             ("template form", "text pair, no chat template" if model.form == "pair" else str(model.form)),
             ("cut", f"{model.truncated} of {model.texts} distinct texts at {model.max_length_tokens} tokens"),
         ]

@@ -39,7 +39,7 @@ _CHIPS: dict[Word | Finding, Chip] = {
     "no change shown": "no change shown", "left as it is": "left as it is",
 }  # fmt: skip
 _MOST_NAMED, _MOST_UNCLEAR = 6, 2
-"""Biases of one chip that the headline names; of more it gives their number."""
+"""Biases of one chip that the headline names; of more it gives their number. Of more biases in all, it names the rewarded ones."""
 _MOST_NAME = 40
 _LIMIT = round(100 * TOLERATED_LOSS)
 
@@ -216,7 +216,11 @@ _REWARDS: dict[tuple[Chip, bool], str] = {
 def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     model = _model(audit)
     groups = {key: [each for each in found if (each.chip, each.people is not None) == key] for key in _REWARDS}
-    parts = [_REWARDS[key].format(_named(group)) for key, group in groups.items() if group]
+    few, parts = len(found) <= _MOST_NAMED, list[str]()
+    for (chip, voted), group in groups.items():
+        if group:
+            named = few or chip == "rewarded" or not parts or len(group) == 1
+            parts.append(_REWARDS[chip, voted].format(_named(group) if named else f"{len(group)} others"))
     unclear, tied = _by_chip(found, "unclear"), _by_chip(found, "all ties")
     parts += [f"scores both sides of {_named(tied)} alike"] if tied else []
     if not parts:
@@ -226,9 +230,10 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
         return f"{opening} scores both sides of every pair alike; check that it works."
     rest = ""
     if unclear:
-        others = _named(unclear) if len(unclear) <= _MOST_UNCLEAR else f"{len(unclear)} others"
-        rest = f"; {others} {'is' if len(unclear) == 1 else 'are'} unclear"
-    return f"{opening} {listed(parts)}{rest}."
+        named = len(unclear) <= (_MOST_UNCLEAR if few else 1)
+        who = _named(unclear) if named else f"{len(unclear)} others"
+        rest = f"; {who} {'is' if len(unclear) == 1 else 'are'} unclear"
+    return f"{opening} {', and '.join(parts)}{rest}."
 
 
 _DID: dict[Chip, str] = {

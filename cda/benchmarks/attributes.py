@@ -78,9 +78,9 @@ def attributes_of(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[
     for bias in shares:
         rule = measure_of(bias)
         limit = f"below {rule.present_below:g}" if rule.present_above is None else f"above {rule.present_above:g}"
-        words = f"share of picks that exhibit it, that is {rule.feature} {limit}"
+        words = f"share of picks that exhibit it, that is {rule.feature.replace('_', ' ')} {limit}"
         attributes.append(Attribute(bias.name, "share", values(partial(exhibits, bias=bias)), words))
     for name in means:
-        words = f"mean of the feature {name} among the picks"
+        words = f"mean of {name.replace('_', ' ')} among the picks"
         attributes.append(Attribute(name, "mean", values(TEXT_FEATURES[name]), words))
     return attributes

@@ -221,6 +221,7 @@ def _draw(each: TiltedAttribute, curve: Curve, tilt: Tilt, labels: Sequence[str]
         entries += [(f"tilted{name}", color, shape, filled or not two), (f"best of n{name}", color, "^", False)]
     plots.draw_frame(axes, "KL from the sampled policy (nats)", "y")
     axes.set_ylabel(f"{each.kind} of responses")
+    axes.locator_params(axis="y", nbins=6)
     if each.kind == "share":
         plots.percent_axis(axes, "y")
     plots.key(axes, entries)

@@ -128,9 +128,11 @@ def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
     yield Headline("", " ".join(outcome(result)))
     tested = numbered(result, _LONG)
-    yield from (Headline(name, _numbers(entry, result), "bad") for name, entry in tested if entry.confirmed)
+    yield from (Headline(f"{name}:", _numbers(entry, result), "bad") for name, entry in tested if entry.confirmed)
     others = [
-        Headline(name, f"Not confirmed: {_brief(entry, result)}.") for name, entry in tested if not entry.confirmed
+        Headline(f"{name}:", f"not confirmed: {_brief(entry, result)}.")
+        for name, entry in tested
+        if not entry.confirmed
     ]
     more = f"{len(others)} more, with their numbers in the table below."
     yield from others if len(others) <= _FEW else [Headline("Not confirmed:", more)]

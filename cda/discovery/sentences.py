@@ -48,7 +48,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
     elif n:
         yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
-        yield "Each is a bias file, which `cda train FILE` debiases."
+        yield "Each is a bias file, which cda train FILE debiases."
     elif not result.generations or not result.generations[-1].standings:
         reasons = counted(result.generations[0].proposed.reasons) or "none" if result.generations else None
         more = "" if reasons is None else f"Answers without one: {reasons}."
@@ -62,12 +62,15 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
             f"Rewrites that are missing: {counted(dict(sorted(missing.items()))) or 'none'}."
         )
     elif tested:
-        yield f"None of {len(tested)} candidates held on the test prompts: {nothing_shown}."
+        yield f"{_none_held(len(tested))} on the test prompts: {nothing_shown}."
     elif n_dropped := _n_dropped(result):
         yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
     else:
-        n_entered = len(result.validation.results)
-        yield f"None of {n_entered} candidates held on the validation prompts: {nothing_shown}."
+        yield f"{_none_held(len(result.validation.results))} on the validation prompts: {nothing_shown}."
+
+
+def _none_held(n: int) -> str:
+    return "The one candidate did not hold" if n == 1 else f"None of {n} candidates held"
 
 
 def how_made(result: DiscoverResult) -> Iterator[str]:

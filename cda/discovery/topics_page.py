@@ -188,7 +188,7 @@ def _headlines(result: TopicsResult) -> Iterator[Headline]:
     others = 0
     for name, row in numbered(result):
         if row.in_topics("confirmed", "shared", "opposite"):
-            yield Headline(name, _story(row), "bad")
+            yield Headline(f"{name}:", _story(row), "bad")
         else:
             others += 1
     if others:

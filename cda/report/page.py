@@ -129,12 +129,15 @@ def coded(text: object) -> Markup:
 
 
 def unbroken(cell: str) -> str:
-    """A cell in which no line breaks within an interval or after `<`.
+    """A cell in which no line breaks within an interval, around ±, after `<`, or within a number of prompts.
 
     >>> unbroken("50% [40, 60]")
     '50% [40,\\xa060]'
     """
-    return _INTERVAL.sub("[\\1,\u00a0\\2]", cell).replace("< 0", "<\u00a00")
+    whole = _INTERVAL.sub("[\\1,\u00a0\\2]", cell)
+    for apart in ("< 0", " ± ", " prompts)"):
+        whole = whole.replace(apart, apart.replace(" ", "\u00a0"))
+    return whole
 
 
 MAX_WORDS = 2000

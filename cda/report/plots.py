@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from cda.files.jsonl import written_whole
 from cda.files.paths import as_part
-from cda.report.numbers import clipped, visible
+from cda.report.numbers import clipped, plain, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
 
@@ -345,8 +345,6 @@ def scorings_key(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def percent_axis(axes: Axes, which: Literal["x", "y"] = "x") -> None:
-    """Print shares from 0 to 1 as percentages."""
-    from matplotlib.ticker import PercentFormatter
-
+    """Print shares from 0 to 1 as percentages, with decimals only where a tick has some."""
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axis.set_major_formatter(lambda share, _: f"{plain(round(100 * share, 6), 3)}%")

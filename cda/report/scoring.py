@@ -55,7 +55,12 @@ def scored_line(facts: Scorer) -> str:
     cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
         return f"{facts.how}; {cut}" if facts.truncated else facts.how
-    return f"Scored in {(facts.precision or '').replace('8bit', '8-bit')}; {cut} at {facts.max_length_tokens} tokens"
+    return f"Scored in {shown_precision(facts.precision)}; {cut} at {facts.max_length_tokens} tokens"
+
+
+def shown_precision(precision: str | None) -> str:
+    """A precision in words; the setting of 8-bit weights has no hyphen."""
+    return (precision or "").replace("8bit", "8-bit")
 
 
 def asked_line(facts: Scorer) -> str:
@@ -63,7 +68,7 @@ def asked_line(facts: Scorer) -> str:
     if isinstance(facts, PanelFacts):
         return "; ".join([_panel(facts), *(f"{name}: {asked_line(judge)}" for name, judge in facts.judges.items())])
     if isinstance(facts, RewardModelFacts):
-        how = f"{facts.precision}, {facts.form}" if facts.form is not None else facts.how
+        how = f"{shown_precision(facts.precision)}, {facts.form}" if facts.form is not None else facts.how
         where = f" at {facts.max_length_tokens} tokens" if facts.max_length_tokens is not None else ""
         dropped = f", {facts.dropped} too long and left out" if facts.dropped else ""
         return f"{how}, {facts.truncated} of {facts.texts} texts cut{where}{dropped}"

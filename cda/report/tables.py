@@ -41,7 +41,9 @@ def folded_rows(table: Table) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     (('a', '0% [0, 0]', '9'), ('c', '50%', '2'))
     """
     aside = {at for at, name in enumerate(table.header) if name in ("n", "p") or name.startswith("p (")}
-    counts = {at for at, name in enumerate(table.header) if name == "n"}
+    counts = {
+        at for at, name in enumerate(table.header) if at and name == "n"
+    }  # a first column names the rows, maybe by n
     folded = tuple(row for row in table.rows if _says_little(row, aside, counts))
     if len(folded) == len(table.rows):
         return table.rows, ()

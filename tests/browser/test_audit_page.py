@@ -167,6 +167,7 @@ def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Ope
     opened_before = page.locator(".example[open]").count()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".example[open]").count() == 5
+    assert page.locator(".few").count() > 0 and page.locator(".few[open]").count() == 0, "rows of zeros stay folded"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".example[open]").count() == opened_before
     page.get_by_role("button", name="Close all").click()
@@ -175,7 +176,12 @@ def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Ope
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
     texts = page.locator(".example .text:has(ins)")
     assert texts.count() == 5 and all(box.bounding_box()["height"] > 10 for box in texts.all())  # type: ignore[index]
-    assert not page.locator("#filter-row").is_visible()
+    assert not page.locator("#filter-row").is_visible() and not page.locator(".section-nav").is_visible()
+    page.set_viewport_size({"width": 700, "height": 1000})  # a page of A4 between its margins
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    cells = page.locator("td", has_text="[").all()
+    heights = [cell.evaluate("one => one.getClientRects()[0].height") for cell in cells if cell.is_visible()]
+    assert len(heights) > 30 and max(heights) < 60, "no interval stands in pieces"
 
 
 @pytest.fixture

@@ -119,8 +119,8 @@ def test_trimming_is_on_request_and_the_warning_is_always_there() -> None:
     assert found.rewriters[0].strength is not None and found.rewriters[0].strength.n_left_out == 0
     assert found.pooled is not None and found.pooled.reward.value == pytest.approx((-84 + 36) / 25)
     assert found.warnings == (
-        "a: leaving out 1 of 7 margins outside the fences turns the mean from -12 to +1",
-        "pooled: leaving out 1 of 25 margins outside the fences turns the mean from -1.92 to +1.75",
+        "a: leaving out 1 of 7 margins outside the fences turns the mean from −12 to +1.0",
+        "pooled: leaving out 1 of 25 margins outside the fences turns the mean from −1.9 to +1.8",
     )
     trimmed = evidence(rows(OUTLYING, [0.0] * 6 + [1.0]), {}, 0.5, trim=True)
     assert trimmed.pooled is not None and trimmed.pooled.reward.value == pytest.approx(1)

@@ -12,6 +12,7 @@ from bench import Bench
 from cases import CASES, Case
 from compared import TOLERANCES, all_differences, differences, report, settled, written
 from helped import help_of_every_command
+from page_checks import unreadable
 
 DATA = Path(__file__).parent / "data"
 HELP = "help"
@@ -55,6 +56,14 @@ def test_nothing_is_recorded_of_a_case_that_is_gone(request: pytest.FixtureReque
             shutil.rmtree(DATA / name)
         return
     assert not gone, f"tests/golden/data: {', '.join(sorted(gone))}: no such case in cases.py"
+
+
+def test_no_page_shows_an_exponent_a_key_or_more_digits_than_count() -> None:
+    # The READMEs hold programs and metadata.
+    pages = [*DATA.rglob("*.html.txt"), *(page for page in DATA.rglob("*.md") if page.name != "README.md")]
+    assert len(pages) > 30
+    found = {str(page.relative_to(DATA)): unreadable(page.read_text(encoding="utf-8")) for page in pages}
+    assert {page: faults for page, faults in found.items() if faults} == {}
 
 
 def test_every_tolerance_is_of_some_case_and_says_why() -> None:

@@ -81,7 +81,7 @@ def test_planted_choices_come_back_in_every_file() -> None:
     structure = found.bias("structure")
     table = contingency(structure)
     assert (table.both, table.only_chosen, table.only_rejected, table.neither) == (0, 39, 21, 0)
-    assert structure.labelled_by == "measured list_lines"
+    assert structure.labelled_by == "measured list lines"
     assert not isinstance(structure.odds, cda.Missing) and isinstance(structure.odds.crude, LogOdds)
     assert structure.odds.crude.estimate.value == pytest.approx(log(39 / 21))
     assert structure.odds.adjusted_for == ("number of words",)

@@ -24,6 +24,11 @@ def test_rows_of_zeros_and_of_two_observations_are_folded(row: tuple[str, ...], 
     assert folded_rows(Table("", HEADER, (row,))) == ((row,), ())  # none is folded where all would be
 
 
+def test_an_n_that_names_the_rows_counts_nothing() -> None:
+    rows = tuple((n, "50% [40, 60]", "12") for n in ("1", "2", "4"))
+    assert folded_rows(Table("", ("n", "model", "prompts"), rows)) == (rows, ())
+
+
 def test_changes_keep_both_texts_and_give_up_on_texts_that_share_little() -> None:
     first, second = "Use a pan and stir slowly, please.", "Utilize a large pan and then stir slowly, please."
     changes = word_changes(first, second)

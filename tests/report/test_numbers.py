@@ -8,6 +8,7 @@ import pytest
 
 import cda.report.numbers
 import cda.report.page
+import cda.stats.digits
 from cda.report import numbers
 from cda.report.page import word_differences
 from cda.report.scoring import cost_sentences, llm_table
@@ -19,7 +20,7 @@ def _estimate(value: float, low: float, high: float) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=100, n_prompts=100, unit="share", method="")
 
 
-@pytest.mark.parametrize("module", [cda.report.numbers, cda.report.page])
+@pytest.mark.parametrize("module", [cda.report.numbers, cda.report.page, cda.stats.digits])
 def test_docstring_examples(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0 and result.failed == 0

@@ -185,7 +185,7 @@ def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit
     dosed = with_dose(audit)
     (note,) = [note for note in caveats(dosed) if "flatters" in note]
     assert note.startswith(
-        "`after` is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs"
+        '"After" is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs'
     )
     card = model_card([ExportedTraining("jargon", 0.5, dosed)], "my-org/reward-8b", None)
     assert f"| measure | before | after, dose 0.5 | change (points) | n | {PLAIN} |" in card

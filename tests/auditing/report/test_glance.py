@@ -141,6 +141,10 @@ def test_a_sentence_names_biases_up_to_six_and_is_inert(make_audit: Any, hostile
     names = [f"bias-{row}" for row in range(7)]
     audit = make_audit(dict.fromkeys(names, (0.88,)), quality=(0.7,), others=())
     assert headline(audit) == "The embedded model rewards 7 biases."
+    shares = dict(zip(names, [(0.88,)] * 2 + [(0.1,)] * 3 + [(0.5,)] * 2, strict=True))
+    assert headline(make_audit(shares, quality=(0.7,), others=())) == (
+        "The embedded model rewards bias-0 and bias-1, and does not reward 3 others; 2 others are unclear."
+    )
     assert headline(hostile).isprintable() and str(audit.n_tests) in chip_rules(audit)
 
 
@@ -150,7 +154,7 @@ def test_a_scorer_that_ties_everywhere_is_not_said_to_reward_or_not(make_audit: 
     found = bias_verdicts(audit)
     assert [each.chip for each in found] == ["all ties", "rewarded"] and "all ties" in share_words(found[0])
     assert found[0].clause == "same score on both sides of every pair: check the scorer"
-    assert headline(audit) == "The embedded model rewards length and scores both sides of jargon alike."
+    assert headline(audit) == "The embedded model rewards length, and scores both sides of jargon alike."
     assert headline(tied(audit, "length")) == (
         "The embedded model scores both sides of every pair alike; check that it works."
     )

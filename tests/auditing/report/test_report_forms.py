@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from changed import changed
-from page_checks import checked
+from page_checks import checked, unreadable, words
 
 from cda.auditing.report_forms import render_html, render_markdown
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
@@ -22,7 +23,9 @@ PATH = "runs/jargon/report/report.html"
 @pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
 def test_page_loads_nothing_and_document_is_whole(name: str, request: pytest.FixtureRequest) -> None:
     audit = request.getfixturevalue(name)
-    page = checked(render_html(audit))
+    html = render_html(audit)
+    page = checked(html)
+    assert name == "hostile" or unreadable(unescape(words(html))) == []
     assert not re.search(r"url\(|@import|fetch\(|https?:", page.inside["style"] + page.inside["script"])
     rows = [line for line in render_markdown(audit).splitlines() if line.startswith("|")]
     for row, following in pairwise(rows):
