@@ -347,7 +347,7 @@ def test_an_adapter_and_its_card_are_pushed(
     assert json.loads(files["adapter_config.json"])["base_model_name_or_path"] == "my-org/base"
     found = {(own.metric_type, own.dataset_name): (own.metric_value, own.metric_name) for own in card.data.eval_results}
     assert found == {
-        ("skew", "cda-embedded"): (0.5, "skew of jargon (95% interval 0.4 to 0.6, n = 40)"),
+        ("skew", "cda-embedded"): (0.5, "skew of jargon (95% interval 0.40 to 0.60, n = 40)"),
         ("quality_accuracy", "quality.jsonl"): (0.74, "quality accuracy (95% interval 0.64 to 0.84, n = 40)"),
     }
     for name, content in files.items():
