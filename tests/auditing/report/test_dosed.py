@@ -142,12 +142,12 @@ def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_au
     (verdict,) = verdicts(dosed)
     assert verdict.sentence.startswith("jargon: less biased. Skew fell from ") and "disagreed" not in verdict.sentence
     (glance,) = bias_verdicts(dosed)
-    assert (glance.chip, glance.people, glance.clause) == ("improved", None, "preferred in 85 → 50% of contrasts")
+    assert (glance.chip, glance.people, glance.clause) == ("improved", None, "preferred in 85 → 50%")
     assert headline(dosed).startswith(
         "Training the embedded model reduced jargon (preferred in 50% of contrasts, 85% before)"
     )
     worse = changed(dosed, "dose.methods.dose.held_out.jargon", held_out(0.5, 0.85, 0.1, None))
-    assert [each.clause for each in bias_verdicts(worse)] == ["preferred in 50 → 85% of contrasts"]
+    assert [each.clause for each in bias_verdicts(worse)] == ["preferred in 50 → 85%"]
     by_votes = with_dose(
         make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)}, others=()), aim="votes"
     )

@@ -73,8 +73,8 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
 @pytest.mark.parametrize(
     ("people", "clause"),
     [
-        (None, "preferred in 60 → 3% of contrasts; now turned down nearly always"),
-        (0.5, "preferred in 60 → 3% of contrasts; past people’s 50%"),
+        (None, "preferred in 60 → 3%; now turned down nearly always"),
+        (0.5, "preferred in 60 → 3%; past people’s 50%"),
     ],
 )
 @pytest.mark.parametrize("aim", [None, "tie"])
@@ -95,9 +95,9 @@ def test_another_bias_that_overshot_is_bad_news_and_a_tie_is_the_aim_for_targets
 
 def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: Any) -> None:
     (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.3)}, aim="tie", others=()))
-    assert (found.chip, found.clause) == ("no change shown", "preferred in 60 → 10% of contrasts")
+    assert (found.chip, found.clause) == ("no change shown", "preferred in 60 → 10%")
     (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.5)}, aim="tie", others=()))
-    assert (found.chip, found.clause) == ("overcorrected", "preferred in 60 → 10% of contrasts; past people’s 50%")
+    assert (found.chip, found.clause) == ("overcorrected", "preferred in 60 → 10%; past people’s 50%")
 
 
 @pytest.mark.parametrize(
