@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from cda.report.numbers import MINUS, clipped, counted, inert, percent, reward
 from cda.report.scoring import cost_sentences
 from cda.results.base import Missing
-from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
+from cda.results.discover import DiscoverResult, SearchedModel, SearchFacts, TestedAttribute
 from cda.results.evidence import ByRewriter, Correction, HeldOut, Strength, Verdicts
-from cda.results.topics import TopicsResult
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
@@ -22,13 +21,13 @@ def discovery_sentences(result: DiscoverResult) -> list[str]:
     return [*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages)]
 
 
-def rewriters_named(result: DiscoverResult | TopicsResult) -> str:
+def rewriters_named(result: SearchFacts) -> str:
     """The rewriters; rules at several shares of the places are one, whose strengths agree more than two LLMs would."""
     names = ", ".join(result.rewriters)
     return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
 
 
-def rewriters_needed(result: DiscoverResult | TopicsResult) -> str:
+def rewriters_needed(result: SearchFacts) -> str:
     return f"{result.strictness.r} {'strengths of the one rule engine' if result.by_rules else 'rewriters'}"
 
 

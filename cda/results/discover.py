@@ -324,14 +324,11 @@ class TestedAttribute(Confirmation):
     """Its bias file in the run; None if it is not confirmed."""
 
 
-class DiscoverResult(Saved):
-    """A finished discovery."""
+class SearchFacts(Saved):
+    """Facts of a finished discovery, of all prompts together or by topic."""
 
-    schema_version: Literal[2] = 2
     name: str
     """Name of the recipe."""
-    topic: str | None = None
-    """The topic of all its prompts, in a search by topic; None for all prompts together."""
     given: bool
     """The attributes were given, and nothing was searched for."""
     model: SearchedModel
@@ -347,6 +344,24 @@ class DiscoverResult(Saved):
     strictness: ConfirmSettings
     search: SearchSettings
     material: MaterialCounts
+    """By topic: over all topics together."""
+    seed: int
+    versions: dict[str, str]
+    stages: dict[str, StageRun]
+    """Those that took part; by topic: by `topic: stage`."""
+
+    @property
+    def by_rules(self) -> bool:
+        """True if rules proposed and rewrote, without an LLM."""
+        return self.by == "rules"
+
+
+class DiscoverResult(SearchFacts):
+    """A finished discovery."""
+
+    schema_version: Literal[2] = 2
+    topic: str | None = None
+    """The topic of all its prompts, in a search by topic; None for all prompts together."""
     generations: tuple[GenerationRecord, ...]
     """Generations of the search; empty if the attributes were given."""
     candidates: dict[str, CandidateRecord]
@@ -368,19 +383,10 @@ class DiscoverResult(Saved):
     """None without validated finalists."""
     lineage: dict[str, tuple[str, ...]]
     """By tested candidate, the `id`s of its ancestors, oldest first."""
-    seed: int
-    versions: dict[str, str]
-    stages: dict[str, StageRun]
-    """Those that took part."""
     grouping: dict[str, int]
     """Mistakes mended in an LLM's groups by meaning, by reason."""
     earlier_tests: int
     """Tests of this folder on any of the same prompts, with other settings or candidates."""
-
-    @property
-    def by_rules(self) -> bool:
-        """True if rules proposed and rewrote, without an LLM."""
-        return self.by == "rules"
 
     @property
     def validated(self) -> tuple[Validation, ...]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import JsonValue
-
 from cda.results.base import Missing, Result, Saved
-from cda.results.discover import MaterialCounts, Part, SearchedModel, SearchSettings
-from cda.results.evidence import ConfirmSettings, Strength
-from cda.results.facts import StageRun
+from cda.results.discover import Part, SearchFacts
+from cda.results.evidence import Strength
 
 Decision = Literal["confirmed", "shared", "opposite", "not shown", "not tested"]
 
@@ -124,28 +121,10 @@ class TopicSearch(Result):
     """Tests on any of the same test prompts in this folder before, with other settings or candidates."""
 
 
-class TopicsResult(Saved):
+class TopicsResult(SearchFacts):
     """A finished search by topic."""
 
     schema_version: Literal[1] = 1
-    name: str
-    """Name of the recipe."""
-    given: bool
-    """The attributes were given, and nothing was searched for."""
-    model: SearchedModel
-    judge: SearchedModel
-    """The judge that the model was compared with."""
-    by: str
-    """The LLM that proposed; `rules` without one."""
-    rewriters: tuple[str, ...]
-    n_rewriters: int
-    """Independent ones: one rule engine at several strengths counts as one."""
-    settings: dict[str, JsonValue]
-    """The recipe's section `discover`."""
-    strictness: ConfirmSettings
-    search: SearchSettings
-    material: MaterialCounts
-    """Over all topics together."""
     left_out: dict[str, str]
     """Topic to the reason why it was not searched."""
     n_left_out: int
@@ -158,15 +137,6 @@ class TopicsResult(Saved):
     """Attributes measured in every topic: those confirmed in most topics first, then by the largest reward in any."""
     n_not_carried: int
     """Tested attributes that were not measured in other topics (`discover.carried`); their topic's report has them."""
-    seed: int
-    versions: dict[str, str]
-    stages: dict[str, StageRun]
-    """By `topic: stage`, those that took part."""
-
-    @property
-    def by_rules(self) -> bool:
-        """True if rules proposed and rewrote, without an LLM."""
-        return self.by == "rules"
 
     @property
     def n_confirmed(self) -> int:
