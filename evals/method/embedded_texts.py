@@ -410,7 +410,7 @@ def checks(nearest: Json, drift: Sequence[Json], backs: Mapping[str, Json]) -> l
 
 
 def reading_checks(rows: Sequence[Json]) -> list[Check]:
-    """Whether every present text was read, how many pass every reading of it, and whether readers of the same text agree."""
+    """Coverage of the present texts by readings, the number that pass every reading, and the agreement of readers of one text."""
     texts, read_now = texts_to_read(), of_present_texts(rows)
     unread = Counter(part for text, (part, _) in texts.items() if text not in read_now)
     said = f"{unread.total()} of {len(texts)} not" + "".join(f", {n} of {part}" for part, n in sorted(unread.items()))

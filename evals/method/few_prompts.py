@@ -1,4 +1,4 @@
-"""Whether a 95% interval of a share, or of its change, holds the truth 95% of the time with 2, 3, 5, 10 and 30 prompts."""
+"""Coverage of 95% intervals of a share, and of its change, with 2, 3, 5, 10 and 30 prompts."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Rates:
 
     @property
     def is_accounted_for(self) -> bool:
-        """Whether all that was kept has flipped, and all else has a reason."""
+        """True if all that was kept has flipped, and all else has a reason."""
         return self.n_unflipped == 0 and sum(self.reasons.values()) == self.texts.count(None)
 
     def to_json(self) -> Json:

@@ -1,4 +1,4 @@
-"""Whether the paired numbers of two audits hold the truth: difference of skew, agreement and correlation of margins."""
+"""Coverage of the paired numbers of two audits: difference of skew, agreement and correlation of margins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a policy that is trained on a reward ends where the tilted policy of `cda best-of` says: a small GRPO run."""
+"""A small GRPO run: does a policy that is trained on a reward end where the tilted policy of `cda best-of` says?"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def command(folder: Path) -> list[str]:
 
 
 def checks_of(audit: Json) -> list[Check]:
-    """Whether each number that the claim names is there, before and after, with n and an interval that holds it."""
+    """The claim's numbers: each is there, before and after, with n and an interval that holds it."""
     jargon = audit["votes"].get("jargon", {})
     numbers = {
         "skew before": audit["skew"]["jargon"].get("before"),
@@ -54,7 +54,7 @@ def checks_of(audit: Json) -> list[Check]:
 
 
 def _whole(number: Json | None) -> bool:
-    """Whether an estimate is complete: rows, and an interval of some width around its value."""
+    """True if an estimate is complete: rows, and an interval of some width around its value."""
     if not number:
         return False
     return bool(

@@ -251,7 +251,7 @@ def _interval(value: FloatArray, draws: FloatArray) -> dict[str, float]:
 
 
 def _shown(change: dict[str, float]) -> str:
-    """Whether the dose is shown to be better or worse, in words."""
+    """Verdict on the dose in words: shown to be better or worse."""
     if change["low"] <= 0 <= change["high"]:
         return f"{_row(change)} points: no difference is shown"
     return f"{_row(change)} points: the dose is {'better' if change['high'] < 0 else 'worse'}"

@@ -86,7 +86,7 @@ def measured(work: Path) -> dict[str, Any]:
 
 
 def check(name: str, curve: dict[str, Any]) -> Check:
-    """Whether some dose does both; what is said is the smallest gap among doses that exclude the loss."""
+    """The claim that some dose does both; the text names the smallest gap among doses that exclude the loss."""
     kept = {dose: one for dose, one in curve.items() if one["quality_change"]["low"] >= -MAX_WORSE}
     dose, best = min(kept.items(), key=lambda one: float(one[1]["mean_gap"]))
     said = f"{curve['0']['mean_gap']:.1%} → {best['mean_gap']:.1%} at dose {dose}, quality {points(best['quality_change'])}"

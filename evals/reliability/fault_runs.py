@@ -53,7 +53,7 @@ class Ended:
 
     @property
     def refused(self) -> bool:
-        """Whether it ended with a message and a status, as a user's mistake or a full disk should."""
+        """True if it ended with a message and a status, as a user's mistake or a full disk should."""
         return self.status in (1, 2) and "error" in self.said.lower() and "Traceback" not in self.said
 
     @property

@@ -1,4 +1,4 @@
-"""Whether the tests see wrong statistics and wrong money: code is changed at random places, and its own tests must fail.
+"""Mutation testing of statistics and money: code is changed at random places, and its own tests must fail.
 
 Mutations are mutmut's (3.8, `pip install mutmut`), which changes operators, numbers, arguments, keywords and defaults within
 functions; decorated functions, class bodies and constants of modules it leaves alone. Changes of the wording of a message or

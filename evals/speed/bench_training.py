@@ -262,7 +262,7 @@ def losses_of(name: str, folder: Path, threads: int) -> dict[str, list[list[floa
 
 
 def loss_checks(name: str, losses: Mapping[str, Sequence[Sequence[float]]]) -> list[Check]:
-    """Whether the losses have left ln 2, whether ours are the peers', and whether two that differ are seen to."""
+    """Checks that the losses have left ln 2, that ours are the peers', and that two that differ are seen to."""
     ends = {label: [final_loss(one) for one in runs] for label, runs in losses.items() if label in (OURS, *PEERS)}
     worst = max(max(one) for one in ends.values())
     found = [

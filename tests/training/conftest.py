@@ -20,7 +20,7 @@ class Step:
     lora_dropouts: frozenset[float]
     lora_dropouts_active: bool
     twice_the_same: bool
-    """Whether two passes over the batch gave the same scores."""
+    """True if two passes over the batch gave the same scores."""
 
 
 class InterruptedTrainingError(Exception):
