@@ -140,7 +140,7 @@ class RunFolder:
         """Hold the folder for this process; RunError if it is held or cannot be written, or was deleted meanwhile."""
         from filelock import FileLock, Timeout
 
-        another = "choose another with run.folder=..."
+        another = "choose another with --out (run.folder=...)"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock", timeout=0)

@@ -74,6 +74,12 @@ def test_a_true_python_3_10_is_refused() -> None:
         assert done.returncode == 2 and done.stderr.startswith(f"error: {SAYS.format('3.10')}"), done.stderr
 
 
+def test_a_python_without_the_dependencies_is_told_in_a_sentence() -> None:
+    done = ends(sys.executable, "-c", "import sys; sys.modules['typer'] = None; import cda.cli")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: cda's dependencies are not installed here (no typer). Run in its checkout:")
+
+
 def test_the_same_pythons_are_named_everywhere() -> None:
     first, last = CLASSIFIED[0], CLASSIFIED[-1]
     assert PROJECT["requires-python"] == f">={first},<3.{int(last.split('.')[1]) + 1}"

@@ -16,7 +16,7 @@ from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.numbers import count, counted, inert, p_value
+from cda.report.numbers import count, counted, inert, p_equals
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
 from cda.resources.artifacts import free_folder, out_folder, prompt_row
@@ -167,7 +167,7 @@ def win_rate_text(result: WinRateResult) -> str:
     lines = [
         f"{first} over {second}, by {result.scorer.name}",
         *(f"{label:9} {shown_share(estimate)}" for label, estimate in shares.items()),
-        f"n = {count(rates.win_rate)}; one half: p = {p_value(rates.test.p_value)} ({rates.test.method})",
+        f"n = {count(rates.win_rate)}; one half: p {p_equals(rates.test.p_value)} ({rates.test.method})",
         *_how(result.scorer),
         *_left_out(result.excluded),
     ]

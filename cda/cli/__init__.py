@@ -10,6 +10,15 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+try:  # the first package that a command imports
+    import typer  # noqa: F401
+except ModuleNotFoundError:
+    print(
+        "error: cda's dependencies are not installed here (no typer). Run in its checkout: pip install -e '.[quickstart]'",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
 from cda.cli import audits, benchmarks, recipes, calibration, launch, reports, files, studies, names
 from cda.cli.app import app
 

@@ -14,6 +14,7 @@ from cda.errors import RecipeError, did_you_mean
 from cda.files.shipped import FOLDERS, shipped
 from cda.launch import say
 
+_NO_SPACE = "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=:] ]] && compopt -o nospace\n"
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -68,7 +69,10 @@ def completion(
             raise RecipeError(
                 [f"{shell}: no completion for this shell.{did_you_mean(shell, SHELLS)} Known: {', '.join(SHELLS)}"]
             )
-        print(get_completion_script(prog_name="cda", complete_var="_CDA_COMPLETE", shell=shell))
+        script = get_completion_script(prog_name="cda", complete_var="_CDA_COMPLETE", shell=shell)
+        if shell == "bash":  # no space behind `audit.quality=` or `judge:`, which have to go on
+            script = script.replace("    return 0\n", f"{_NO_SPACE}    return 0\n")
+        print(script)
 
 
 @app.command(rich_help_panel=LOOK_UP)

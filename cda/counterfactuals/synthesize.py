@@ -269,7 +269,8 @@ def _counterfactuals(
     tried, failed, limit = made.exclusions.seen, made.exclusions.dropped, recipe.synthesize.max_failed
     if failed > limit * tried:
         raise DataError(
-            f"{bias.name}: {made.exclusions} while rewriting, more than synthesize.max_failed={limit:g} allows"
+            f"{bias.name}: {made.exclusions} while rewriting, more than synthesize.max_failed={limit:g} allows. "
+            "Have an LLM rewrite (llm.model=NAME), use other pairs (data.pairs=...), or raise the limit"
         )
     say(f"  {bias.name}: {made.eligible} eligible, {tried} rewritten by {by.name}, {len(made.pairs)} kept")
     if failed:

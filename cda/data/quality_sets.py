@@ -186,7 +186,7 @@ def _format_of(rows: Sequence[Row], source: str) -> Format:
     if not {"chosen", "rejected"} <= present:
         raise DataError(
             f"{source}: no known format. Found: {', '.join(sorted(present))}. Needed: prompt, chosen, rejected (TRL's pairs, "
-            "RewardBench, RM-Bench), or input, output_1, output_2, label (LLMBar); or map them with audit.quality_columns"
+            "RewardBench, RM-Bench), or input, output_1, output_2, label (LLMBar); or map yours, such as audit.quality_columns.chosen=<your column> (--column of `cda quality`)"
         )
     if not any(_is_list_of_texts(row.get(side)) for row in rows for side in ("chosen", "rejected")):
         return "rewardbench" if subsets & {*_SECTION_OF, *_PRIOR_SETS} else "pairs"

@@ -110,8 +110,9 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     from transformers import AutoModel, AutoTokenizer
 
     folder = str(encoder_folder())
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    with quiet_files():
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
     vectors: dict[str, NDArray[np.float64]] = {}
     with torch.inference_mode(), Bar("  encoding", len(distinct), "texts", None) as bar:

@@ -20,6 +20,8 @@ def folder_problems(name_or_path: str) -> list[str]:
     if not path.is_dir():
         return [f"{name_or_path}: a model is a folder, not a file"]
     problems = []
+    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+        return [f"{name_or_path}: an adapter, not a model; `cda merge {name_or_path} --out FOLDER` makes a model of it"]
     if not (path / "config.json").is_file():
         problems.append(f"{name_or_path}: no config.json; not a model folder")
     if not any(True for pattern in _WEIGHT_FILES for _ in path.glob(pattern)):

@@ -149,13 +149,13 @@ def is_local(reference: str) -> bool:
 
 def _disk_problems(folder: Path, needed: int) -> list[str]:
     if problem := unwritable(folder):
-        return [f"{problem}; choose another place with run.folder=..."]
+        return [f"{problem}; choose another place with --out (run.folder=...)"]
     existing = nearest_existing(folder)
     free = shutil.disk_usage(existing).free
     if free >= needed:
         return []
     room = f"only {free // 2**20} MB free; a run needs at least {needed // 2**20} MB"
-    return [f"{existing}: {room}. Free some, or set run.folder=..."]
+    return [f"{existing}: {room}. Free some, or choose another place with --out (run.folder=...)"]
 
 
 def _adapters_bytes(recipe: Recipe) -> int | None:

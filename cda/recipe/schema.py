@@ -123,7 +123,7 @@ class DataSection(Section):
     split: str = "train"
     """For hub ids and folders with several splits."""
     columns: PairColumns = {}
-    """Our name: your name."""
+    """Our column to yours, such as {chosen: better, rejected: worse}; on the command line also --column chosen=better."""
     max_pairs: Positive | None = None
     """Take at most this many, drawn with the seed."""
     validation_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
@@ -133,7 +133,7 @@ class DataSection(Section):
     supplement_split: str = "train"
     """Split of `supplement`."""
     supplement_columns: PairColumns = {}
-    """Our name: your name, for `supplement`."""
+    """Our column to yours, for `supplement`."""
     topic: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     """Take the pairs of this topic alone, by a column `topic` (columns.topic for another name); for embedded pairs one of their broad
     topics. A bias file that was confirmed in a topic sets it; pairs that name no topic at all are then all taken, and said."""
@@ -144,7 +144,7 @@ class DataSection(Section):
     """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
     contrast_columns: ContrastColumns = {}
-    """Our name: your name, for the file of contrasts."""
+    """Our column to yours, for the file of contrasts."""
     max_contrasts: Positive | None = None
     """Take at most this many for each bias, drawn with the seed."""
 

@@ -170,7 +170,7 @@ class AuditSection(Section):
     contrasts: str = "embedded"
     """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
     columns: ContrastColumns = {}
-    """Our name: your name, for the contrasts file."""
+    """Our column to yours, for the contrasts file."""
     votes: str | None = None
     """People's votes in a separate file: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
     verdicts: str | None = None
@@ -191,7 +191,7 @@ class AuditSection(Section):
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
     but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
     triple_columns: TripleColumns = {}
-    """Our name: your name, for the file of triples."""
+    """Our column to yours, for the file of triples."""
     attribute: AttributeRule = AttributeRule()
     """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
     by: list[str] = []
@@ -213,15 +213,15 @@ class AuditSection(Section):
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
     quality_columns: PairColumns = {}
-    """Our name: your name, for the file of quality pairs."""
+    """Our column to yours, for the file of quality pairs."""
     quality_split: str = "test"
     """Split of quality pairs from a folder or hub id with several."""
     max_contrasts: Positive | None = None
-    """For each bias, drawn with the seed; the report says so."""
+    """Measure at most this many contrasts of each bias, drawn with the seed; the report says so."""
     max_triples: Annotated[Positive | None, Field(exclude_if=lambda value: value is None)] = None
-    """RATE triples for each bias, drawn with the seed; the report says so."""
+    """Measure at most this many RATE triples of each bias, drawn with the seed; the report says so."""
     max_quality: Positive | None = None
-    """Quality pairs, drawn with the seed; the report says so."""
+    """Measure at most this many quality pairs, drawn with the seed; the report says so."""
 
 
 class DoseSection(Section):
@@ -270,7 +270,7 @@ class DiscoverSection(Section):
     responses: str | None = None
     """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
     columns: ResponseColumns = {}
-    """Our name: your name, for the file of responses; `topic` names the column of the prompts' topics."""
+    """Our column to yours, for the file of responses; `topic` names the column of the prompts' topics."""
     split: str = "train"
     """For sources with several."""
     prompts: str | None = None

@@ -182,7 +182,8 @@ def test_names_and_settings_are_listed_and_explained() -> None:
 def test_the_shell_completes_commands_names_and_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "complete -o default -F" in run("completion bash").stdout
+    script = run("completion bash").stdout
+    assert "complete -o default -F" in script and "== *[=:] ]] && compopt -o nospace\n    return 0" in script
     assert all(run(f"completion {shell}").exit_code == 0 for shell in ("zsh", "fish"))
 
     def asked(words: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 def test_a_folder_without_the_right_to_write(locked: Path) -> None:
     runs = locked / "runs" / "jargon"
     assert nearest_existing(runs) == locked and unwritable(runs) == f"{locked}: cannot be written"
-    assert _disk_problems(runs, 0) == [f"{locked}: cannot be written; choose another place with run.folder=..."]
+    assert _disk_problems(runs, 0) == [f"{locked}: cannot be written; choose another place with --out (run.folder=...)"]
     with pytest.raises(ModelError, match=r"locked: cannot be written\. Give a folder elsewhere"):
         check_new_folder(locked / "merged")
 
@@ -40,8 +40,8 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     why = f"{file}: is a file, so that no folder can be made there"
-    assert _disk_problems(file / "runs" / "jargon", 0) == [f"{why}; choose another place with run.folder=..."]
-    assert _disk_problems(file, 0) == [f"{why}; choose another place with run.folder=..."]
+    assert _disk_problems(file / "runs" / "jargon", 0) == [f"{why}; choose another place with --out (run.folder=...)"]
+    assert _disk_problems(file, 0) == [f"{why}; choose another place with --out (run.folder=...)"]
     with pytest.raises(ModelError, match="is a file, so that no folder can be made there"):
         check_new_folder(file / "merged")
 

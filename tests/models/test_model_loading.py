@@ -67,6 +67,10 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
         f"{tmp_path}/empty: no config.json; not a model folder",
         f"{tmp_path}/empty: no weights (*.safetensors); was the download or save interrupted?",
     ]
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").touch()
+    made = f"`cda merge {tmp_path}/adapter --out FOLDER` makes a model of it"
+    assert refusal(tmp_path / "adapter") == f"{tmp_path}/adapter: an adapter, not a model; {made}"
     assert "nobody/no-such-reward-model: cannot be loaded as a" in refusal("nobody/no-such-reward-model")
 
 
