@@ -15,7 +15,7 @@ from cda.models.refusals import first_line
 HUB_KEYS = ("push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_always_push", "hub_revision")
 """Settings of `train:` that decide where and when a training is uploaded, and nothing of the adapter."""
 NOT_UPLOADED = ("stage.json", "training_args.bin")
-"""Files of an adapter's folder that speak of this machine: the run's record, and the trainer's pickle of its settings."""
+"""Files of an adapter's folder that speak of this machine: the run's record, and the trainer's own dump of its settings."""
 _MESSAGE = "Model with its card, by cda"
 _NAME = r"[A-Za-z0-9][\w.-]*"
 _REPOSITORY = re.compile(rf"{_NAME}/{_NAME}", re.ASCII)
