@@ -45,6 +45,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _there(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    monkeypatch.setenv("HF_TOKEN", "unused")
     monkeypatch.setattr(plan, "check_arguments", tried_once)
 
 
