@@ -147,6 +147,8 @@ def clean_contrasts(
 def with_votes(contrasts: Sequence[Contrast], votes: Opinions, verdicts: Opinions) -> tuple[list[Contrast], Exclusions]:
     """Contrasts with the votes and verdicts (`perturbed`, `base` or `tie`) of their ids, and those that cannot be read."""
     reader = VoteReader()
+    if not votes and not verdicts:  # the ids of hundreds of texts, which are hashes, need not be made
+        return [replace(contrast, votes=(), verdicts=()) for contrast in contrasts], reader.exclusions
     voted = [
         replace(contrast, votes=reader.under(contrast.ids, votes), verdicts=reader.under(contrast.ids, verdicts))
         for contrast in contrasts
