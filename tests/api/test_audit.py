@@ -161,7 +161,7 @@ def answers(reward: Callable[[int], Any]) -> Callable[[list[Any], list[str]], An
         ((1, 2, 3), {}, cda.ModelError, "a tuple of 3"),
         (lambda responses: [1 for _ in responses], {}, cda.ModelError, "it must need two"),
         (answers(lambda n: [n]), {}, cda.ModelError, "an array of shape|1 values"),
-        (answers(lambda n: [float("nan")] * n), {}, cda.ModelError, "NaN or infinite"),
+        (answers(lambda n: [float("nan")] * n), {}, cda.ModelError, "NaN, infinite or beyond"),
         (answers(lambda n: ["a"] * n), {}, cda.ModelError, "no number"),
         ("jargon", {}, cda.RecipeError, "is a recipe; cda.train"),
         ("embeded", {}, cda.RecipeError, "Did you mean 'embedded'"),
