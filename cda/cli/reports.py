@@ -58,12 +58,16 @@ def report(
     """Draw the report, after running whatever is missing for it; that of a finished run's folder; or compare such runs."""
     of_recipes = {"--only": only, "--limit": limit, "--seed": seed, "--column": column}
     with running(as_json, dry_run, full, context) as output:
+        from cda.errors import RecipeError
+
         if compare:
             _refuse({**of_recipes, "--figures": figures}, "not with --compare, which draws what finished runs hold")
             _compared(output, [recipe, *(overrides or [])], out)
         elif Path(recipe).expanduser().is_dir():
             _refuse(of_recipes, f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is")
             _redrawn(output, recipe, overrides or [], figures, out)
+        elif out is not None and Path(out).suffix == ".html":
+            raise RecipeError([f"--out {out}: of a recipe it is the folder of the run; only --compare writes a page"])
         else:
             run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "report", only, figures)
 

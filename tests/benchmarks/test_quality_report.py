@@ -80,7 +80,7 @@ def test_flags_in_words(shift: dict[str, bool], flag: str, bad: bool) -> None:
     result = quality(group("Chat", **shift), group("Safety", 0.0))
     line = next(line for line in quality_summary(result).splitlines() if line.startswith("Chat"))
     assert "84.1±1.2 [81, 87]  82.9±1.2 [80, 86]  −1.2 [−3.2, 0.8]" in line and line.endswith("0.84")
-    assert line.split("0.8]")[1].split("0.840")[0].strip() == flag
+    assert line.split("0.8]")[1].removesuffix("0.84").strip() == flag
     # Only what is shown is coloured on the page: a fall, or, below, that none can have been.
     page = quality_page(result)
     assert ('<li class="bad">' in page) == bad and '<li class="good">' not in page

@@ -86,7 +86,7 @@ def test_prompts_with_few_responses_or_an_unknown_quality_are_left_out() -> None
     assert isinstance(found.quality, type(found.attributes[0]))
     level = found.quality.at[0].scorings["model"]
     assert isinstance(level, Estimate) and level.n_prompts == N_PROMPTS - 1
-    assert isinstance(alone.quality, Missing) and "no quality" in alone.quality.reason
+    assert isinstance(alone.quality, Missing) and "no response has a quality" in alone.quality.reason
 
 
 def test_a_quality_that_is_hardly_known_is_missing_with_its_reason() -> None:

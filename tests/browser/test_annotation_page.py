@@ -134,6 +134,9 @@ def test_two_windows_with_one_code_lose_nothing_of_each_other(browser: Browser, 
     one.wait_for_function("document.getElementById('bar').value === 3")
     assert one.is_checked("input[value=B]"), "what the other window chose for the item on screen"
     one.keyboard.press("3")
+    other.wait_for_function(
+        """JSON.stringify({...localStorage}).includes('tie')"""
+    )  # browsers tell other windows in their own time
     one.close()
     _, result = saved(other, "#download", tmp_path)
     context.close()
