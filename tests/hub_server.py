@@ -125,11 +125,13 @@ def fake_hub(patch: pytest.MonkeyPatch, cache: Path, bases: dict[str, Path] | No
 
 def talk_to(patch: pytest.MonkeyPatch, address: str) -> None:
     """Send the hub's client to an address, with a token."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, hf_api
     from huggingface_hub.utils import _http
 
     patch.setenv("HF_TOKEN", TOKEN)
     patch.setattr(constants, "ENDPOINT", address)
+    # The client behind `huggingface_hub.upload_folder` took its address when it was imported, by another test perhaps.
+    patch.setattr(hf_api.api, "endpoint", address)
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     patch.setattr(constants, "HF_HUB_OFFLINE", False)
     patch.setattr(constants, "HF_HUB_DISABLE_XET", True)

@@ -67,8 +67,7 @@ def test_the_run_ends_with_its_card_on_the_hub(hub: FakeHub, commits: list[Commi
     assert {(name, branch) for name, branch, *_ in commits} == {("me/small", "tried")}
     *by_trainer, (_, _, message, files) = commits
     assert message == "Model with its card, by cda"
-    # Checkpoints are pushed in the background, and left out where the next one comes too early.
-    assert {message.partition(",")[0] for _, _, message, _ in by_trainer} <= {"Training in progress", "Model save"}
+    assert any(message.startswith("Training in progress") for _, _, message, _ in by_trainer)
     assert by_trainer[-1][2] == "Model save" and b"TRL" in by_trainer[-1][3]["README.md"]
     kept = {file.name: file.read_bytes() for file in (folder / "adapter").iterdir() if file.name not in NOT_UPLOADED}
     assert files == kept and {"README.md", "adapter_config.json", "adapter_model.safetensors"} <= set(files)
