@@ -21,8 +21,9 @@ WINDOW_CHARACTERS = 2**20
 FIRST_CHARACTERS = 2**15
 """Of the first window on a GPU, which waits for it; each further one holds twice as many, up to the full number."""
 ON_CPU_TOKENS, ELSEWHERE_TOKENS = 1024, 4096
-"""Default size of a batch; of a log-ratio, with 128,000 words, the second makes 1 GiB of logits in bf16. On a CPU a larger one leaves its caches: MiniLM in 8-bit scores half as fast with 8,192. On an H100 the 8B
-shape in bf16 took 1.30 s with 4,096, 1.33 with 2,048, 1.38 with 8,192 and 2.1 with 65,536."""
+"""Default size of a batch. On a CPU a larger one leaves its caches: MiniLM in 8-bit scores half as fast with 8,192. On an H100 the
+8B shape in bf16 took 1.30 s with 4,096, 1.33 with 2,048, 1.38 with 8,192 and 2.1 with 65,536; for a log-ratio over 128,000 words
+4,096 tokens make 1 GiB of logits in bf16."""
 CHARACTERS_A_TOKEN = 4
 _LEAST_CHARACTERS = 128
 """Size of a short text in a window: the objects that hold it weigh more than its characters."""
