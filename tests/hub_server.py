@@ -130,8 +130,8 @@ def talk_to(patch: pytest.MonkeyPatch, address: str) -> None:
 
     patch.setenv("HF_TOKEN", TOKEN)
     patch.setattr(constants, "ENDPOINT", address)
-    # The client behind `huggingface_hub.upload_folder` took its address when it was imported, by another test perhaps.
-    patch.setattr(hf_api.api, "endpoint", address)
+    # Libraries keep clients that took their address when they were made, by another test perhaps; a property outranks it.
+    patch.setattr(hf_api.HfApi, "endpoint", property(lambda _: address, lambda *_: None), raising=False)
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     patch.setattr(constants, "HF_HUB_OFFLINE", False)
     patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
