@@ -55,6 +55,19 @@ class RunError(CdaError):
     """The run folder or the launch does not allow the work to go on."""
 
 
+_KINDS: dict[type, str] = {type(None): "None", str: "text", int: "a number", float: "a number"}
+
+
+def type_in_words(value: object) -> str:
+    """What a value is, for "found ...".
+
+    >>> type_in_words(3), type_in_words("words"), type_in_words([]), type_in_words(None)
+    ('a number', 'text', 'a list', 'None')
+    """
+    name = type(value).__name__
+    return _KINDS.get(type(value)) or f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def refuse(problems: Sequence[str], rest: str = "") -> None:
     """Raise all problems as one DataError, if there are any; only ten if `rest` names the others, such as `more rows`."""
     if problems:

@@ -135,6 +135,12 @@ def on_terminal() -> bool:
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
+def say_waiting(what: str) -> None:
+    """Say on a terminal what takes some seconds of silence; a log needs no such line."""
+    if is_main() and sys.stderr.isatty() and not hides_bars():
+        print(f"{what} ...", file=sys.stderr, flush=True)
+
+
 class Bar(tqdm):  # type: ignore[type-arg]
     """A bar on standard error, of the main process alone; none without a label, or with progress switched off.
 

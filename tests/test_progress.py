@@ -111,6 +111,20 @@ def test_only_the_main_process_shows_any(monkeypatch: pytest.MonkeyPatch) -> Non
     assert Bar("  training", 5, "steps", "steps").disable
 
 
+def test_silence_is_explained_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        progress.say_waiting("Loading libraries")
+        return capsys.readouterr().err
+
+    assert said() == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert said() == "Loading libraries ...\n"
+    monkeypatch.setenv("RANK", "1")
+    assert said() == ""
+
+
 def test_a_log_gets_a_line_at_a_tenth_of_the_work_and_30_seconds_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from cda.api.rows import Data, as_reference
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.conditions import Condition, check_conditions
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
-from cda.errors import ModelError, RecipeError
+from cda.errors import ModelError, RecipeError, type_in_words
 from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
 from cda.launch import use_all_cores
@@ -325,10 +325,10 @@ def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, Ow
             yield name, scorer
         return
     if hasattr(model, "config") and hasattr(model, "forward"):
-        raise ModelError(f"model: a {type(model).__name__} without its tokenizer; give (model, tokenizer)")
+        raise ModelError(f"model: {type_in_words(model)} without its tokenizer; give (model, tokenizer)")
     if not callable(model):
         raise ModelError(
-            f"model: found a {type(model).__name__}; give a name or folder, a function (prompts, responses) -> rewards, or "
+            f"model: found {type_in_words(model)}; give a name or folder, a function (prompts, responses) -> rewards, or "
             "(model, tokenizer)"
         )
     called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]

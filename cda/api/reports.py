@@ -7,7 +7,7 @@ from pathlib import Path
 from cda.api.results import Comparison, Leaderboard, Panel, Run
 from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.row import NO_ROW, names_folder
-from cda.errors import RecipeError
+from cda.errors import RecipeError, type_in_words
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, place_for, user_path, writing
 from cda.launch import is_main, say
@@ -39,7 +39,11 @@ def compare(first: str | Path, /, *others: str | Path) -> Comparison:
     """
     wrong = [place for place in (first, *others) if not isinstance(place, str | Path)]
     if wrong:
-        raise RecipeError([f"cda.compare: give folders of runs; found {wrong[0]!r}"])
+        raise RecipeError(
+            [
+                f"cda.compare: give folders of runs, each by itself, as in cda.compare('one', 'other'); found {type_in_words(wrong[0])}"
+            ]
+        )
     found = read_audits([first, *others])
     with of_this_version(Path(", ".join(map(str, (first, *others))))):
         result = compare_audits(found)

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from cda.data.load import load_rows
-from cda.errors import DataError
+from cda.errors import DataError, type_in_words
 from cda.files.jsonl import MAX_DEPTH, write_jsonl
 from cda.files.paths import place_for, writing
 from cda.records import content_id
@@ -58,13 +58,13 @@ def _rows(data: object, name: str) -> Iterable[object]:
     if isinstance(data, Iterable) and not isinstance(data, bytes):
         return data
     raise DataError(
-        f"{name}: found a {type(data).__name__}; give a path, a list of dicts, a datasets.Dataset or a pandas frame"
+        f"{name}: found {type_in_words(data)}; give a path, a list of dicts, a datasets.Dataset or a pandas frame"
     )
 
 
 def _row(row: object, number: int, name: str) -> dict[str, object]:
     if not isinstance(row, Mapping):
-        raise DataError(f"{name}, row {number}: found a {type(row).__name__}, not a dict of columns")
+        raise DataError(f"{name}, row {number}: found {type_in_words(row)}, not a dict of columns")
     return {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
 
 
@@ -86,4 +86,4 @@ def _plain(value: object, where: str, depth: int = 0) -> object:
         return None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    raise DataError(f"{where}: a {type(value).__name__}; cells are text, numbers, lists or dicts")
+    raise DataError(f"{where}: {type_in_words(value)}; cells are text, numbers, lists or dicts")

@@ -23,7 +23,7 @@ from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
 from cda.api.rows import Data, as_reference
 from cda.discovery.discover import DiscoverOptions, run_discover
-from cda.errors import RecipeError
+from cda.errors import RecipeError, type_in_words
 from cda.recipe.load import is_recipe, load_recipe
 from cda.resources.artifacts import check_form
 
@@ -237,7 +237,7 @@ def train(
     """
     check_types("cda.train", recipe=recipe, biases=biases, only=only, dry_run=dry_run)
     if not isinstance(model, str | Path | dict | None):
-        raise RecipeError([f"cda.train: model: found a {type(model).__name__}; {_BY_NAME}"])
+        raise RecipeError([f"cda.train: model: found {type_in_words(model)}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
     terms = Terms("cda.train", settings, overrides, out, budget_usd, confirm, progress, limit)
@@ -266,7 +266,7 @@ def train_run(
     if model is not None:
         put(nested, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
-        loaded = terms.agreed(load_recipe(str(recipe), terms.overrides or (), nested))
+        loaded = terms.agreed(load_recipe(str(recipe), terms.overrides or (), nested, terms.where))
         return carry_out(loaded, until, only, figures, dry_run)
 
 

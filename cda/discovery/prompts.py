@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from cda.discovery.proposals import json_in
-from cda.errors import DataError, LLMError
+from cda.errors import DataError, LLMError, type_in_words
 from cda.files.jsonl import read_text
 from cda.files.yaml_file import parse_yaml
 from cda.llm.protocol import LLM, Completion, Request, fenced, formed, object_schema, without_thoughts
@@ -64,8 +64,9 @@ def load_topics(path: Path) -> tuple[str, ...]:
         content = parse_yaml(text, str(path))
         listed: object = [] if content is None else content
         if not isinstance(listed, list):
-            found = type(content).__name__
-            raise DataError(f"{path}: a list of topics is needed (`- <topic>` on each line), found a {found}")
+            raise DataError(
+                f"{path}: a list of topics is needed (`- <topic>` on each line), found {type_in_words(content)}"
+            )
         entries = [(f"{path}: topic {number}", entry) for number, entry in enumerate(listed, 1)]
     else:
         lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]

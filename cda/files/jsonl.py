@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from cda.errors import DataError
+from cda.errors import DataError, type_in_words
 from cda.files.paths import reading
 
 
@@ -90,7 +90,7 @@ def _object(line: str, path: Path, number: int) -> dict[str, object]:
     except ValueError as error:
         raise DataError(f"{path}:{number}: not valid JSON ({error}); each line holds one object") from None
     if not isinstance(row, dict):
-        raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
+        raise DataError(f"{path}:{number}: expected a JSON object, found {type_in_words(row)}")
     return row
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from cda.errors import RecipeError, did_you_mean, near
+from cda.errors import RecipeError, did_you_mean, near, type_in_words
 from cda.files.paths import is_a_file, reading
 from cda.files.shipped import names_in
 
@@ -111,7 +111,7 @@ def _short(value: object, limit: int = 60) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, or nested too deeply
-        text = f"a {type(value).__name__} too large to be shown"
+        text = f"{type_in_words(value)} too large to be shown"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -218,5 +218,5 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise RecipeError([f"{path}: expected `key: value` lines, found a {type(content).__name__}"])
+        raise RecipeError([f"{path}: expected `key: value` lines, found {type_in_words(content)}"])
     return content

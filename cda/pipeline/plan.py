@@ -21,6 +21,7 @@ from cda.errors import CdaError, RunError
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
+from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
@@ -46,6 +47,7 @@ def check(loaded: LoadedRecipe) -> None:
     """Look at every input on this machine: files, columns, model, adapters, keys, disk; RunError lists every problem found."""
     recipe, audit, inputs = loaded.recipe, loaded.recipe.audit, audit_inputs(loaded)
     problems: list[str] = []
+    say_waiting("Loading libraries and checking the settings")
 
     def attempt(action: Callable[[], Any]) -> None:
         try:

@@ -98,13 +98,16 @@ def find_recipe(reference: str) -> Path:
 
 
 def load_recipe(
-    reference: str, overrides: Sequence[str] = (), settings: Mapping[str, object] = NO_SETTINGS
+    reference: str,
+    overrides: Sequence[str] = (),
+    settings: Mapping[str, object] = NO_SETTINGS,
+    where: str = "command line",
 ) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden,
     and also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
     say otherwise. Overrides
     (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
-    of these."""
+    of these, and names the file, or `where` for both of the others."""
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
     if is_bias_content(content):
@@ -114,7 +117,7 @@ def load_recipe(
         more |= {} if bias.topic is None else {"topic": bias.topic}
         if more:
             content["data"] = {"preset": content["data"], **more}
-    return _resolved(path, content, overrides, settings)
+    return _resolved(path, content, overrides, settings, where=where)
 
 
 def is_bias_content(content: Mapping[Any, Any]) -> bool:
@@ -158,7 +161,7 @@ def load_model_audit(
     if kind_of(target) == "judge":
         base["llm"] = {"model": judges_of(target)[0]}
     asked = presets.merge_layers(base, presets.checked_layer(settings, where, []))
-    return _resolved(Path(where), asked, overrides, only_audit=True)
+    return _resolved(Path(where), asked, overrides, only_audit=True, where=where)
 
 
 def _as_folder(target: str) -> str:
@@ -174,6 +177,7 @@ def _resolved(
     overrides: Sequence[str],
     settings: Mapping[str, object] = NO_SETTINGS,
     only_audit: bool = False,
+    where: str = "command line",
 ) -> LoadedRecipe:
     problems: list[str] = []
     notes: list[str] = []
@@ -209,8 +213,18 @@ def _resolved(
         # Another problem with the same setting would quote it.
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
     if problems or recipe is None:
-        raise RecipeError(problems)
+        given = presets.merge_layers(*layers[1:])
+        raise RecipeError([_in_its_place(problem, path, given, where) for problem in problems])
     return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts, notes=tuple(notes))
+
+
+def _in_its_place(problem: str, path: Path, given: presets.Layer, where: str) -> str:
+    """A problem with a setting of the recipe's file; said of `where` if that gave the setting."""
+    said = problem.removeprefix(f"{path}: ")
+    value: object = given
+    for key in said.split(":")[0].split("."):
+        value = value.get(key) if isinstance(value, Mapping) else value
+    return problem if said == problem or value is None or isinstance(value, Mapping) else f"{where}: {said}"
 
 
 def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:

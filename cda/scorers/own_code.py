@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.errors import ModelError, did_you_mean
+from cda.errors import ModelError, did_you_mean, type_in_words
 from cda.files.paths import user_path
 from cda.records import Prompt
 
@@ -222,7 +222,7 @@ def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
     if returned is None:
         raise ModelError(f"{where}: the function returned nothing; {wanted}")
     if isinstance(returned, str | bytes) or not (isinstance(returned, Sequence) or hasattr(returned, "__array__")):
-        raise ModelError(f"{where}: the function returned a {type(returned).__name__}; {wanted}, in a list or array")
+        raise ModelError(f"{where}: the function returned {type_in_words(returned)}; {wanted}, in a list or array")
     try:
         array = np.asarray(returned)
     except Exception as error:  # lists of different lengths, tensors that are part of a graph, …

@@ -34,7 +34,7 @@ def test_only_names_are_trained_and_mistakes_come_at_once() -> None:
         cda.train("jargon", model=object())  # type: ignore[arg-type]
     with pytest.raises(cda.RecipeError, match=r"(?s)lora\.rr: unknown key.*train\.learning_rat"):
         cda.train("jargon", lora={"rr": 1}, train={"learning_rat": 1})
-    with pytest.raises(cda.DataError, match="pairs, row 2: found a str"):
+    with pytest.raises(cda.DataError, match="pairs, row 2: found text"):
         cda.train("jargon", pairs=[{"prompt": "a", "chosen": "b", "rejected": "c"}, "d"])  # type: ignore[list-item]
 
 

@@ -51,7 +51,7 @@ def test_line_separators_inside_strings_do_not_end_a_line_and_a_byte_order_mark_
     ("content", "message"),
     [
         (b'{"a": 1}\n\n{"a": \n', r"a\.jsonl:3: not valid JSON"),
-        (b'{"a": 1}\n[1]\n', r"a\.jsonl:2: expected a JSON object, found list"),
+        (b'{"a": 1}\n[1]\n', r"a\.jsonl:2: expected a JSON object, found a list"),
         (b'{"a": 1}\n{"a": "\xff"}\n', r"a\.jsonl:2: not UTF-8 \(byte 7\)"),
         (b'{"a": ' + b"[" * 100_000, r"a\.jsonl:1: not valid JSON"),
     ],

@@ -64,7 +64,7 @@ def test_read_mapping(tmp_path: Path) -> None:
     [
         (b"a: \xff", r"not UTF-8 \(byte 3\)"),
         (b"- a\n- b\n", "found a list"),
-        (b"just words", "found a str"),
+        (b"just words", "found text"),
         (b"#" * (MAX_BYTES + 1), "at most 250,000"),
     ],
 )

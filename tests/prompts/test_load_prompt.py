@@ -31,7 +31,7 @@ JUDGE = "system: Judge.\nuser: '{user_message} {answer_1} {answer_2}'\n"
 def told(*overrides: str) -> list[str]:
     with pytest.raises(RecipeError) as caught:
         load_recipe("jargon", overrides)
-    return [problem.partition("jargon.yaml: ")[2] for problem in caught.value.problems]
+    return [problem.partition(": ")[2] for problem in caught.value.problems]
 
 
 def test_each_kind_ships_ours_and_the_paper_s() -> None:

@@ -204,3 +204,19 @@ def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     assert note.startswith("the preset model=embedded is made for embedded, not for my/model: its settings")
     assert f"note        {note}" in plan(loaded)
     assert load_recipe("jargon").notes == load_recipe("jargon", ["model.name_or_path=embedded"]).notes == ()
+
+
+def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("biases: jargon\nmodel: embedded\ndata: embedded\nlora: {r: many, alpha: 1}\ntrain: {seeds: x}\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(str(file), ["lora.alpha=none", "train.seeds=y"], {"audit": {"rate": "z"}}, where="cda.train")
+    places = {problem.split(": ")[1]: problem.split(": ")[0] for problem in caught.value.problems}
+    assert places == {
+        "lora.r": str(file),
+        "lora.alpha": "cda.train",
+        "train.seeds": "cda.train",
+        "audit.rate": "cda.train",
+    }
+    with pytest.raises(RecipeError, match=r"^command line: lora\.r: .* found 'x'$"):
+        load_recipe("jargon", ["lora.r=x"])
