@@ -323,7 +323,7 @@ def carry_out(
         planning.check(loaded)
         if only:
             check_earlier(loaded, until)
-        costs = plan_lines(planned_calls(loaded)) if loaded.only_audit else []
+        costs = plan_lines(planned_calls(loaded)) if until in ("audit", "report") else []
         return [*planning.plan(loaded, until, only).splitlines(), *costs]
 
     stop_if_dry(loaded, steps, planning.UNUSED.get(until, ()))

@@ -34,4 +34,5 @@ def planned_calls(loaded: LoadedRecipe) -> list[Step]:
         ]
         steps += scorer.planned([*comparisons_of(texts), *further])
     folder = RunFolder(recipe.run_path)
-    return [] if steps and folder.is_done(stage(loaded, folder)) else steps
+    is_begun = loaded.only_audit or bool(folder.record("adapter"))  # an audit of a training follows its adapter
+    return [] if steps and is_begun and folder.is_done(stage(loaded, folder)) else steps

@@ -156,7 +156,7 @@ def _contrasts(
     failed: dict[str, Exclusions] = {}
     for bias in inputs.biases:
         if bias.name not in covered and rewriting.writes:
-            rewritten, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
+            rewritten, failed[bias.name] = _rewritten_contrasts(bias, _bases(inputs, rewriting), rewriting.rewriter())
             groups |= {bias.name: rewritten} if rewritten else {}
     unread_votes = dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items()))
     excluded["contrasts"] = own.exclusions
@@ -355,7 +355,7 @@ def unwritten(inputs: AuditInputs, rewriting: Rewriting) -> list[Unwritten]:
     for bias in inputs.biases:
         calls = rewriting.calls_for(bias)
         if bias.name not in existing:
-            found.append(Unwritten(f"rewriting for the contrasts of {bias.name}", _bases(), calls, 1))
+            found.append(Unwritten(f"rewriting for the contrasts of {bias.name}", _bases(inputs, rewriting), calls, 1))
         if _given_triples(bias, inputs)[0] or not (n_each := _n_each(bias, inputs, rewriting)):
             continue
         answers = _candidates(bias, n_each, rewriting)
@@ -369,14 +369,17 @@ def unwritten(inputs: AuditInputs, rewriting: Rewriting) -> list[Unwritten]:
     return found
 
 
-def _bases() -> list[tuple[Prompt, str]]:
-    """Embedded answers that get the bias added, for contrasts of a bias that has none."""
-    return list({row.base: (row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])}.values())
+def _bases(inputs: AuditInputs, rewriting: Rewriting) -> list[tuple[Prompt, str]]:
+    """Embedded answers that get the bias added, for contrasts of a bias that has none; an LLM is asked for no more than are drawn."""
+    bases = list({row.base: (row.prompt, row.base) for row in authored_contrasts("audit", ["jargon"])}.values())
+    return drawn(bases, inputs.audit.max_contrasts, rewriting.seed) if rewriting.by_llm else bases
 
 
-def _rewritten_contrasts(bias: Bias, writer: Rewriter) -> tuple[list[Contrast], Exclusions]:
-    """Direct contrasts: embedded base answers against the same with the bias added."""
-    bases, tags = _bases(), {"source": f"embedded answers rewritten by {writer.name}"}
+def _rewritten_contrasts(
+    bias: Bias, bases: Sequence[tuple[Prompt, str]], writer: Rewriter
+) -> tuple[list[Contrast], Exclusions]:
+    """Direct contrasts: base answers against the same with the bias added."""
+    tags = {"source": f"embedded answers rewritten by {writer.name}"}
     rewrites = writer.rewrite([RewriteRequest(prompt, base, "add") for prompt, base in bases], bias)
     contrasts = [
         Contrast(bias.name, prompt, made.text, base, tags=tags)

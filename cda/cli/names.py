@@ -20,11 +20,24 @@ SHELLS = ("bash", "zsh", "fish")
 
 @app.command(name="list", rich_help_panel=LOOK_UP)
 def list_(
-    kind: Annotated[str, Argument(help="biases, recipes, models (presets) or prompts.", autocompletion=complete.kinds)],
+    kind: Annotated[
+        str | None,
+        Argument(help="biases, recipes, models (presets) or prompts. Default: the names of all.", autocompletion=complete.kinds),
+    ] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """List the biases, recipes, model presets or prompts that come with the package, each with its file."""
     with running(as_json) as output:
+        if kind is None and not as_json:
+            say(
+                "\n".join(
+                    f"{one:{max(map(len, FOLDERS))}}  {', '.join(name for name, *_ in shipped(one))}" for one in FOLDERS
+                )
+            )
+            say("`cda list KIND` describes each, with its file")
+            return
+        if kind is None:
+            raise RecipeError([f"--json: name a kind: {', '.join(FOLDERS)}"])
         if kind not in FOLDERS:
             raise RecipeError(
                 [f"{kind}: nothing of this kind.{did_you_mean(kind, FOLDERS)} Known: {', '.join(FOLDERS)}"]

@@ -43,7 +43,7 @@ def test_a_model_by_name_keeps_its_other_settings(monkeypatch: pytest.MonkeyPatc
 
     seen: list[dict[str, Any]] = []
 
-    def read(_: str, __: tuple[str, ...], settings: dict[str, Any]) -> None:
+    def read(_: str, __: tuple[str, ...], settings: dict[str, Any], ___: str) -> None:
         seen.append(settings)
         raise cda.RecipeError(["read"])
 

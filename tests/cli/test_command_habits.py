@@ -155,6 +155,8 @@ def test_a_dry_run_of_a_recipe_shows_what_differs_and_with_full_everything() -> 
 
 
 def test_names_and_settings_are_listed_and_explained() -> None:
+    everything = run("list").stdout
+    assert all(name in everything for name in ("jargon", "faithful", "llama-8b", "judge/ours", "cda list KIND"))
     listed = json.loads(run("list biases --json").stdout)["names"]
     assert {"jargon", "vagueness"} <= {row["name"] for row in listed} and all(
         Path(row["file"]).is_file() for row in listed

@@ -156,3 +156,7 @@ def test_texts_that_an_llm_writes_are_agreed_to_before_they_are_written(
     # The judge's comparisons of contrasts that are still to be written are counted, one each in both orders.
     (rewrites, verdicts) = map(int, re.findall(r"about (\d+) calls", str(judged.value)))
     assert rewrites == verdicts > 0
+    # A quick look has no more written than it compares.
+    with pytest.raises(cda.SpendingError) as limited:
+        cda.audit(["judge:one", length], limit=3, **own)
+    assert [*map(int, re.findall(r"about (\d+) calls", str(limited.value)))] == [2 * 3, 2 * 3]  # the gate labels each

@@ -140,6 +140,8 @@ def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: P
     assert "stops at" not in nothing.output and "no budget is set" in nothing.output
     assert "labelling jargon: about 16 calls of clerk" in nothing.output
     assert "rewriting for jargon: about 16 calls of clerk" in nothing.output  # 8, each labelled again by the gate
+    # 2 answers of either kind, each rewritten twice, and each rewrite labelled by the gate.
+    assert "rewriting for the RATE triples of jargon: about 16 calls of clerk" in nothing.output
     assert "about $0.0" in nothing.output
     assert clerk.n_labels + clerk.n_rewrites == 0
 
