@@ -12,7 +12,7 @@ from cda.auditing import report_trainings as trainings
 from cda.auditing import report_verdict as verdict
 from cda.auditing.report_cells import compares, report_texts, targets
 from cda.auditing.report_plots import skew_plot
-from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
+from cda.auditing.report_scoring import caveats, few_examples, how_scored, margins_sentence, people_sentence
 from cda.auditing.report_sections import sections
 from cda.auditing.report_tables import main_table
 from cda.auditing.report_trainings import dose_line
@@ -23,12 +23,12 @@ from cda.report.plots import save_plot
 from cda.report.tables import escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 
-_EXAMPLES_PER_BIAS = 3
 _N_OPEN = 2
 
 
 def render_html(audit: AuditResult) -> str:
     """The audit as a self-contained page."""
+    printed = {id(example) for few in few_examples(audit).values() for example in few}
     return rendered(
         "audit.html.j2",
         audit=audit,
@@ -50,6 +50,9 @@ def render_html(audit: AuditResult) -> str:
         caveats=caveats(audit),
         sections=[_numbers(audit), *sections(audit)],
         examples=sorted(audit.examples, key=scoring.example_order),
+        printed=printed,
+        few=scoring.FEW,
+        is_printed=lambda example: id(example) in printed,
         n_open=_N_OPEN,
         word_changes=word_changes,
         word_differences=word_differences,
@@ -111,9 +114,9 @@ def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
     lines += [line for table in section.tables for line in markdown_table(table)]
     lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
     lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
-    for bias in audit.biases if section.id == "examples" else ():
-        for example in few_of([shown for shown in audit.examples if shown.bias == bias.name], _EXAMPLES_PER_BIAS):
-            lines += [f"### {escaped(bias.name)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
+    for bias, few in few_examples(audit).items() if section.id == "examples" else ():
+        for example in few:
+            lines += [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
             texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
             for title, text in texts.items():
                 lines += [f"{title}:", "", *fenced_block(text), ""]

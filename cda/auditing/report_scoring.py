@@ -18,6 +18,8 @@ from cda.results.leaderboard import ScoredAs
 _SOURCES = {"embedded": "embedded", SOURCE: "released"}
 """Known sources of contrasts, and their caveat."""
 Standing = Literal["agrees", "disagrees", "undecided"]
+FEW = 3
+"""Examples of each bias in Markdown and on paper."""
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _STANDINGS: dict[Standing, tuple[str, str]] = {
     "disagrees": ("model and people disagree", "disagree"),
@@ -178,6 +180,12 @@ def people_sentence(example: Example) -> str:
         none = f"{'had' if label == 'before' else 'has'} no preference"
         parts.append(f"{verb}{'d' if label == 'before' else 's'}{when}" if verb else f"{none}{when}")
     return f"people preferred the side {_SIDES[preferred]}; the model {', '.join(parts)}"
+
+
+def few_examples(audit: AuditResult) -> dict[str, list[Example]]:
+    """The examples of each bias that stand in Markdown and on paper."""
+    shown = {bias.name: [one for one in audit.examples if one.bias == bias.name] for bias in audit.biases}
+    return {name: few_of(examples, FEW) for name, examples in shown.items()}
 
 
 def few_of(examples: Sequence[Example], most: int) -> list[Example]:

@@ -176,6 +176,8 @@ def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Ope
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
     texts = page.locator(".example .text:has(ins)")
     assert texts.count() == 5 and all(box.bounding_box()["height"] > 10 for box in texts.all())  # type: ignore[index]
+    page.locator(".example").first.evaluate("one => one.classList.add('screen')")
+    assert _shown(page) == ["beans", "oats", "peas", "corn"]
     assert not page.locator("#filter-row").is_visible() and not page.locator(".section-nav").is_visible()
     page.set_viewport_size({"width": 700, "height": 1000})  # a page of A4 between its margins
     assert page.evaluate("document.documentElement.scrollWidth") <= 700

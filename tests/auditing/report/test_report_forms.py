@@ -124,3 +124,11 @@ def test_few_hold_a_disagreement_where_there_is_one() -> None:
     assert few_of([*agreed, disputed], 3) == [agreed[3], agreed[2], disputed]
     assert few_of(agreed, 3) == [agreed[3], agreed[2], agreed[1]]
     assert few_of([disputed], 3) == [disputed]
+
+
+def test_paper_has_a_few_examples_and_says_so(one_model: Any) -> None:
+    name = one_model.biases[0].name
+    examples = tuple(_example(float(n), None, "base").model_copy(update={"bias": name}) for n in range(5))
+    html = render_html(one_model.model_copy(update={"examples": examples}))
+    assert "Printed are 3 of 5 examples, at most 3 of each bias" in html and html.count('class="example screen"') == 2
+    assert "Printed are" not in render_html(one_model.model_copy(update={"examples": examples[:3]}))
