@@ -21,6 +21,8 @@ def quiet_libraries() -> None:
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     # Kernels of Liger for hardware that is not here.
     logging.getLogger("liger_kernel").setLevel(logging.ERROR)
+    # That its cache is a temporary folder, where there is no home to write into, and that fonts are read for the first time.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     # A tip that notebooks could show prettier bars, from libraries whose bars are off.
     warnings.filterwarnings("ignore", "IProgress not found")
     warnings.filterwarnings("ignore", module=r"(torch|bitsandbytes|peft|trl|accelerate|transformers)\b")

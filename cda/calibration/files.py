@@ -46,7 +46,7 @@ def calibrate_files(
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
     ties: TieRule = "drop",
-    seed: int = 0,
+    seed: int,
     columns: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
     out: Path | None = None,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -59,3 +62,14 @@ def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_pat
     (tmp_path / name).symlink_to(victim)
     assert not save_plot(PLOT, tmp_path, form).is_symlink()
     assert victim.read_text(encoding="utf-8") == "theirs"
+
+
+def test_a_home_that_cannot_be_written_is_no_news(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code = "from cda.quiet import quiet_libraries; quiet_libraries(); import matplotlib"
+    env = {**os.environ, "HOME": str(tmp_path / "file"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    kept = {
+        name: value for name, value in env.items() if name not in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
