@@ -214,17 +214,20 @@ def _resolved(
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
     if problems or recipe is None:
         given = presets.merge_layers(*layers[1:])
-        raise RecipeError([_in_its_place(problem, path, given, where) for problem in problems])
+        raise RecipeError([_in_its_place(problem, path, layers[0], given, where) for problem in problems])
     return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts, notes=tuple(notes))
 
 
-def _in_its_place(problem: str, path: Path, given: presets.Layer, where: str) -> str:
-    """A problem with a setting of the recipe's file; said of `where` if that gave the setting."""
+def _in_its_place(problem: str, path: Path, file: presets.Layer, given: presets.Layer, where: str) -> str:
+    """A problem with a setting of the recipe's file; said of `where` if that gave the setting, or a section that the file lacks."""
     said = problem.removeprefix(f"{path}: ")
     value: object = given
+    in_file: object = file
     for key in said.split(":")[0].split("."):
         value = value.get(key) if isinstance(value, Mapping) else value
-    return problem if said == problem or value is None or isinstance(value, Mapping) else f"{where}: {said}"
+        in_file = in_file.get(key) if isinstance(in_file, Mapping) else in_file
+    of_file = value is None or (isinstance(value, Mapping) and in_file is not None)
+    return problem if said == problem or of_file else f"{where}: {said}"
 
 
 def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:

@@ -220,3 +220,6 @@ def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:
     }
     with pytest.raises(RecipeError, match=r"^command line: lora\.r: .* found 'x'$"):
         load_recipe("jargon", ["lora.r=x"])
+    # A section that the file does not have.
+    with pytest.raises(RecipeError, match=r"^command line: trian: unknown key"):
+        load_recipe("jargon", ["trian.learning_rate=1"])
