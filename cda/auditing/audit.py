@@ -68,9 +68,14 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
         settings |= {"seeds": [training.seed for training in several]} if len(several) > 1 else {}
-        names = [training.stage(name) for training in several for name in ("train", ADAPTER_STAGE)]
-        inputs |= {name: run_folder.output_of(name) for name in names}
+        inputs |= {name: run_folder.output_of(name) for name in stages_before(loaded)}
     return Stage("audit", settings, inputs)
+
+
+def stages_before(loaded: LoadedRecipe) -> list[str]:
+    """Stages that an audit follows: each training and its adapter; none if one model is measured as it is."""
+    several = () if loaded.only_audit else trainings(loaded.recipe.seeds)
+    return [training.stage(name) for training in several for name in ("train", ADAPTER_STAGE)]
 
 
 def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:

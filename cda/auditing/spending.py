@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.auditing.audit import audit_rewriting, comparisons_of, stage
+from cda.auditing.audit import audit_rewriting, comparisons_of, stage, stages_before
 from cda.auditing.texts import load_audit_texts, unwritten
 from cda.launch import unsaid
 from cda.recipe.load import LoadedRecipe
@@ -34,5 +34,5 @@ def planned_calls(loaded: LoadedRecipe) -> list[Step]:
         ]
         steps += scorer.planned([*comparisons_of(texts), *further])
     folder = RunFolder(recipe.run_path)
-    is_begun = loaded.only_audit or bool(folder.record("adapter"))  # an audit of a training follows its adapter
-    return [] if steps and is_begun and folder.is_done(stage(loaded, folder)) else steps
+    can_be_done = all(folder.record(name) for name in stages_before(loaded))
+    return [] if steps and can_be_done and folder.is_done(stage(loaded, folder)) else steps

@@ -144,6 +144,11 @@ def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: P
     assert "rewriting for the RATE triples of jargon: about 16 calls of clerk" in nothing.output
     assert "about $0.0" in nothing.output
     assert clerk.n_labels + clerk.n_rewrites == 0
+    # Stopped between the adapters of two trainings: the audit is still to come.
+    (tmp_path / "run" / "adapter").mkdir(parents=True)
+    (tmp_path / "run" / "adapter" / "stage.json").write_text('{"fingerprint": "f"}')
+    between = run(tmp_path / "run", *priced, "train.seeds=[5, 3]", "--dry-run")
+    assert between.exit_code == 0 and "RATE triples of jargon: about 16 calls" in between.output
 
 
 @pytest.mark.parametrize(("status", "message"), [(401, "MY_KEY"), (404, "clerk")])
