@@ -65,6 +65,14 @@ def audit(
         str | None,
         Option(help="Also write each audit as one row to share, for `cda leaderboard`: a .json file, or a folder/."),
     ] = None,
+    check_reward: Annotated[
+        tuple[str, str, float] | None,
+        Option(
+            metavar="PROMPT RESPONSE REWARD",
+            help="No audit: score this one text alone, show how the model reads it, and end with exit code 1 unless its reward is this "
+            "number, such as one on the model's card.",
+        ),
+    ] = None,
     fail_if: FailIf = None,
     only: Only = False,
     limit: Limit = None,
@@ -88,6 +96,13 @@ def audit(
         from cda.errors import RecipeError
         from cda.recipe.load import is_recipe
 
+        if check_reward is not None:
+            given = {"--bias": bias, "--pairs": pairs, "--by": by, "--out": out, "--export": export, "--fail-if": fail_if, "--only": only,
+                     "--limit": limit, "--figures": figures, **{f"--{name}": value for name, value in files.items()}}  # fmt: skip
+            _check_reward(
+                output, models, check_reward, with_options(words, seed), [name for name in given if given[name]]
+            )
+            return
         check_export(export, len(models))
         overrides = with_options(words, seed, column, AUDITED_FILES)
         recipe = len(models) == 1 and is_recipe(target)
@@ -112,6 +127,30 @@ def audit(
             if problems:
                 raise RecipeError(problems)
             run_until(output, target, terms, "audit", only, export=export)
+
+
+def _check_reward(
+    output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], others: Sequence[str]
+) -> None:
+    """Compare the reward of one text with a known number; RecipeError for several models, or `others`, options of an audit."""
+    from cda.api.rewards import check_text, reward_function
+    from cda.errors import RecipeError
+
+    if len(models) != 1 or others:
+        found = ", ".join(others) if others else f"{len(models)} models"
+        raise RecipeError(
+            [f"--check-reward: takes one model and its settings, and no audit is made; leave out: {found}"]
+        )
+    prompt, response, expected = given
+    with reward_function(models[0], overrides=words) as reward:
+        check = reward.check(prompt, response, expected)
+    output.show(check, check_text(check))
+    if not check.passed:
+        output.fail(
+            [
+                f"--check-reward: {check.reward:.6g} instead of {expected:.6g}, which is more than {check.tolerance:.2g} away"
+            ]
+        )
 
 
 def _model(

@@ -43,7 +43,7 @@ from cda.scorers.compared import (
 )
 from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.judge import LLMJudge
-from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
+from cda.scorers.own import InMemoryModel, OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.served import ServedScorer
 from cda.scorers.served_client import ServedClient
 
@@ -82,6 +82,11 @@ class Served(NamedScorer):
         facts = reward_facts(self.name, scores, how=f"Scored by {bare_name(self.name)}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
+    def _text_scorer(self) -> ServedScorer:
+        client = self._client()
+        client.check()  # as in `source`
+        return ServedScorer(client)
+
     def _client(self) -> ServedClient:
         return ServedClient(bare_name(self.name), self.settings.score.served)
 
@@ -117,6 +122,11 @@ class Function(NamedScorer):
         assert not isinstance(scorer, OwnPairwise)
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
+
+    def _text_scorer(self) -> TextScorer:
+        scorer = self.own
+        assert not isinstance(scorer, OwnPairwise)
+        return replace(scorer, label=None) if isinstance(scorer, InMemoryModel) else scorer
 
     @property
     def scored_as(self) -> str | None:
@@ -184,6 +194,9 @@ class Judge(NamedScorer):
         return llm_client(self.settings.llm.settings).check()
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
+        raise NotImplementedError
+
+    def _text_scorer(self) -> TextScorer:
         raise NotImplementedError
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
