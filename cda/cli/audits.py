@@ -70,7 +70,7 @@ def audit(
         Option(
             metavar="PROMPT RESPONSE REWARD",
             help="No audit: score this one text alone, show how the model reads it, and end with exit code 1 unless its reward is this "
-            "number, such as one on the model's card.",
+            "number, such as one on the model's card. PROMPT may be messages as JSON.",
         ),
     ] = None,
     fail_if: FailIf = None,
@@ -134,6 +134,7 @@ def _check_reward(
 ) -> None:
     """Compare the reward of one text with a known number; RecipeError for several models, or `others`, options of an audit."""
     from cda.api.rewards import check_text, reward_function
+    from cda.data.load import columns_of_messages
     from cda.errors import RecipeError
 
     if len(models) != 1 or others:
@@ -142,8 +143,9 @@ def _check_reward(
             [f"--check-reward: takes one model and its settings, and no audit is made; leave out: {found}"]
         )
     prompt, response, expected = given
+    (asked,) = columns_of_messages([{"prompt": prompt}], "--check-reward")
     with reward_function(models[0], overrides=words) as reward:
-        check = reward.check(prompt, response, expected)
+        check = reward.check(asked["prompt"], response, expected)
     output.show(check, check_text(check))
     if not check.passed:
         output.fail(
