@@ -17,7 +17,7 @@ from cda.api.arguments import Model, Terms, check_types, loaded_for_model, path_
 from cda.api.results import Audit, Run
 from cda.data.load import RowError, as_messages, prompt_of
 from cda.errors import DataError, RecipeError, RunError, refuse
-from cda.files.paths import is_a_file, user_path
+from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.models.load import free_memory
 from cda.resources.artifacts import shown_path, shown_target
@@ -213,35 +213,26 @@ def reward_function(
 def _of_run(
     model: Model | Run | Audit, adapter: str | Path | None
 ) -> tuple[dict[str, object], Model, str | Path | None]:
-    """Settings, model and adapter of a finished run; anything else as it is. RunError: an audit that was read from a file alone."""
-    folder = model.folder if isinstance(model, Run | Audit) else model
-    if not isinstance(folder, str | PathLike):
-        if isinstance(model, Audit):
-            raise RunError(
-                "an audit that was read from a file has no settings: give the folder of its run, or the model"
-            )
-        return {}, folder, adapter
-    place = user_path(str(folder))
+    """Settings, model and adapter of a finished run; anything else as it is. RunError: a run that names no model."""
+    if isinstance(model, Audit) and model.folder is None:
+        raise RunError("an audit that was read from a file has no settings: give the folder of its run, or the model")
+    asked: Any = model.folder if isinstance(model, Run | Audit) else model
+    if not isinstance(asked, str | PathLike):
+        return {}, asked, adapter
+    place = user_path(str(asked))
     run = RunFolder(place)
     trained = run.record("train")
-    if not trained and not (is_a_file(place / "audit" / "stage.json") and run.record("audit")):
-        return {}, str(folder), adapter
+    if not trained and not run.record("audit"):
+        return {}, str(asked), adapter
     recipe = run.manifest().recipe
     section = dict(trained.settings.get("model") or recipe.get("model") or {})
-    if (
-        not trained
-    ):  # of a training the settings name the precision; elsewhere `auto` may mean another on another machine
-        section["precision"] = getattr(Run(place).audit.model, "precision", None) or section.get("precision", "auto")
     if "name_or_path" not in section:
-        raise RunError(
-            f"{folder}: does not say which model was scored (manifest.json is missing or damaged); run it again"
-        )
+        raise RunError(f"{asked}: its manifest.json, which names the model, is missing or damaged. Run it again")
+    if not trained:  # the settings of a training name a precision; `auto` may mean another on another machine
+        section["precision"] = getattr(Run(place).audit.model, "precision", None) or section.get("precision", "auto")
     section.pop("preset", None)
-    return (
-        {"model": section, "score": recipe.get("score", {})},
-        section["name_or_path"],
-        adapter or (trained and folder) or None,
-    )
+    held = str(asked) if trained and adapter is None else adapter
+    return {"model": section, "score": recipe.get("score", {})}, section["name_or_path"], held
 
 
 def check_text(check: RewardCheck) -> str:
@@ -273,7 +264,7 @@ def _text(prompt: str | Messages, completion: str | Messages) -> Text | None:
     asked = prompt_of(prompt if isinstance(prompt, str) else list(prompt))
     if isinstance(completion, str):
         return asked, completion
-    *before, last = as_messages(completion) or [None]
-    if last is None or last.role != "assistant":
+    turns = as_messages(completion)
+    if not turns or turns[-1].role != "assistant":
         return None
-    return (*asked, *before), last.content
+    return (*asked, *turns[:-1]), turns[-1].content

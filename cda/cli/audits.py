@@ -97,11 +97,10 @@ def audit(
         from cda.recipe.load import is_recipe
 
         if check_reward is not None:
-            given = {"--bias": bias, "--pairs": pairs, "--by": by, "--out": out, "--export": export, "--fail-if": fail_if, "--only": only,
-                     "--limit": limit, "--figures": figures, **{f"--{name}": value for name, value in files.items()}}  # fmt: skip
-            _check_reward(
-                output, models, check_reward, with_options(words, seed), [name for name in given if given[name]]
-            )
+            others = {"bias": bias, "pairs": pairs, "by": by, "out": out, "export": export, "fail-if": fail_if, "only": only,
+                      "limit": limit, "figures": figures, **{name: files[name] for name in files if name != "contrasts"}}  # fmt: skip
+            unused = [f"--{name}" for name, value in others.items() if value]
+            _check_reward(output, models, check_reward, with_options(words, seed), unused)
             return
         check_export(export, len(models))
         overrides = with_options(words, seed, column, AUDITED_FILES)
@@ -130,29 +129,23 @@ def audit(
 
 
 def _check_reward(
-    output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], others: Sequence[str]
+    output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], unused: Sequence[str]
 ) -> None:
-    """Compare the reward of one text with a known number; RecipeError for several models, or `others`, options of an audit."""
+    """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
     from cda.api.rewards import check_text, reward_function
     from cda.data.load import columns_of_messages
     from cda.errors import RecipeError
 
-    if len(models) != 1 or others:
-        found = ", ".join(others) if others else f"{len(models)} models"
-        raise RecipeError(
-            [f"--check-reward: takes one model and its settings, and no audit is made; leave out: {found}"]
-        )
+    if len(models) != 1 or unused:
+        found = ", ".join(unused) if unused else f"there are {len(models)} models"
+        raise RecipeError([f"--check-reward: takes one model and its settings, and makes no audit; found {found}"])
     prompt, response, expected = given
-    (asked,) = columns_of_messages([{"prompt": prompt}], "--check-reward")
+    (row,) = columns_of_messages([{"prompt": prompt}], "--check-reward")
     with reward_function(models[0], overrides=words) as reward:
-        check = reward.check(asked["prompt"], response, expected)
+        check = reward.check(row["prompt"], response, expected)  # type: ignore[arg-type]  # it checks what it gets
     output.show(check, check_text(check))
     if not check.passed:
-        output.fail(
-            [
-                f"--check-reward: {check.reward:.6g} instead of {expected:.6g}, which is more than {check.tolerance:.2g} away"
-            ]
-        )
+        output.fail([f"--check-reward: {check.reward:.6g}, and {expected:.6g} ± {check.tolerance:.2g} was expected"])
 
 
 def _model(

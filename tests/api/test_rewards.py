@@ -93,6 +93,38 @@ def test_base_with_adapter_merged_model_and_run_give_the_rewards_of_the_audit(
         np.testing.assert_allclose(asked(reward, texts), audited(llama, texts), atol=1e-6)
 
 
+def test_a_finished_audit_stands_for_its_model_and_gives_its_rewards(
+    llama: Path, small: dict[str, Any], words: Callable[..., str], elsewhere: Path
+) -> None:
+    """As the audit wrote them, with its length and precision."""
+    contrasts = [
+        {
+            "id": f"c{row}",
+            "prompt": words(3, row),
+            "base": words(2 + row, 2 * row),
+            "perturbed": words(3 + 6 * row, row),
+        }
+        for row in range(12)
+    ]
+    audit = cda.audit(llama, model=HOW, score={"cache": "none"}, **{**small, "contrasts": contrasts})
+    folder = audit.folder
+    assert folder is not None
+    rows = [json.loads(line) for line in (folder / "audit" / "margins.jsonl").read_text().splitlines()]
+    written = [row["perturbed_model"] for row in rows if row["kind"] == "contrast"]
+    assert np.ptp(written) > 0.1
+    for run in (audit, str(folder)):
+        with cda.reward_function(run) as reward:
+            rewards = reward([row["prompt"] for row in contrasts], [row["perturbed"] for row in contrasts])
+        np.testing.assert_allclose(rewards, written, atol=1e-5)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(cda.RunError, match=r"its manifest\.json, which names the model, is missing"):
+        cda.reward_function(folder)
+    file = elsewhere / "audit.json"
+    audit.save(file)
+    with pytest.raises(cda.RunError, match="an audit that was read from a file has no settings"):
+        cda.reward_function(cda.load(file))
+
+
 def test_trl_trains_on_the_rewards_of_the_audit(
     llama: Path, causal_maker: ModelMaker, tmp_path: Path, words: Callable[..., str]
 ) -> None:
@@ -215,11 +247,11 @@ def test_a_reward_is_checked_on_the_command_line(llama: Path, texts: Texts, else
     found = json.loads(said)
     assert status == 1 and not found["passed"] and found["difference"] == pytest.approx(-1, abs=1e-3)
     assert found["reward"] == pytest.approx(known, abs=1e-5)
-    assert f"failed: --check-reward: {known:.6g} instead of {known + 1:.6g}, which is more than" in output
+    assert f"failed: --check-reward: {known:.6g}, and {known + 1:.6g} ± 0.00" in output
     status, said, _ = check(*told, prompt, response, "0", "--dry-run")
     assert status == 0 and "scores      one text with" in said and not list(elsewhere.iterdir())
     status, _, output = check(*told, prompt, response, "0", "--bias", "length", "--out", "x")
-    assert status == 2 and "leave out: --bias, --out" in output
+    assert status == 2 and "makes no audit; found --bias, --out" in output
     status, _, output = check(*told, prompt, response, "nan")
     assert status == 2 and "expected: nan; give a finite number" in output
 
