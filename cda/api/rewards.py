@@ -22,7 +22,7 @@ from cda.finetuning.applied import asked_subjects, check_subject
 from cda.models.load import free_memory
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.named_scorer import scorer_settings
+from cda.resources.named_scorer import has_turns, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.commands import RewardCheck
 from cda.run import RunFolder
@@ -69,7 +69,8 @@ class RewardFunction:
             prompts: Plain texts, each read as one turn of the user; or lists of messages. Length n.
             completions: Plain texts; or lists of messages that end with the assistant's answer, whose earlier turns are read as
                 part of the prompt. An empty answer is scored like any other.
-            log_metric: TRL's; gets the shares of completions that were cut, and that have no reward.
+            log_metric: TRL's; gets the shares of completions that were cut, that have no reward, and that hold marks of a chat
+                template, prompts included, as those that were rendered beforehand do.
             _: Whatever else a trainer passes on.
 
         Returns:
@@ -87,6 +88,8 @@ class RewardFunction:
         if log_metric is not None and names:
             log_metric(f"{self.__name__}/cut", sum(name in scored[1] for name in names) / len(names))
             log_metric(f"{self.__name__}/no_reward", rewards.count(None) / len(names))
+            marked = sum(text is not None and has_turns(*text) for text in texts)
+            log_metric(f"{self.__name__}/turn_marks", marked / len(names))
         return rewards
 
     def check(self, prompt: str | Messages, response: str, expected: float) -> RewardCheck:

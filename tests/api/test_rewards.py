@@ -166,14 +166,18 @@ def test_chat_and_plain_texts_turns_and_answers_that_are_missing(llama: Path, wo
         one = reward([[*turns, more[0]], turns[:1]], [words(4), [turns[1], *more]], log_metric=counted.__setitem__)
         wanted = alone(llama).score([tuple(Message(**turn) for turn in [*turns, more[0]])], [words(4)])
         assert one == [pytest.approx(wanted[0], abs=1e-6)] * 2
-        assert list(counted.values()) == [0, 0]
+        assert list(counted.values()) == [0, 0, 0]
         # No answer at the end, none at all, too long; an empty answer is an answer.
         ends = [[turns[1], more[0]], [], words(90), ""]
         found = reward(
             [words(2)] * 4, ends, log_metric=counted.__setitem__, trainer_state=None, completion_ids=[[1]] * 4
         )
         assert found[:3] == [None] * 3 and isinstance(found[3], float)
-        assert counted == {f"{reward.__name__}/cut": 0, f"{reward.__name__}/no_reward": 0.75}
+        assert counted == {"plain/cut": 0, "plain/no_reward": 0.75, "plain/turn_marks": 0}
+        assert (
+            len(reward([f"<|im_start|>user {words(2)}", words(2)], [words(1)] * 2, log_metric=counted.__setitem__)) == 2
+        )
+        assert counted["plain/turn_marks"] == 0.5
         assert reward([], []) == []
         with pytest.raises(cda.DataError, match=r"text 1: empty prompt\ntext 2: a turn without role and text"):
             reward(["", words(2)], [words(1), [{"role": "assistant", "tool_calls": []}]])
