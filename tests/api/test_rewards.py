@@ -94,7 +94,7 @@ def test_base_with_adapter_merged_model_and_run_give_the_rewards_of_the_audit(
 
 
 def test_a_finished_audit_stands_for_its_model_and_gives_its_rewards(
-    llama: Path, small: dict[str, Any], words: Callable[..., str], elsewhere: Path
+    llama: Path, small: dict[str, Any], words: Callable[..., str], elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the audit wrote them, with its length and precision."""
     contrasts = [
@@ -116,6 +116,12 @@ def test_a_finished_audit_stands_for_its_model_and_gives_its_rewards(
         with cda.reward_function(run) as reward:
             rewards = reward([row["prompt"] for row in contrasts], [row["perturbed"] for row in contrasts])
         np.testing.assert_allclose(rewards, written, atol=1e-5)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["recipe"]["model"]["precision"] = "auto"  # means another precision on another machine
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setattr("cda.resources.sources.automatic", lambda _: ("8bit", "a test"))
+    with cda.reward_function(folder) as reward:
+        assert reward.check(words(2), words(3), 0).read[0].endswith("in fp32")
     (folder / "manifest.json").unlink()
     with pytest.raises(cda.RunError, match=r"its manifest\.json, which names the model, is missing"):
         cda.reward_function(folder)
