@@ -156,7 +156,11 @@ def adapter_tensors(adapter: Path) -> set[str]:
 def replaced_tensors(adapter: Path) -> list[str]:
     """Embeddings of the base that an adapter's file replaces; they stay replaced if it is switched off or scaled by a dose."""
     kept = read_json(adapter / "adapter_config.json").get("modules_to_save") or []
-    found = [key for key in adapter_tensors(adapter) if (match := _EMBEDDINGS.search(key)) and match[1] not in kept and not match[2]]
+    found = [
+        key
+        for key in adapter_tensors(adapter)
+        if (match := _EMBEDDINGS.search(key)) and match[1] not in kept and not match[2]
+    ]
     return sorted(key.removeprefix(_PREFIX) for key in found)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
-from cda.models.declared import check_adapter_config, check_config, check_length
+from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.precision import Precision
 from cda.models.refusals import (
@@ -105,10 +105,10 @@ def load_config(spec: ModelSpec) -> object:
 
 def read_config(spec: ModelSpec, what: str) -> Any:
     """The configuration in a model's files; ModelError names `what` it was to be loaded as."""
-    from transformers import AutoConfig, PretrainedConfig
+    from transformers import AutoConfig
 
     try:
-        check_config(spec.name_or_path, PretrainedConfig.get_config_dict(spec.name_or_path, revision=spec.revision)[0])
+        check_config_file(spec.name_or_path, spec.revision)
         config = AutoConfig.from_pretrained(
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
@@ -356,8 +356,10 @@ def adapter_task(adapter: Path) -> tuple[str | None, str]:
     """Task and kind of an adapter as PEFT names them; ModelError if its files are not there or cannot be read."""
     file = adapter / "adapter_config.json"
     if not file.is_file() or not (adapter / "adapter_model.safetensors").is_file():
+        pickled = " (adapter_model.bin is a pickle, which can run code when read: convert it)"
         raise ModelError(
             f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
+            + (pickled if (adapter / "adapter_model.bin").exists() else "")
         )
     try:
         config = read_json(file)

@@ -18,7 +18,7 @@ from typing import Any
 
 from cda.errors import ModelError, type_in_words
 
-CPU_S = 5
+CPU_S = 3
 """Processor time of a trial; a usual one takes 0.2 s."""
 MEMORY_BYTES = 1 << 30
 """Memory of a trial; a usual one takes 0.05 GB."""
@@ -59,23 +59,30 @@ def _verdict(template: str, special: tuple[tuple[str, str], ...], patterns: tupl
     """Problem found by a trial, with its remedy; None if there is none, nothing to try, or no way to try it here."""
     if not (template or patterns) or not sys.executable:
         return None
-    task = {"template": template, "special": dict(special), "patterns": patterns, "cpu_s": CPU_S, "memory_bytes": MEMORY_BYTES}
+    task = {
+        "template": template,
+        "special": dict(special),
+        "patterns": patterns,
+        "cpu_s": CPU_S,
+        "memory_bytes": MEMORY_BYTES,
+    }
     child = [sys.executable, "-P", str(Path(__file__).with_name("trial_process.py"))]
     try:
         done = subprocess.run(child, input=json.dumps(task).encode(), capture_output=True, timeout=_WALL_S, check=False)
     except subprocess.TimeoutExpired as late:
-        return _stopped((late.stdout or b"").decode(), f"after {_WALL_S} s")
+        said = late.stdout or b""
     except OSError:
         return None
-    *_, at = done.stdout.decode().splitlines() or [""]
-    if at == "ended" or not at:  # an empty answer: the child could not start
+    else:
+        said = done.stdout
+    *_, at = said.decode().splitlines() or [""]
+    if at in ("", "ended"):  # an empty answer: the child could not start
         return None
     if at.startswith("wrong "):
         return f"its chat template cannot be used ({json.loads(at.removeprefix('wrong '))}); correct chat_template"
-    return _stopped(at, f"at {CPU_S} s of processor time or {MEMORY_BYTES >> 30} GiB of memory")
-
-
-def _stopped(at: str, limit: str) -> str:
     if at.startswith("pattern "):
-        return f"its tokenizer's pattern {at.removeprefix('pattern ')[:80]} was stopped {limit} over a text of 2,000 characters. Correct it in tokenizer.json"
-    return f"its chat template was stopped {limit} over a short conversation: it loops or grows without end. Correct chat_template"
+        return f"its tokenizer's {at}, comes to no end. Correct it in tokenizer.json"
+    return (
+        f"its chat template needs over {CPU_S} s or {MEMORY_BYTES >> 30} GiB of memory for a short conversation: it loops or grows "
+        "without end. Correct chat_template"
+    )

@@ -49,13 +49,12 @@ def _try_pattern(pattern: str) -> None:
     """Split texts that repeat common characters, or words of the pattern itself, to an end that fits none."""
     from tokenizers import Regex, pre_tokenizers
 
-    _say(f"pattern {pattern!a}")
     split = pre_tokenizers.Split(Regex(pattern), "isolated")
-    words = dict.fromkeys([*_PIECES, *re.findall(r"\w+", pattern)])
-    for word in words:
-        text = (word * LENGTH)[:LENGTH]
+    for piece in dict.fromkeys([*_PIECES, *re.findall(r"\w+", pattern)]):
+        text = (piece * LENGTH)[:LENGTH]
+        _say(f"pattern {pattern[:80]!a} over a text of {LENGTH:,} characters, {piece[:20]!a} again and again")
         for whole in (text, f"{text}\0"):
-            split.pre_tokenize_str(whole)
+            split.pre_tokenize_str(whole)  # beyond a number of steps the library gives up, and this process ends
 
 
 def _try_template(source: str, special: dict[str, str]) -> None:
@@ -67,13 +66,17 @@ def _try_template(source: str, special: dict[str, str]) -> None:
     except jinja2.TemplateSyntaxError as error:
         _say(f"wrong {json.dumps(f'line {error.lineno}: {error.message}')}")
         sys.exit()
+    except MemoryError:
+        sys.exit(1)
     except Exception:  # what else goes wrong shows when a text is rendered
         return
     turn = [{"role": "user", "content": "A question?"}, {"role": "assistant", "content": "An answer. " * 50}]
     for messages in (turn[:1], turn, turn * 20, [{"role": "system", "content": "A rule."}, *turn]):
         for asking in (False, True):
             try:
-                text = template.render(messages=messages, tools=None, documents=None, add_generation_prompt=asking, **special)
+                text = template.render(
+                    messages=messages, tools=None, documents=None, add_generation_prompt=asking, **special
+                )
             except MemoryError:
                 sys.exit(1)
             except Exception:  # many refuse some conversations, which is said of the conversation
@@ -104,7 +107,9 @@ def _environment() -> Any:
     def refuse(message: str) -> None:
         raise jinja2.TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    )
     environment.filters["tojson"] = lambda value, **options: json.dumps(value, **{"ensure_ascii": False} | options)
     environment.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
     return environment

@@ -47,7 +47,9 @@ def shards(index: Path) -> list[str]:
         raise ModelError(f"{error}; was the download or save interrupted?") from None
     places = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(places, dict) or not places or not isinstance(content.get("metadata"), dict):
-        raise ModelError(f"{index}: is no index of weights, which has weight_map (tensor to file) and metadata; save the model again")
+        raise ModelError(
+            f"{index}: is no index of weights, which has weight_map (tensor to file) and metadata; save the model again"
+        )
     files = list(dict.fromkeys(places.values()))
     _check_names(str(index), files)
     return sorted(files)
@@ -62,7 +64,9 @@ def _check_names(where: str, files: Sequence[object], ends: tuple[str, ...] = ("
             )
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
-            raise ModelError(f"{where} names {file[:80]!r}, a file outside of the model's folder; put it in, and name it without a path")
+            raise ModelError(
+                f"{where} names {file[:80]!r}, a file outside of the model's folder; put it in, and name it without a path"
+            )
 
 
 def _check_whole(file: Path) -> None:
@@ -74,8 +78,10 @@ def _check_whole(file: Path) -> None:
     except (SafetensorError, OSError) as error:
         with file.open("rb") as opened:
             pointer = opened.read(len(_POINTER)) == _POINTER
-        why = "is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder" if pointer else (
-            f"cannot be read ({first_line(error)}); was the download or save interrupted?"
+        why = (
+            "is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
+            if pointer
+            else (f"cannot be read ({first_line(error)}); was the download or save interrupted?")
         )
         raise ModelError(f"{file}: {why}") from None
 

@@ -71,7 +71,9 @@ def adapter_config(adapter: Path) -> dict[str, object]:
         raise ModelError(f"{file}: not an adapter's configuration; expected a JSON object")
     check_plain(config, str(adapter))
     if is_there(adapter / "adapter_model.safetensors") and (replaced := replaced_tensors(adapter)):
-        raise ModelError(f"{adapter}: replaces the base's {replaced[0]}, which cannot be scaled by a dose; only LoRA and a head can")
+        raise ModelError(
+            f"{adapter}: replaces the base's {replaced[0]}, which cannot be scaled by a dose; only LoRA and a head can"
+        )
     return config
 
 
