@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from typing import Any
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
+from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
+from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.precision import Precision
 from cda.models.refusals import (
@@ -29,6 +32,8 @@ from cda.models.refusals import (
     why_not_loadable,
 )
 from cda.models.template import Template, add_segments, wants_segments
+from cda.models.trial import try_template
+from cda.models.weight_files import check_weight_files
 
 _CLASSIFIER = "a sequence classifier"
 
@@ -103,11 +108,16 @@ def read_config(spec: ModelSpec, what: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(
+        check_config_file(spec.name_or_path, spec.revision)
+        config = AutoConfig.from_pretrained(
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
+    except ModelError:
+        raise
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
+    check_weight_files(spec.name_or_path, spec.revision, config)
+    return config
 
 
 def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
@@ -183,6 +193,8 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"
         raise ModelError(why) from None
     check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
+    check_length(spec.name_or_path, tokenizer.model_max_length)
+    try_template(spec.name_or_path, tokenizer)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
         raise ModelError(
             f"{name} knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
@@ -252,9 +264,9 @@ def n_weights(spec: ModelSpec) -> int:
 
 def read_weights(
     auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False
-) -> tuple[Any, list[str]]:
-    """A model of a Transformers auto class at the precision of its spec, and the names of weights that its files lack.
-    `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the
+) -> tuple[Any, dict[str, Any]]:
+    """A model of a Transformers auto class at the precision of its spec, and the library's report of its tensors, for
+    `check_tensors`. `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the
     output layer). `sharded` as in `load_reward_model`.
     """
     import torch
@@ -280,6 +292,7 @@ def read_weights(
                 trust_remote_code=spec.trust_remote_code,
                 use_safetensors=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are refused by name, which the library's error leaves out
                 **options,
             )
     except Exception as error:  # transformers raises many kinds here
@@ -291,42 +304,38 @@ def read_weights(
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
     if spec.precision == "8bit":
         multiply_by_rounded_weights(model, spec.dequantize_once)
-    return model, sorted(report["missing_keys"])
+    return model, report
 
 
 def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bool) -> Any:
     from transformers import AutoModelForSequenceClassification
 
-    model, missing = read_weights(AutoModelForSequenceClassification, spec, config, _CLASSIFIER, heads, sharded)
-    if fresh := [key for key in missing if key.split(".")[0] in heads]:
-        raise ModelError(
-            f"{spec.name_or_path}: its weights hold no score head ({', '.join(fresh)} would be random). "
-            "A base or chat model is not a reward model; give a trained one"
-        )
-    if missing:
-        raise ModelError(
-            f"{spec.name_or_path}: its weights lack {len(missing)} tensors that its config.json asks for "
-            f"(first: {missing[0]}), which would be random. The download or save is incomplete"
-        )
+    model, report = read_weights(AutoModelForSequenceClassification, spec, config, _CLASSIFIER, heads, sharded)
+    check_tensors(spec.name_or_path, "classifier", model, report, heads)
     return model
 
 
 def with_adapter(model: object, adapter: Path) -> Any:
-    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit."""
+    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit, or is not whole."""
     from peft import PeftModel
 
+    check_adapter_config(adapter)
     try:
-        return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-    except (RuntimeError, ValueError, TypeError, UserWarning) as error:
-        raise ModelError(f"{adapter}: does not fit this model ({first_line(error)})") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of missing tensors, which are refused below
+            adapted = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
+            check_adapter_tensors(adapted, adapter)
+    except ModelError:
+        raise
+    except Exception as error:  # peft raises many kinds here
+        raise ModelError(f"{adapter}: does not fit this model ({misfit(error)})") from None
+    return adapted
 
 
 def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
     """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
     ModelError if files or head weights are missing, or the adapter was made for another task.
     """
-    from safetensors import SafetensorError, safe_open
-
     task, _ = adapter_task(adapter)
     if task not in (None, "SEQ_CLS"):
         made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
@@ -334,12 +343,7 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
             f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
             "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
         )
-    weights = adapter / "adapter_model.safetensors"
-    try:
-        with safe_open(weights, framework="pt") as opened:
-            keys = list(opened.keys())
-    except SafetensorError as error:
-        raise ModelError(f"{weights}: cannot be read ({first_line(error)}); was it saved completely?") from None
+    keys = adapter_tensors(adapter)
     missing = [head for head in heads if not any(f".{head}." in key for key in keys)]
     if missing:
         raise ModelError(
@@ -352,8 +356,10 @@ def adapter_task(adapter: Path) -> tuple[str | None, str]:
     """Task and kind of an adapter as PEFT names them; ModelError if its files are not there or cannot be read."""
     file = adapter / "adapter_config.json"
     if not file.is_file() or not (adapter / "adapter_model.safetensors").is_file():
+        pickled = " (adapter_model.bin is a pickle, which can run code when read: convert it)"
         raise ModelError(
             f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
+            + (pickled if (adapter / "adapter_model.bin").exists() else "")
         )
     try:
         config = read_json(file)
