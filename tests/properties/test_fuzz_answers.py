@@ -111,9 +111,9 @@ def test_hostile_rewards_of_a_server(seed: int) -> None:
     rng = random.Random(seed)
     item = mutated([{"probs": [0.5], "data": [[0.1], [0.2]], "score": 0.3}], rng, 2)
     found = item if isinstance(item, list) else [item]
-    for kind in ("classify", "pooling", "score"):
+    for field in ("probs", "data", "score"):
         for last_token in (True, False):
-            ours_or_nothing(lambda k=kind, at=last_token: undone(reward_in(found, k, at)))  # type: ignore[misc]
+            ours_or_nothing(lambda k=field, at=last_token: undone(reward_in(found, k, at)))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
