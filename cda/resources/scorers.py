@@ -20,6 +20,7 @@ from cda.models.load import ModelSpec, load_template
 from cda.models.template import Template
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
+from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
@@ -105,7 +106,9 @@ class Served(NamedScorer):
             template.max_length_tokens = limit  # the server knows its own, and says which texts are longer
             return template
 
-        return Rendering(self.settings.llm.opened.once(("tokenizer", name, limit), opened), served.tokenizer)
+        return Rendering(
+            self.settings.llm.opened.once(("tokenizer", name, limit), opened), shown_path(served.tokenizer)
+        )
 
 
 class Function(NamedScorer):

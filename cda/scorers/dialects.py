@@ -240,7 +240,8 @@ def recognise(get: Callable[[str], object]) -> Found:
     info = get("/info")
     if (kinds := part_of(info, "model_type")) and part_of(info, "max_input_length"):
         return _tei_found(info, list(kinds) if isinstance(kinds, dict) else [str(kinds)])
-    return _by_paths(list(part_of(get("/openapi.json"), "paths") or ()), listed)
+    paths = part_of(get("/openapi.json"), "paths")
+    return _by_paths([*paths] if isinstance(paths, dict) else [], listed)
 
 
 def _tei_found(info: Any, kinds: Sequence[str]) -> Found:
