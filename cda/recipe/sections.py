@@ -13,7 +13,7 @@ from cda.prompts import Criteria
 from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
 from cda.scorers.own_code import is_own
-from cda.scorers.served_client import ServedOptions
+from cda.scorers.served_options import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]

@@ -51,7 +51,8 @@ from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient, ServedOptions
+from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written verdict, by the place of its reasons."""

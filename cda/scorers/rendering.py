@@ -50,16 +50,19 @@ class Rendering:
     def fault(self, counted: int, expected: int, prompt: Prompt, response: str) -> Fault | None:
         """What is wrong with a text of which a server read so many tokens, and the template makes so many; None if nothing.
 
-        The template's own tokens, those beyond the words of the messages, tell: about none of them, or about twice as many.
+        The template's own tokens, those beyond the words of the messages, tell: about none of them, or about twice as many, or
+        as many as the rendered text has as a user's message.
         """
         if counted == expected:
             return None
+        template = self.template
+        nested = [{"role": "user", "content": template.text(prompt, response)}]
+        if template.form == "chat template" and counted == self.rendered(nested):
+            return "twice"
         if counted == expected + 1:
             return "bos"
         said = (*prompt, Message("assistant", response))
-        words = sum(
-            len(self.template.tokenizer(message.content, add_special_tokens=False)["input_ids"]) for message in said
-        )
+        words = sum(len(template.tokenizer(message.content, add_special_tokens=False)["input_ids"]) for message in said)
         own = expected - words
         if counted - words < own / 2:
             return "none"

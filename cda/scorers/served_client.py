@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from cda.arrays import LARGEST
 from cda.errors import LLMError, ModelError, did_you_mean
 from cda.inert import TURNS, sendable, without_turns
 from cda.keys import address_problem, variable_problem
@@ -45,6 +41,8 @@ from cda.scorers.dialects import (
     servers_with,
 )
 from cda.scorers.rendering import Fault, Rendering
+from cda.scorers.served_answers import counted_in, reward_in, undone
+from cda.scorers.served_options import ServedOptions, endpoint_of
 
 _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
@@ -54,105 +52,6 @@ _LONGER = re.compile(
     r"length limit exceeded",
     re.IGNORECASE,
 )
-
-
-Positive = Annotated[int, Field(ge=1)]
-
-
-class ServedOptions(BaseModel):
-    """Options of a reward model behind a server: vLLM, SGLang, text-embeddings-inference, OpenRLHF."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    model: str | None = None
-    """Its name on the server; null: whatever is served there."""
-    dialect: Literal["auto"] | ServerName = "auto"
-    """Kind of server. auto: as the server describes itself, else the only kind that has the address's endpoint, else vllm; the
-    report says which."""
-    tokenizer: str | None = None
-    """Folder or hub id of the served model's tokenizer. With it texts are rendered here for servers that apply no chat template
-    (all but vLLM), and a template that the server applies twice or not at all is found."""
-    form: Literal["messages", "text"] = "messages"
-    """messages: the conversation, to which vLLM applies the model's chat template. text: one text, by the chat template of
-    `tokenizer`, without one the prompt, a blank line and the response; so do all servers but vLLM get it."""
-    sigmoid: bool = False
-    """The server can only answer with the sigmoid of the reward: ask for it, and undo it."""
-    check_raw: bool = True
-    """Before anything else, make sure that the server left the sigmoid off."""
-    last_token: bool = False
-    """The server gives a number for every token (vLLM's /pooling only); take the last."""
-    truncate_tokens: Positive | None = None
-    """The first so many tokens are kept: by vLLM (versions before `truncation_side` keep the last instead), here for SGLang, which
-    needs `tokenizer`; text-embeddings-inference cuts at its own length alone. null: a text longer than the model reads is too
-    long."""
-    too_long: Literal["refuse", "count"] = "refuse"
-    """Texts that the server calls too long: stop, or leave them out and count them."""
-    api_key_env: str = "VLLM_API_KEY"
-    """The environment variable that holds the key, if the server requires one."""
-    concurrency: Positive = 32
-    """Requests under way at once, at most; a 429 halves it for a while."""
-
-
-def endpoint_of(url: str) -> tuple[str, str | None]:
-    """Address before the endpoint's name, and that name; None if the address is that of a server, with or without /v1.
-
-    ModelError for anything but an http address.
-
-    >>> endpoint_of("http://localhost:8000/v1"), endpoint_of("https://host/models/7/pooling")
-    (('http://localhost:8000', None), ('https://host/models/7', 'pooling'))
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that hold no IPv6 address
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ModelError(f"'{url.rpartition('@')[2]}' is no address of a server, like http://localhost:8000/classify")
-    whole = parts.path.rstrip("/")
-    path, _, last = whole.rpartition("/")
-    if last not in ENDPOINTS:
-        path, last = whole.removesuffix("/v1"), ""
-    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), last or None
-
-
-def reward_in(items: Sequence[object], field: str, last_token: bool = False) -> float:
-    """The one reward in a field of an answer's results; with `last_token`, the last of one number a token. ModelError if there is
-    not one text, or not one finite number.
-    """
-    if len(items) != 1:
-        raise ModelError(f"{len(items)} results came for one text")
-    content = items[0].get(field) if isinstance(items[0], dict) else None
-    values = content if isinstance(content, list) else [content]
-    if values and isinstance(values[-1], list):
-        if not last_token:
-            raise ModelError(
-                f"one result a token came ({len(values)} of them), not one for the text. For a model that is trained to "
-                "reward at its last token set last_token=true; use /classify for one with a classification head"
-            )
-        values = values[-1]
-    if len(values) > 1:
-        raise ModelError(
-            f"{len(values)} numbers came for the text, so the model has {len(values)} labels (or is an embedding model), and "
-            "which of them is the reward is not ours to guess. Serve a model with one output, or say what to make of the "
-            "numbers in a function of your own (module:function)"
-        )
-    reward = values[0] if values else None
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
-        raise ModelError(
-            f"'{field}' holds no number. If the server is of another kind, name it in score.served.dialect"
-        )
-    if not abs(reward) <= LARGEST:  # NaN too
-        raise ModelError(f"the reward is {reward!s:.40}. Serve the model with --dtype bfloat16 or float32")
-    return float(reward)
-
-
-def undone(probability: float) -> float:
-    """The reward whose sigmoid this is, log-odds."""
-    if 0 < probability < 1:
-        return math.log(probability) - math.log1p(-probability)
-    raise ModelError(
-        f"the answer {probability:g} is not the sigmoid of a reward, or of one too large to be told from others. "
-        "Set sigmoid=false, and have the server leave the sigmoid off (vLLM: --pooler-config '{\"use_activation\": false}')"
-    )
 
 
 @dataclass(eq=False)
@@ -518,19 +417,8 @@ class ServedClient:
             reward = undone(reward) if self.options.sigmoid else reward
         except ModelError as error:
             raise ModelError(f"{self.address}: {text}: {self._endpoint.hide(str(error))}") from None
-        return Completion(repr(reward), input_tokens=tokens_counted(_counted(shown, response.headers)))
+        return Completion(repr(reward), input_tokens=tokens_counted(counted_in(shown, response.headers)))
 
     @property
     def _endpoint(self) -> Endpoint:
         return Endpoint(self.address, self.name, self.options.api_key_env)
-
-
-def _counted(answer: Mapping[str, Any], headers: Mapping[str, str]) -> object:
-    """Number of tokens that the server read: vLLM's and SGLang's `usage`, SGLang's `meta_info`, the header of
-    text-embeddings-inference; None without any.
-    """
-    for part in ("usage", "meta_info"):
-        if isinstance(answer.get(part), dict):
-            return answer[part].get("prompt_tokens")
-    told = headers.get("x-compute-tokens", "")
-    return int(told) if told.isdecimal() and len(told) < 10 else None

@@ -23,7 +23,8 @@ from cda.models.load import ModelSpec, RewardModel, load_template
 from cda.records import Message, user_prompt
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient, ServedOptions
+from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
