@@ -220,17 +220,19 @@ class ServedClient:
             yield f"truncate_tokens={cut}: {server.title} cuts no text; name the model's tokenizer, and texts are cut here"
         if self.rendering is None:
             return
-        is_pair = self.rendering.template.form == "pair"
-        if self.dialect.takes == "pair" and self.rendering.template.form == "chat template":
+        form, named = self.rendering.template.form, f"tokenizer={self.rendering.name}"
+        if self.dialect.takes == "pair" and form == "chat template":
             yield (
-                f"tokenizer={self.rendering.name}: has a chat template, and /{self._path} takes prompt and response as a pair; "
-                f"ask /{next(iter(server.endpoints))}"
+                f"{named}: has a chat template, and /{self._path} takes prompt and response as a pair; ask "
+                f"/{next(iter(server.endpoints))}"
             )
-        if is_pair and self.dialect.takes != "pair" and self.server != "tei":
+        if form == "pair" and self.dialect.takes != "pair" and self.server != "tei":
             yield (
-                f"tokenizer={self.rendering.name}: has no chat template and encodes prompt and response as a text pair, which only "
-                "vLLM's /score and text-embeddings-inference's /predict and /rerank take; serve the model there"
+                f"{named}: has no chat template and encodes prompt and response as a text pair, which only vLLM's /score and "
+                "text-embeddings-inference's /predict and /rerank take; serve the model there"
             )
+        if form == "plain text" and self.server_renders:
+            yield f"{named}: has no chat template, with which the server should render messages; set score.served.form=text"
 
     def notes(self) -> list[str]:
         """What kind of server was asked, how that is known, and who applied the chat template."""

@@ -232,6 +232,22 @@ def test_texts_that_are_too_long(
     assert found[1] == pytest.approx(kind(model).reward(ours), abs=1e-5)
 
 
+@pytest.mark.parametrize("kind", [Vllm, Sglang, Tei, OpenRLHF])
+def test_a_model_without_a_chat_template_gets_its_plain_text(
+    kind: type[Scripted], serve: Serve, llama_maker: ModelMaker, texts: Texts
+) -> None:
+    folder = llama_maker(f"no-template-{kind.__name__}", chat_template=None)
+    plain = load(folder)
+    server = serve(kind(plain).routes)
+    found = scorer(server.url, folder, form="text").score(texts.prompts[:9], texts.responses[:9])
+    np.testing.assert_allclose(found, scores_of(plain, texts)[:9], atol=1e-5)
+    if kind is Vllm:
+        (problem,) = problems(server.url, folder)
+        assert (
+            "has no chat template, with which the server should render messages; set score.served.form=text" in problem
+        )
+
+
 def problems(url: str, folder: Path | None = None, **options: Any) -> list[str]:
     said = rendering(folder) if folder else None
     return ServedClient(url, ServedOptions(**options), rendering=said).check()
@@ -367,32 +383,44 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "path"), [*CHAT[1:], (Vllm, "/classify")])
-def test_a_whole_audit_in_each_dialect(
-    kind: type[Scripted], path: str, serve: Serve, llama: Path, model: RewardModel, tmp_path: Path
-) -> None:
-    pairs = tmp_path / "pairs.jsonl"
+def audited(target: str, folder: Path, *more: str) -> tuple[list[float], str, str]:
+    """Rewards of both sides, what was printed, and the report."""
+    pairs, out = folder / "pairs.jsonl", folder / f"out-{len(list(folder.iterdir()))}"
     pairs.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+    words = f"audit {target} --bias jargon --pairs {pairs} --quality none --triples none --out {out}".split()
+    done = CliRunner().invoke(app, [*words, *more])
+    assert "Traceback" not in done.output and (done.exception is None or isinstance(done.exception, SystemExit))
+    if done.exit_code != 0:
+        return [], " ".join(done.output.split()), ""
+    rows = map(json.loads, (out / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines())
+    rewards = [row[f"{side}_model"] for row in rows for side in ("perturbed", "base")]
+    return rewards, " ".join(done.output.split()), (out / "report" / "report.md").read_text(encoding="utf-8")
 
-    def margins(target: str, *more: str) -> tuple[list[float], str, str]:
-        out = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
-        words = f"audit {target} --bias jargon --pairs {pairs} --quality none --triples none --out {out}".split()
-        done = CliRunner().invoke(app, [*words, *more])
-        rows = (out / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines() if done.exit_code == 0 else []
-        report = (out / "report" / "report.md").read_text(encoding="utf-8") if rows else ""
-        return (
-            [row[f"{side}_model"] for row in map(json.loads, rows) for side in ("perturbed", "base")],
-            done.output,
-            report,
-        )
 
-    server = serve(kind(model).routes)
-    found, printed, report = margins(f"served:{server.url}{path}", f"score.served.tokenizer={llama}")
-    local, said, _ = margins(str(llama), "model.precision=fp32")
-    assert found and local, printed + said
-    np.testing.assert_allclose(found, local, atol=1e-4)
-    for text in (" ".join(printed.split()), report):
+@pytest.fixture(scope="module")
+def local(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The audit of the model's own folder."""
+    return audited(str(llama), tmp_path_factory.mktemp("local"), "model.precision=fp32")[0]
+
+
+@pytest.mark.parametrize(("kind", "path"), [(Vllm, "/classify"), *CHAT[1:]])
+def test_a_whole_audit_in_each_dialect(
+    kind: type[Scripted], path: str, serve: Serve, llama: Path, model: RewardModel, local: list[float], tmp_path: Path
+) -> None:
+    server, named = serve(kind(model).routes), f"score.served.tokenizer={llama}"
+    found, printed, report = audited(f"served:{server.url}{path}", tmp_path, named)
+    np.testing.assert_allclose(found, local, atol=1e-4, err_msg=printed)
+    for text in (printed, report):
         assert "Asked as" in text and ("one chat template, once" in text or "cannot be checked" in text)
-    wrong = serve(kind(model, "twice").routes)
-    _, stopped, _ = margins(f"served:{wrong.url}{path}", f"score.served.tokenizer={llama}")
-    assert ("score.self_check=false" in stopped) is (kind is not OpenRLHF)
+        assert f"{llama.name}" in text and str(llama) not in report
+    if kind is not OpenRLHF:
+        wrong = serve(kind(model, "twice").routes)
+        _, stopped, _ = audited(f"served:{wrong.url}{path}", tmp_path, named)
+        assert "score.self_check=false goes on" in stopped
+
+
+def test_a_tokenizer_that_is_not_there(serve: Serve, model: RewardModel, tmp_path: Path) -> None:
+    server = serve(Tei(model).routes)
+    _, said, _ = audited(f"served:{server.url}", tmp_path, f"score.served.tokenizer={tmp_path / 'none'}")
+    assert re.search(r"none: its tokenizer cannot be loaded", said), said
+    assert server.bodies == []
