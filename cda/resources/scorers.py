@@ -87,7 +87,7 @@ class Served(NamedScorer):
         client.check()  # as in `source`
         scorer = ServedScorer(client, "  scoring", check_template=self.settings.score.self_check)
         scores = _kept_until_done(self, scorer, client.settings, texts)
-        notes = (*client.notes(), *scorer.notes, *marks_note(texts, client.has_marks))
+        notes = (" ".join([*client.notes(), *scorer.notes]), *marks_note(texts, client.has_marks))
         facts = reward_facts(self.name, scores, how=f"Scored by {bare_name(self.name)}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 

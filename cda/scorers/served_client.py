@@ -243,8 +243,8 @@ class ServedClient:
         elif self._named and len(servers_with(self._named)) == 1:
             how = "by its address"
         else:
-            how = "assumed, since the server does not say what it is"
-        asked = f"Asked as {SERVERS[self.server].title}'s /{self._path}, {how}"
+            how = "assumed: the server does not say what it is"
+        asked = f"Asked as {SERVERS[self.server].title}'s /{self._path} ({how})"
         if self.dialect.takes == "pair" or (self.rendering and self.rendering.template.form == "pair"):
             return [f"{asked}. Prompt and response are sent as a text pair."]
         hint = f"score.served.tokenizer={self.found.weights or 'FOLDER'}"

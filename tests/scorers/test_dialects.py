@@ -126,7 +126,7 @@ def test_openrlhf_at_any_address(serve: Serve, llama: Path, model: RewardModel) 
     server = serve(lambda method, path, body: scripted.routes(method, path.replace("/team/judge", "/get_reward"), body))
     asked = scorer(f"{server.url}/team/judge", llama, dialect="openrlhf", check_raw=False)
     asked.score([user_prompt("w1")], ["w2"])
-    assert server.paths == ["/team/judge"] and "OpenRLHF's /judge, as set" in asked.client.notes()[0]
+    assert server.paths == ["/team/judge"] and "OpenRLHF's /judge (as set)" in asked.client.notes()[0]
 
 
 def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(serve: Serve, model: RewardModel) -> None:
