@@ -68,6 +68,8 @@ class Server:
     """How it is started so that it has these endpoints."""
     longer: str
     """What to do about texts that it calls too long."""
+    told: str = ""
+    """What else the report must say of it."""
 
 
 def _vllm(given: Given, **more: object) -> dict[str, object]:
@@ -188,8 +190,10 @@ SERVERS: Mapping[ServerName, Server] = {
         },
         "OpenRLHF's server (python -m openrlhf.cli.serve_rm) has /get_reward",
         "Start the server with a larger --data.max_len",
+        ", which cuts texts at its own --data.max_len (2,048 tokens unless set) and does not say which",
     ),
 }
+FIRST_ASKED = "/v1/models"
 ENDPOINTS = tuple(dict.fromkeys(name.rpartition("/")[2] for server in SERVERS.values() for name in server.endpoints))
 
 
@@ -224,7 +228,7 @@ class Found:
 
 def recognise(get: Callable[[str], object]) -> Found:
     """The kind of a server and its models; `get` gives the JSON at a path, None if there is none."""
-    cards = [card for card in _rows(part_of(get("/v1/models"), "data")) if "id" in card]
+    cards = [card for card in _rows(part_of(get(FIRST_ASKED), "data")) if "id" in card]
     listed = tuple(str(card["id"]) for card in cards)
     owners, root = {card.get("owned_by") for card in cards}, _name(cards[0].get("root")) if cards else None
     if "vllm" in owners:

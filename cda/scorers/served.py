@@ -18,32 +18,19 @@ from cda.scorers.rendering import Fault
 from cda.scorers.served_client import ServedClient
 
 _PROBED = 8
-_FAULTS: Mapping[tuple[Fault, bool], str] = {
-    (
-        "none",
-        True,
-    ): "no chat template is applied. Start the server with the model's (vLLM: --chat-template), or have it "
-    "applied here with score.served.form=text",
-    (
-        "twice",
-        True,
-    ): "the chat template is applied more than once. Start the server with a template that writes each message "
-    "once (vLLM: --chat-template), or have it applied here with score.served.form=text",
-    (
-        "twice",
-        False,
-    ): "the chat template, which is applied here, is applied by the server again. Take score.served.tokenizer "
-    "out, so that the server alone applies it",
-    (
-        "bos",
-        True,
-    ): "that is one more, most likely a second BOS. Start the server with a template that writes one, or have it "
-    "applied here with score.served.form=text",
+_HERE = ", or have it applied here with score.served.form=text"
+_FAULTS: Mapping[Fault, str] = {
+    "none": f"no chat template is applied. Start the server with the model's (vLLM: --chat-template){_HERE}",
+    "twice": "the chat template is applied more than once. Start the server with one that writes each message once "
+    f"(vLLM: --chat-template){_HERE}",
+    "bos": f"that is one more, most likely a second BOS. Start the server with a chat template that writes one{_HERE}",
 }
-"""What is wrong with the tokens that a server read, by whether the server is to apply the chat template."""
-_OTHER = (
-    "it has another tokenizer or chat template, or adds tokens. Give the served model's own in score.served.tokenizer"
+"""What is wrong with the tokens of a server that is to apply the chat template."""
+_AGAIN = (
+    "the chat template, which is applied here, is applied there again. Ask past whatever applies it (a proxy?), or take "
+    "score.served.tokenizer out, and plain text is sent"
 )
+_OTHER = "it has another tokenizer or chat template, or adds tokens. Give the served model's in score.served.tokenizer"
 
 
 @dataclass(eq=False)
@@ -112,12 +99,13 @@ class ServedScorer(TextScorer):
         """
         counted, rendering = {row: count for row, count in counts.items() if count}, self.client.rendering
         assert rendering is not None
+        faults = _FAULTS if self.client.server_renders else {"twice": _AGAIN}
         for row, count in counted.items():
             if (found := self.client.fault(count, *texts[row])) is not None:
                 fault, expected = found
                 raise ModelError(
                     f"{self.client.address}: the server read {count} tokens of text {row + 1}, and {rendering.name} makes {expected} "
-                    f"of it: {_FAULTS.get((fault, self.client.server_renders), _OTHER)}. score.self_check=false goes on without this check"
+                    f"of it: {faults.get(fault, _OTHER)}. score.self_check=false goes on without this check"
                 )
         self.notes = (
             f"The server read as many tokens as {rendering.name} makes, on {len(counted)} of {len(counts)} texts: one chat template, "

@@ -30,6 +30,7 @@ from cda.llm.protocol import TOO_LONG, Completion, Request, gave_up
 from cda.records import Prompt, prompt_text
 from cda.scorers.dialects import (
     ENDPOINTS,
+    FIRST_ASKED,
     SERVERS,
     Dialect,
     Found,
@@ -183,13 +184,18 @@ class ServedClient:
         return counts[0] - counts[1] if all(counts) else None
 
     def _json_at(self, http: Any, path: str, body: object = None) -> object:
-        """The JSON at a path of the server, None if there is none; APIStatusError if the key is refused."""
+        """The JSON at a path of the server, None if there is none; openai's error if the key is refused, or the first path
+        that is asked does not answer.
+        """
         import openai
 
         try:
             return json.loads(http.post(path, body=body, cast_to=str) if body else http.get(path, cast_to=str))
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
+                raise
+        except (openai.APIConnectionError, LLMError):
+            if path == FIRST_ASKED:
                 raise
         except (ValueError, RecursionError):
             pass
@@ -244,7 +250,7 @@ class ServedClient:
             how = "by its address"
         else:
             how = "assumed: the server does not say what it is"
-        asked = f"Asked as {SERVERS[self.server].title}'s /{self._path} ({how})"
+        asked = f"Asked as {SERVERS[self.server].title}'s /{self._path} ({how}){SERVERS[self.server].told}"
         if self.dialect.takes == "pair" or (self.rendering and self.rendering.template.form == "pair"):
             return [f"{asked}. Prompt and response are sent as a text pair."]
         hint = f"score.served.tokenizer={self.found.weights or 'FOLDER'}"

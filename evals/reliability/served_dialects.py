@@ -82,14 +82,14 @@ WRONG = (
     Case("vLLM: sigmoid on", Vllm, "", (), SIGMOID, said="--pooler-config"),
     Case("vLLM /score: sigmoid on", Vllm, "/score", (), SIGMOID, "bert", said="--pooler-config"),
     Case("vLLM: another tokenizer is named", Vllm, "", (("form", "messages"),), (), "other", said="and other makes"),
-    Case("SGLang: template twice", Sglang, "", (), TWICE, said="applied by the server again"),
+    Case("SGLang: template twice", Sglang, "", (), TWICE, said="applied there again"),
     Case(
         "SGLang: texts without the template's tokens", Sglang, "", (), NONE, said="another tokenizer or chat template"
     ),
     Case("SGLang: no template, no tokenizer named", Sglang, "", (), (), None, said="sent without a chat template"),
     Case("SGLang: sigmoid on", Sglang, "", (), SIGMOID, said="sigmoid=true"),
     Case("SGLang /v1/classify: softmax over one label", Sglang, "/v1/classify", said="ask its /classify"),
-    Case("TEI: template twice", Tei, "", (), TWICE, said="applied by the server again"),
+    Case("TEI: template twice", Tei, "", (), TWICE, said="applied there again"),
     Case("TEI: no template, no tokenizer named", Tei, "", (), (), None, said="sent without a chat template"),
     Case("TEI: sigmoid on", Tei, "", (), SIGMOID, said="sigmoid=true"),
     Case("TEI /rerank: sigmoid on", Tei, "/rerank", (), SIGMOID, "bert", said="sigmoid=true"),

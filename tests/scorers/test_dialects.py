@@ -155,9 +155,9 @@ def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(serve: Se
     [
         (Vllm, "twice", r"read \d+ tokens of text \d, and plain makes \d+ of it: .* more than once.*form=text"),
         (Vllm, "none", r"no chat template is applied.*form=text"),
-        (Sglang, "twice", r"applied by the server again.*Take score.served.tokenizer out"),
+        (Sglang, "twice", r"applied there again.*take score.served.tokenizer out"),
         (Sglang, "none", r"another tokenizer or chat template"),
-        (Tei, "twice", r"applied by the server again"),
+        (Tei, "twice", r"applied there again"),
     ],
 )
 def test_a_template_applied_twice_or_not_at_all_is_found(
@@ -173,6 +173,8 @@ def test_a_template_applied_twice_or_not_at_all_is_found(
     if kind is Vllm:  # the advice
         found = scorer(server.url, llama, form="text").score(texts.prompts, texts.responses)
         np.testing.assert_allclose(found, scores_of(model, texts), atol=1e-5)
+    elif "again" in said:
+        assert np.isfinite(scorer(server.url, check_raw=False).score(texts.prompts, texts.responses)).all()
 
 
 def test_a_second_bos_is_found(serve: Serve, llama_maker: ModelMaker, llama: Path, model: RewardModel) -> None:
@@ -320,6 +322,19 @@ def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(s
         for path in ("/v1/models", "/info", "/get_model_info", "/openapi.json"):
             client = ServedClient(serve(saying({path: answer})).url)
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
+
+
+def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardModel) -> None:
+    scripted = OpenRLHF(model)
+
+    def shy(method: str, path: str, body: Body | None) -> Reply:
+        return "drop" if path in ("/info", "/get_model_info") else scripted.routes(method, path, body)
+
+    client = ServedClient(serve(shy).url)
+    assert client.check() == [] and client.server == "openrlhf"
+    assert "2,048 tokens unless set) and does not say which" in client.notes()[0]
+    (problem,) = problems(serve(lambda *_: "drop").url)
+    assert "cannot be reached" in problem
 
 
 @pytest.mark.parametrize(
