@@ -11,7 +11,7 @@ from cda.files.jsonl import read_json
 from cda.models.refusals import first_line
 
 INDEX = "model.safetensors.index.json"
-_WHOLE = "model.safetensors"
+WHOLE = "model.safetensors"
 _POINTER = b"version https://git-lfs"
 
 
@@ -28,7 +28,7 @@ def check_weight_files(name_or_path: str, revision: str | None, config: Any) -> 
         if (index := _fetched(name_or_path, INDEX if named is None else named, revision)) is not None:
             shards(index)
         return
-    first = folder / (named or (_WHOLE if (folder / _WHOLE).is_file() else INDEX))
+    first = folder / (named or (WHOLE if (folder / WHOLE).is_file() else INDEX))
     files = shards(first) if first.name.endswith(".json") and first.is_file() else [first.name]
     if absent := [file for file in files if not (folder / file).is_file()]:
         raise ModelError(
