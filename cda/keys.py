@@ -8,6 +8,10 @@ from urllib.parse import urlsplit
 _KNOWN = re.compile(
     r"(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|r8|nvapi|pplx|fw|tgp|csk|AIza|eyJ|AKIA|ya29)[-_.A-Za-z0-9]{16,}\Z|Bearer[\s_-]"
 )
+_IN_TEXT = re.compile(
+    r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[po]|glpat|r8|nvapi|pplx|fw|tgp|csk)[-_]|AIza|eyJ|AKIA|ya29|Bearer\s+)"
+    r"(?=[^\s'\"]*[0-9*])[-_.*A-Za-z0-9]{8,}"
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WORD = r"(?:(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})\d{0,2}|\d{1,4})"
 _WORDS = re.compile(rf"{_WORD}(?:_{_WORD})+\Z")  # words and years, as in `my_openai_key_2024`; no key is made of them
@@ -26,6 +30,15 @@ def looks_like_key(word: str) -> bool:
         return True
     digits, small = sum(char.isdigit() for char in word), sum(char.islower() for char in word)
     return len(word) >= _LONG and not re.search(r"\s", word) and digits >= 3 and small >= 3
+
+
+def without_keys(text: str) -> str:
+    """A text of another's to be shown, without words that look like keys, whole or shortened.
+
+    >>> without_keys("Incorrect API key provided: sk-proj-****9a2b. See the docs")
+    'Incorrect API key provided: *** See the docs'
+    """
+    return _IN_TEXT.sub("***", text)
 
 
 def variable_problem(name: str) -> str | None:

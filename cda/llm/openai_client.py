@@ -237,7 +237,7 @@ class OpenAIClient:
         if isinstance(answer, openai.APIStatusError):
             response = answer.response
             return of_status(response.status_code, response.headers, response.content, self.endpoint)
-        outcome = of_content(answer, one_token=bool(body.get("logprobs")))
+        outcome = of_content(answer, self.endpoint, one_token=bool(body.get("logprobs")))
         return keyless(outcome, self.endpoint.key) if isinstance(outcome, Completion) else outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:
