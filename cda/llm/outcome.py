@@ -43,10 +43,19 @@ _IN_WORDS = tuple(
     (status, re.compile(words, re.IGNORECASE))
     for status, words in (
         (402, _SPENT.pattern),
-        (429, r"rate[-_ ]?limit|too[_ ]?many[_ ]?requests|throttl|resource[_ ](has been )?exhausted|capacity[_ ]exceeded"),
-        (401, r"(invalid|incorrect|missing)[_ ]?(api|subscription)?[-_ ]?key|authentication|unauthori[sz]ed|unauthenticated"),
+        (
+            429,
+            r"rate[-_ ]?limit|too[_ ]?many[_ ]?requests|throttl|resource[_ ](has been )?exhausted|capacity[_ ]exceeded",
+        ),
+        (
+            401,
+            r"(invalid|incorrect|missing)[_ ]?(api|subscription)?[-_ ]?key|authentication|unauthori[sz]ed|unauthenticated",
+        ),
         (403, r"permission[_ ]?(denied|error)|forbidden"),
-        (404, r"(model|deployment|endpoints?)[_ ]?not[_ ]?(found|exist)|no endpoints found|model .{0,80}not (found|exist)"),
+        (
+            404,
+            r"(model|deployment|endpoints?)[_ ]?not[_ ]?(found|exist)|no endpoints found|model .{0,80}not (found|exist)",
+        ),
         (503, r"overloaded|unavailable|internal[_ ]?(server)?[_ ]?error|server[_ ]error|timed? ?out|upstream"),
         (400, r"invalid[_ ](request|argument)|bad[_ ]?request"),
     )
@@ -138,7 +147,9 @@ class Endpoint:
     @property
     def refused_key(self) -> str:
         """Beginning of a message that a server takes no call with this key."""
-        return f"the key in {self.key_env} is refused" if self.key_env else f"no key was sent, {self.section}.api_key_env,"
+        return (
+            f"the key in {self.key_env} is refused" if self.key_env else f"no key was sent, {self.section}.api_key_env,"
+        )
 
     @property
     def to_check(self) -> str:
@@ -229,7 +240,7 @@ def tokens_counted(value: object) -> int:
 def of_status(status: int, headers: Mapping[str, str], content: bytes, endpoint: Endpoint) -> Outcome:
     """Outcome of an answer with any other status; raises LLMError if no call can succeed: key, model, quota, the day's limit."""
     problem = _read(content)
-    return _acted(status, problem, problem.waits | dict(headers), f"status {status}", endpoint)
+    return _acted(status, problem, {**problem.waits, **headers}, f"status {status}", endpoint)
 
 
 def of_problem(problem: Problem, endpoint: Endpoint, input_tokens: int = 0, output_tokens: int = 0) -> Outcome:
@@ -301,11 +312,8 @@ class Problem:
         """The status that its number or its words stand for, if any."""
         if self.status is not None:
             return self.status
-        for text in (" ".join(self.names), self.message[:300]):
-            for status, words in _IN_WORDS:
-                if words.search(text):
-                    return status
-        return None
+        text = " ".join((*self.names, self.message[:300]))
+        return next((status for status, words in _IN_WORDS if words.search(text)), None)
 
 
 def problem_inside(data: object) -> Problem | None:
