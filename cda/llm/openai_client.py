@@ -101,7 +101,7 @@ class OpenAIClient:
             problems.append(
                 f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
             )
-        if problem := address_problem(self._url):
+        if problem := address_problem(self._url, with_version=True):
             where = "llm.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
             problems.append(f"{where}: {problem} ({self.api_key_env})")
         return problems
@@ -281,4 +281,4 @@ class OpenAIClient:
     @property
     def endpoint(self) -> Endpoint:
         """The server as messages may name it."""
-        return Endpoint(self._server, self.name, self.api_key_env, " (llm.api_key_env)")
+        return Endpoint(self._server, self.name, self.api_key_env, "llm")

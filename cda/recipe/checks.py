@@ -160,7 +160,7 @@ def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         if isinstance(name, str) and (problem := variable_problem(name)):
             yield name, f"{'.'.join(section)}.api_key_env: {problem}"
     address, model = value_at(settings, "llm", "base_url"), value_at(settings, "model", "name_or_path")
-    if isinstance(address, str) and (problem := address_problem(address)):
+    if isinstance(address, str) and (problem := address_problem(address, with_version=True)):
         yield address, f"llm.base_url: {problem} (llm.api_key_env)"
     if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
         yield bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"

@@ -75,7 +75,10 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
         ((413, b"too large", {"Content-Type": "text/plain"}), "status 413: too large"),
         (status(503), "no answer after 1 try (last: status 503)"),
-        (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: unfinished answer (error 503: upstream))"),
+        (
+            status(200, {"error": {"message": "upstream"}}),
+            "no answer after 1 try (last: unfinished answer (error 503: upstream))",
+        ),
         ((200, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
         ("reset", "no answer after 1 try (last: connection lost)"),
         ("drop", "no answer after 1 try (last: connection lost)"),
