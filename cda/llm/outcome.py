@@ -147,14 +147,14 @@ class Endpoint:
     @property
     def refused_key(self) -> str:
         """Beginning of a message that a server takes no call with this key."""
-        return (
-            f"the key in {self.key_env} is refused" if self.key_env else f"no key was sent, {self.section}.api_key_env,"
-        )
+        if not self.key_env:
+            return f"a key is asked for, and {self.section}.api_key_env names none"
+        return f"the key in {self.key_env} is refused"
 
     @property
     def to_check(self) -> str:
         """End of a message about a model that is not there."""
-        return f"check llm.model and {self.section or 'llm'}.base_url"
+        return f"check {'the name' if '.' in self.section else 'llm.model'} and {self.section or 'llm'}.base_url"
 
     def connection_key(self) -> str:
         """The key for a connection; a server without a key asks for none, but the openai package wants one."""
