@@ -177,7 +177,7 @@ def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     llms = [("llm",), *(("llm", "endpoints", str(name)) for name in (further if isinstance(further, dict) else ()))]
     for section in (*llms, ("score", "served")):
         name, address = value_at(settings, *section, "api_key_env"), value_at(settings, *section, "base_url")
-        if isinstance(name, str) and (name or len(section) < 3) and (problem := variable_problem(name)):
+        if isinstance(name, str) and (problem := variable_problem(name)):
             yield name, f"{'.'.join(section)}.api_key_env: {problem}"
         if isinstance(address, str) and (problem := address_problem(address, with_version=True)):
             yield address, f"{'.'.join(section)}.base_url: {problem} ({'.'.join(section)}.api_key_env)"

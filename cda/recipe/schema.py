@@ -206,8 +206,8 @@ class EndpointSection(Section):
 
     base_url: str
     """Its address."""
-    api_key_env: str = ""
-    """The environment variable that holds its key; empty: no key is sent."""
+    api_key_env: str | None = None
+    """The environment variable that holds its key; null: no key is sent."""
     concurrency: Positive = 16
     """Calls under way there at once, at most."""
     requests_per_minute: Positive | None = None
@@ -274,7 +274,7 @@ class LlmSection(Section):
         if name is None:
             return self
         own, bare = self.endpoints[name], (self.model or "").removesuffix(f"@{name}")
-        return self.model_copy(update=dict(own) | {"model": bare})
+        return self.model_copy(update=dict(own) | {"model": bare, "api_key_env": own.api_key_env or ""})
 
     def used_for(self, by: By) -> bool:
         return by == "llm" or (by == "auto" and self.model is not None)
