@@ -91,7 +91,7 @@ def measure_quality(
     for subject in subjects:
         compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
         scored[subject.label], name = compared, names[subject.label]
-        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))
+        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.asked.base_url))
     measured, rows = _measured(sets, scored, recipe.seed)
     result = QualityResult(
         scorings=tuple(scorings),

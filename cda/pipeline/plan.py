@@ -28,7 +28,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.sections import AuditSection, judges_of
 from cda.report.numbers import listed
-from cda.resources.llm_access import llm_client, sentence
+from cda.resources.llm_access import asked_at, llm_client, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
@@ -192,7 +192,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
-        stages["model"] = [_audited_model(recipe.model, loaded.prompts)]
+        stages["model"] = [_audited_model(recipe.model, loaded.prompts), *_endpoints(recipe)]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)
@@ -223,6 +223,13 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
         listed([criterion.name for criterion in prompts.judge.criteria]) if judges and prompts.judge.criteria else ""
     )
     return f"model       {model.name_or_path}, {panel}{how}{f', overall and by {names}' if names else ''}"
+
+
+def _endpoints(recipe: Recipe) -> list[str]:
+    """A line for every judge that is asked at a further endpoint."""
+    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
+    where = [(judge, asked_at(recipe.llm.named(judge))) for judge in judges]
+    return [f"            {judge}, asked at {place}" for judge, place in where if place]
 
 
 def _precision(model: ModelSection) -> str:
@@ -328,7 +335,7 @@ def _spending(
     if not (labels or rewrites):
         return []
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
-    server = llm.base_url or "OpenAI"
+    server = llm.asked.base_url or "OpenAI"
     lines = [f"llm         {llm.model} at {server}, mode {llm.mode}; {budget}; answers in {recipe.llm_cache}"]
     if not is_local(recipe.data.pairs):
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]

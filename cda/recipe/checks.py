@@ -58,14 +58,32 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     if recipe.data.second_turn == "yes":
         yield from _second_turn_problems(recipe, names)
     llm = recipe.llm
-    if llm.budget_usd is not None and llm.model is not None and llm.model not in llm.prices:
-        yield (
-            f"llm.budget_usd: no price of '{llm.model}' is known, so that spending cannot be limited; give "
-            f"llm.prices='{{{llm.model}: {{input: <$ per million tokens>, output: <…>}}}}'"
-        )
+    yield from _endpoint_problems(recipe)
+    for named in map(llm.named, _models_asked(recipe)) if llm.budget_usd is not None else ():
+        if (model := named.asked.model) not in named.asked.prices:
+            section = f"llm.endpoints.{named.endpoint}" if named.endpoint else "llm"
+            yield (
+                f"llm.budget_usd: no price of '{model}' is known, so that spending cannot be limited; give "
+                f"{section}.prices='{{{model}: {{input: <$ per million tokens>, output: <…>}}}}'"
+            )
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:
             yield f"{section}.by is llm, but llm.model is not set"
+
+
+def _models_asked(recipe: Recipe) -> list[str]:
+    """The recipe's LLM and the judges that are measured, each once."""
+    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
+    return list(dict.fromkeys(filter(None, (recipe.llm.model, *judges))))
+
+
+def _endpoint_problems(recipe: Recipe) -> Iterator[str]:
+    """Models whose name ends almost as an endpoint's, which is a misspelling and no part of a model's name."""
+    llm, discover = recipe.llm, recipe.discover
+    for model in (*_models_asked(recipe), *discover.rewriters, *discover.policies):
+        bare, _, name = model.rpartition("@")
+        if bare and name not in llm.endpoints and near(name, llm.endpoints):
+            yield f"{model}: llm.endpoints has no '{name}'.{did_you_mean(name, llm.endpoints)} Known: {', '.join(llm.endpoints)}"
 
 
 def _second_turn_problems(recipe: Recipe, names: Sequence[str]) -> Iterator[str]:
@@ -155,13 +173,15 @@ def misspelt_model(name: str) -> list[str]:
 
 def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Values that hold a key, and a message about each without it, before they reach a file or the terminal."""
-    for section in (("llm",), ("score", "served")):
-        name = value_at(settings, *section, "api_key_env")
+    further = value_at(settings, "llm", "endpoints")
+    llms = [("llm",), *(("llm", "endpoints", str(name)) for name in (further if isinstance(further, dict) else ()))]
+    for section in (*llms, ("score", "served")):
+        name, address = value_at(settings, *section, "api_key_env"), value_at(settings, *section, "base_url")
         if isinstance(name, str) and (problem := variable_problem(name)):
             yield name, f"{'.'.join(section)}.api_key_env: {problem}"
-    address, model = value_at(settings, "llm", "base_url"), value_at(settings, "model", "name_or_path")
-    if isinstance(address, str) and (problem := address_problem(address)):
-        yield address, f"llm.base_url: {problem} (llm.api_key_env)"
+        if isinstance(address, str) and (problem := address_problem(address, with_version=True)):
+            yield address, f"{'.'.join(section)}.base_url: {problem} ({'.'.join(section)}.api_key_env)"
+    model = value_at(settings, "model", "name_or_path")
     if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
         yield bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"
 

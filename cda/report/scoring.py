@@ -98,7 +98,8 @@ def _prompt(facts: JudgeFacts) -> str:
         return ""
     counts = ", ".join(f"{inert(name)} ({n})" for name, n in facts.answered_by.items())
     rubric = f", overall and by {listed(facts.criteria)}" if facts.criteria else ""
-    asked = f"; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{rubric}"
+    where = f"; asked at {inert(facts.asked_at)}" if facts.asked_at else ""
+    asked = f"{where}; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{rubric}"
     return f"{asked}{f'; answered by {counts}' if counts else ''}"
 
 

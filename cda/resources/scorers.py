@@ -21,7 +21,7 @@ from cda.models.template import Template
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
-from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_client
+from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
@@ -217,7 +217,7 @@ class Judge(NamedScorer):
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
-        return llm_client(self.settings.llm.settings).check()
+        return llm_problems(self.settings.llm.settings, judges_of(self.name))
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         raise NotImplementedError
@@ -295,6 +295,7 @@ class Judge(NamedScorer):
         return replace(preferences, criteria=criteria), verdict_facts(judge, name, preferences).model_copy(
             update={
                 "answered_by": judge.answered_by.models,
+                "asked_at": asked_at(llm.settings),
                 "notes": tuple(notes),
                 "verdicts": "by token" if options.by_token else "written",
                 "prompt": prompt_name(options.prompt, instructions),

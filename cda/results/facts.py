@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -89,6 +89,8 @@ class JudgeFacts(ScorerFacts):
     """The same with its interval, if two prompts or more were asked in one order; else None."""
     answered_by: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named; empty if it named none."""
+    asked_at: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Name of the endpoint (`llm.endpoints`) at which it was asked, and its address; None: at `llm.base_url`, or a function."""
     verdicts: Literal["by token", "written"] | None = None
     """The way verdicts were read; None for a function."""
     prompt: str | None = None
