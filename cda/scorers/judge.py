@@ -308,7 +308,7 @@ def parse_verdicts(
     answer: str | None, criteria: Sequence[str] = (), code: str | None = None, reasons: JudgeReasons = "before"
 ) -> dict[str, str]:
     """Verdict overall and by each criterion, from as many lines at the end (with `reasons` after them, at the start) as there
-    are verdicts, in any order; without those that are not there, or there twice and different. Lines as in `parse_verdict`.
+    are verdicts, in any order; without those that are not there, or there twice and different, in the next line too. Lines as in `parse_verdict`.
 
     >>> parse_verdicts("Both work.\\nVerdict on tone: 2\\nVerdict: tie", ["tone"])
     {'tone': '2', 'overall': 'tie'}
@@ -318,10 +318,13 @@ def parse_verdicts(
     starts = {OVERALL: "verdict" + (code or "")}
     starts |= {name: f"{starts[OVERALL]}on{skeleton(name)}" for name in criteria}
     known = {start + verdict: (name, verdict) for name, start in starts.items() for verdict in _VALUES}
+    is_first = reasons == "after"
     found = dict.fromkeys(
-        known[line] for line in (lines[:n_verdicts] if reasons == "after" else lines[-n_verdicts:]) if line in known
+        known[line] for line in (lines[:n_verdicts] if is_first else lines[-n_verdicts:]) if line in known
     )
-    names = [name for name, _ in found]
+    beside = lines[n_verdicts : n_verdicts + 1] if is_first else lines[-n_verdicts - 1 : -n_verdicts]
+    rivals = [known[line] for line in beside if line in known]
+    names = [name for name, _ in dict.fromkeys([*found, *rivals])]
     return {name: verdict for name, verdict in found if names.count(name) == 1}
 
 

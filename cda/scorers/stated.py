@@ -24,7 +24,7 @@ NOT_STATED = "nothing in the form that the prompt states"
 NOT_IN_PLACE = "not where it was asked for: at the end, or at the start if reasons follow"
 QUOTED = "could be a quotation: one of the texts holds it too"
 SEVERAL = "two that differ, side by side"
-_OPENING_FENCE = re.compile(r"\A\s*```\w*[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*$", re.MULTILINE)
 _LIGHT = frozenset("*_`\"'")
 """Marks that a quotation may have more or fewer of."""
 _LEAST_OF_BEGINNING = 0.01
@@ -48,7 +48,7 @@ def stated(answer: str, pattern: str, texts: Sequence[str], reasons: JudgeReason
     found = compiled(pattern)
     own = (without_thoughts(answer) or "").rpartition("</think>")[2]  # some templates open the reasoning in the prompt
     try:
-        return _own_text(found, _OPENING_FENCE.sub("", own), texts, reasons == "after")
+        return _own_text(found, _FENCE.sub("", own), texts, reasons == "after")
     except SlowPatternError as error:
         raise DataError(f"{source}: pattern: {error}") from None
 
@@ -71,7 +71,8 @@ def _own_text(pattern: Pattern, answer: str, texts: Sequence[str], is_first: boo
     if skeleton(answer[:start] if is_first else after):
         raise UnreadError(NOT_IN_PLACE)
     line = answer[start:end]
-    beside = answer[end:].lstrip().partition("\n")[0] if is_first else answer[:start].rstrip().rpartition("\n")[2]
+    further = answer[end:].splitlines() if is_first else reversed(answer[:start].splitlines())
+    beside = next((other for other in further if skeleton(other)), "")
     rivals = own(line) + (own(beside) if _words(pattern, beside) == _words(pattern, line) else [])
     if any(same_text(other[1] or "") != same_text(match[1] or "") for other in rivals):
         raise UnreadError(SEVERAL)
@@ -84,18 +85,19 @@ def _words(pattern: Pattern, line: str) -> str:
 
 def _holds(pattern: Pattern, text: str, match: str) -> bool:
     """True if a text holds a match, however it is spaced or marked; one without marks of its own, if the pattern finds it there."""
-    wide = unicodedata.normalize("NFKC", text)
-    plain = _plain(match)
-    if not plain.isalnum():
-        return plain in _plain(wide)
-    return any(_plain(other[0]) == plain for other in pattern.finditer(wide))  # type: ignore[index]
+    mark = _plain(match).replace(" ", "")
+    if mark.isalnum():
+        return any(_plain(other[0]) == mark for other in pattern.finditer(text))  # type: ignore[index]
+    whole = r"(?!\d)" if mark[-1:].isdigit() else ""  # a text with a 10 holds no 1
+    return re.search(" ?".join(map(re.escape, mark)) + whole, _plain(text)) is not None
 
 
 def _plain(text: str) -> str:
     letters = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(
-        char for char in letters if not (char.isspace() or char in _LIGHT or unicodedata.category(char) in ("Cc", "Cf"))
+    kept = (
+        char for char in letters if char.isspace() or not (char in _LIGHT or unicodedata.category(char) in ("Cc", "Cf"))
     )
+    return " ".join("".join(kept).split())
 
 
 def expected_value(logprobs: Iterable[tuple[str, float]], values: Mapping[str, float], what: str) -> float:

@@ -110,9 +110,8 @@ def test_next_to_a_judge_with_one_agreement(serve: Callable[..., str], pairs: Pa
     assert f"grading single answers: about {2 * N} calls of j" in done.output
     assert f"judging, each in both orders: about {2 * N} calls of j" in done.output
     panel = json.loads((tmp_path / "out" / "panel" / "panel.json").read_text(encoding="utf-8"))
-    assert {model["model"]: model["kind"] for model in panel["models"].values()} == {
-        "grade:j": "reward models", "judge:j": "judges",
-    } if isinstance(panel["models"], dict) else True  # fmt: skip
+    kinds = {model["model"]: model["kind"] for model in panel["models"].values()}
+    assert kinds == {"grade:j": "reward models", "judge:j": "judges"}
 
 
 def test_a_dry_run_says_the_calls_and_asks_nothing(pairs: Path, tmp_path: Path) -> None:
@@ -151,7 +150,7 @@ def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Pat
     run("best-of", "grade:j", str(sampled), "--out", str(tmp_path / "b"))
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     for path, side in ((first, "perturbed"), (second, "base")):
-        own = [{"prompt": row["prompt"], "output": row[side]} for row in ROWS]
+        own = [{"prompt": row["prompt"], "response": row[side]} for row in ROWS]
         path.write_text("\n".join(map(json.dumps, own)), encoding="utf-8")
     assert "win rate 100" in run("win-rate", "grade:j", str(first), str(second), "--out", str(tmp_path / "w"))
 
