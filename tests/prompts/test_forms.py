@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_texts_lists_and_strengths_are_one_declaration(tmp_path: Path) -> None:
 )
 def test_verdicts_that_are_refused(tmp_path: Path, form: str, words: str) -> None:
     assert words in mistakes(tmp_path, f"{JUDGE}verdict: {form}\n")
+
+
+def test_the_forms_that_the_documents_show_are_read(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "cda" / "prompts" / "README.md").read_text(encoding="utf-8")
+    _, verdict, grade = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (tmp_path / "judge.yaml").write_text(JUDGE + verdict, encoding="utf-8")
+    (tmp_path / "grade.yaml").write_text(grade, encoding="utf-8")
+    judge = load_prompt(str(tmp_path / "judge.yaml"), JudgePrompt).verdict
+    assert judge is not None and judge.values["b>a"] == -0.33
+    assert load_prompt(str(tmp_path / "grade.yaml"), GradePrompt).grade.highest == 5
 
 
 def test_one_form_alone(tmp_path: Path) -> None:

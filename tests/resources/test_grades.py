@@ -171,3 +171,18 @@ def test_from_python(serve: Callable[..., str], tmp_path: Path) -> None:
     assert isinstance(found, cda.Audit)
     assert found.skew["jargon"].before.value == 1.0
     assert found.model.unit == "grade"  # type: ignore[union-attr]
+
+
+def test_a_pattern_that_never_ends_is_one_line_that_names_its_file(
+    serve: Callable[..., str], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cda.patterns.LIMIT_S", 0.05)
+    path = tmp_path / "slow.yaml"
+    path.write_text(
+        "system: Grade.\nuser: '{user_message} {answer}'\n"
+        "grade: {pattern: '((?:a|aa)+)$', lowest: 1, highest: 9}\n", encoding="utf-8",
+    )  # fmt: skip
+    url = serve(lambda _: reply("a" * 20_000 + "!"))
+    done = audit("grade:j", pairs, tmp_path / "out", url, f"score.grade.prompt={path}")
+    assert done.exit_code != 0 and "Traceback" not in done.output
+    assert f"score.grade.prompt: {path}: grade: pattern:" in done.output and "was stopped after 0.05 s" in done.output
