@@ -164,6 +164,10 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
         both = (model, judge)
         model, judge = attempt(lambda: for_its_scorer(both)) or [each.uncalibrated() for each in both]
     for asked in filter(None, (model, judge)):
+        if asked.subject.section.kind == "grade":
+            problems.append(
+                f"{asked.subject.name}: a discovery takes no grades, whose calls it does not plan; name judge:… or a reward model"
+            )
         attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded)))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(

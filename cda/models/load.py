@@ -205,7 +205,9 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
         if head
         else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
     )
-    raise ModelError(f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}")
+    raise ModelError(
+        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}"
+    )
 
 
 def _head_index(spec: ModelSpec, config: Any) -> int:
@@ -257,7 +259,9 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if reading is not None:
         read_by_mask(model, reading)
     elif model.config.num_labels != 1 or (spec.trust_remote_code and _is_own(model)):
-        read_one_output(model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else "")
+        read_one_output(
+            model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else ""
+        )
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
         if _is_own(model):
@@ -284,7 +288,9 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
 
 
-def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any) -> Iterator[str]:
+def _reading_notes(
+    reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any
+) -> Iterator[str]:
     """Sentences on a padding token that moves the reward, or that the files disagree on."""
     if reads != "config":
         return
@@ -294,7 +300,7 @@ def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template
             f"config.json's padding token {declared} lies beyond the {vocab} tokens of the embedding table, so that no text holds it: the reward "
             "is read at each text's last token."
         )
-    elif pad != of_tokenizer and (pad is None) != (of_tokenizer is None) or (pad is not None and pad != of_tokenizer):
+    elif (pad != of_tokenizer and (pad is None) != (of_tokenizer is None)) or (pad is not None and pad != of_tokenizer):
         said = "none" if pad is None else f"{pad}"
         own = "none" if of_tokenizer is None else f"{of_tokenizer}"
         rule = "each text's last token" if pad is None else f"the last token other than {pad}"
@@ -506,7 +512,13 @@ def n_weights(spec: ModelSpec) -> int:
 
 
 def read_weights(
-    auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False, family: Family | None = None
+    auto: Any,
+    spec: ModelSpec,
+    config: Any,
+    what: str,
+    skip: Sequence[str] | None,
+    sharded: bool = False,
+    family: Family | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """A model of a Transformers auto class at the precision of its spec, and the library's report of its tensors, for
     `check_tensors`. `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the

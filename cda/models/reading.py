@@ -50,7 +50,9 @@ class Reading:
         ]
         n = max(map(len, found))
         at = torch.tensor([points + points[-1:] * (n - len(points)) for points in found], device=hidden.device)
-        valid = torch.tensor([[True] * len(points) + [False] * (n - len(points)) for points in found], device=hidden.device)
+        valid = torch.tensor(
+            [[True] * len(points) + [False] * (n - len(points)) for points in found], device=hidden.device
+        )
         return head(hidden[rows[:, None], at], valid)[:, self.output, None]
 
 
@@ -92,8 +94,12 @@ class _ByMask:
         import torch
         from transformers.modeling_outputs import SequenceClassifierOutputWithPast
 
-        passed = {key: value for key, value in named.items() if value is not None and key not in ("labels", "return_dict")}
-        hidden = getattr(self, self.base_model_prefix)(input_ids, attention_mask=attention_mask, **passed).last_hidden_state
+        passed = {
+            key: value for key, value in named.items() if value is not None and key not in ("labels", "return_dict")
+        }
+        hidden = getattr(self, self.base_model_prefix)(
+            input_ids, attention_mask=attention_mask, **passed
+        ).last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))  # type: ignore[arg-type]
 

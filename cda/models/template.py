@@ -99,7 +99,9 @@ class Template:
         self.layout = layout or Layout()
         self.form: Form = _form(tokenizer) if self.layout.turns is None else "text of its own"
         self.segments = segments and self.form == "pair"
-        self._marks = _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        self._marks = (
+            _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        )
         self.is_dated = self.form == "chat template" and "strftime_now" in str(tokenizer.chat_template)
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
         self.pad_token_id = _default_pad(tokenizer) if pad_token_id is None else pad_token_id

@@ -39,7 +39,7 @@ from cda.training.hub import asked_repository, only_here
 from cda.training.lora import adapter_bytes, check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
-_ASKED = {"served": "a server", "function": "code of your own"}
+_ASKED = {"served": "a server", "function": "code of your own", "grade": "an LLM, one answer at a time"}
 _ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 
@@ -90,7 +90,7 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
-    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.is_judge:
+    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.asks_llm:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
     if problems:

@@ -121,6 +121,7 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
             f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
             "them out"
         )
+    yield from _form_problems(recipe, prompts)
     about_messages = [bias.name for bias in biases if bias.query_question is not None]
     for name, text in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
         if about_messages and "user_message" not in places(text):
@@ -136,12 +137,36 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
         )
 
 
+def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
+    """Settings that a verdict or grade in the form of its own prompt cannot have."""
+    judge = recipe.score.judge
+    if prompts.judge.verdict is not None:
+        said = "states the form of its verdict itself"
+        if judge.reasons is not None:
+            yield (
+                f"score.judge.reasons={judge.reasons}: {judge.prompt} {said}; say `reasons` in the prompt file, or leave one of them out"
+            )
+        if judge.criteria:
+            yield f"score.judge.criteria: {judge.prompt} {said}, and criteria are asked for in ours; leave one of them out"
+        if judge.by_token and prompts.judge.verdict.one_token is None:
+            yield (
+                f"score.judge.by_token: the verdicts of {judge.prompt} are not one character for each side; read them as written, or "
+                "name another score.judge.prompt"
+            )
+    form = prompts.grade.grade
+    if recipe.score.grade.by_token and form.one_token is None:
+        yield (
+            f"score.grade.by_token: the grades of {recipe.score.grade.prompt}, {form.lowest} to {form.highest}, are not among the "
+            "few tokens that a server gives probabilities of; read them as written, or name another score.grade.prompt"
+        )
+
+
 def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
     """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
     kind = kind_of(name)
     if not bare_name(name).strip():
         yield f"{name}: names no model after the colon"
-    elif kind == "judge":
+    elif kind in ("judge", "grade"):
         yield from _judge_problems(name, llm)
     if kind != "classifier" and not only_audit:
         yield (
@@ -151,6 +176,13 @@ def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str
 
 def _judge_problems(name: str, llm: str | None) -> Iterator[str]:
     judges = judges_of(name)
+    if kind_of(name) == "grade":
+        if len(judges) > 1:
+            each = " ".join(f"grade:{judge}" for judge in judges if judge)
+            yield f"{name}: names several; grades are one LLM's. Audit them next to each other: cda audit {each}"
+        elif llm != judges[0]:
+            yield f"llm.model={llm}: the grades are {judges[0]}'s; name another as grade:NAME"
+        return
     if "" in judges:
         yield f"{name}: has a comma without a judge; a panel is judge:NAME,NAME"
     yield from (f"{name}: names {judge} twice" for judge in dict.fromkeys(judges) if judge and judges.count(judge) > 1)

@@ -85,6 +85,11 @@ class ModelSection(Section):
         return self.kind == "judge"
 
     @property
+    def asks_llm(self) -> bool:
+        """Every score is an answer of an LLM, which may cost money."""
+        return self.kind in ("judge", "grade")
+
+    @property
     def is_trainable(self) -> bool:
         """It is a sequence classifier: loaded here, trained with an adapter, and scored in several processes."""
         return self.kind == "classifier"
