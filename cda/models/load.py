@@ -30,6 +30,7 @@ from cda.models.precision import Precision
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
 from cda.models.refusals import (
     check_its_class,
+    class_name,
     first_line,
     folder_problems,
     own_code_needed,
@@ -177,8 +178,9 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
 
 def _auto_class(config: Any) -> str:
     """The auto class for which a model brings its reward model's code: some name it for AutoModel alone."""
-    named = getattr(config, "auto_map", None) or {}
-    return "AutoModel" if "AutoModel" in named and _CLASSES not in named else _CLASSES
+    named, names = getattr(config, "auto_map", None) or {}, getattr(config, "architectures", None) or []
+    is_it = _CLASSES not in named and class_name(named.get("AutoModel")) in names
+    return "AutoModel" if is_it else _CLASSES
 
 
 def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
@@ -272,9 +274,9 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     return RewardModel(for_scoring(model), template, spec, heads, reading)
 
 
-def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | None = None) -> Reading | None:
-    """The position at which a loaded classifier's reward is read, by its files and settings; None if its class decides it itself, as
-    encoders' do."""
+def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool = False) -> Reading | None:
+    """The position at which a loaded classifier's reward is read, by its files (or, of one `in_memory`, its configuration) and settings;
+    None if its class decides it itself, as encoders' do."""
     if not pools_by_position(model):
         return None
     family, text_config = family_for(spec) if hasattr(model, "reward_family") else None, model.config.get_text_config()
@@ -283,7 +285,7 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     files = ModelFiles(spec.name_or_path, spec.revision)
     points = family.points(template.tokenizer, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
-    declared = files.config.get("pad_token_id", declared)
+    declared = pad if in_memory else files.config.get("pad_token_id")
     notes = [f"Read as {family.models} are: {family.official}"] if family else []
     return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
 

@@ -85,6 +85,7 @@ def read_one_output(model: Any, output: int | str) -> None:
 def as_it_was(model: Any) -> None:
     """Give a model its own class back."""
     model.__class__ = type(model).__mro__[2]
+    del model.reading
 
 
 class _ByMask:

@@ -192,7 +192,8 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
-        stages["model"] = [_audited_model(recipe.model, loaded.prompts), *_endpoints(recipe)]
+        reads = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).read_lines()
+        stages["model"] = [_audited_model(recipe.model, loaded.prompts), *_endpoints(recipe), *reads]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)

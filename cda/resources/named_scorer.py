@@ -167,6 +167,10 @@ class NamedScorer(ABC):
         """The LLM calls that these comparisons take, cached answers not deducted; none if no LLM is asked."""
         return []
 
+    def read_lines(self) -> list[str]:
+        """A line of a plan on how the model reads a text; none of a model on a hub, which is not loaded yet, and of other kinds."""
+        return []
+
     def problems(self) -> list[str]:
         """Problems that can be found before anything is scored, none of models on a hub; CdaError for a model that cannot be used."""
         score = self.settings.score
