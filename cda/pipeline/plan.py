@@ -21,6 +21,7 @@ from cda.errors import CdaError, RunError
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
+from cda.models.precision import BF16_SPEED
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
@@ -234,6 +235,8 @@ def _endpoints(recipe: Recipe) -> list[str]:
 
 
 def _precision(model: ModelSection) -> str:
+    if model.precision == "8bit_on_gpu":
+        return f"8bit on a GPU (a byte a weight; model.precision=bf16 takes two, and trained {BF16_SPEED}), on a CPU what suits it"
     return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 

@@ -50,9 +50,10 @@ class ModelSection(Section):
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
     """Commit, branch or tag on the hub; null: the newest."""
-    precision: Literal["8bit", "bf16", "fp32", "auto"] = "auto"
+    precision: Literal["8bit", "bf16", "fp32", "auto", "8bit_on_gpu"] = "auto"
     """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU that
-    holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. The report says which, and why."""
+    holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. 8bit_on_gpu, the presets' of 2B to 27B: 8bit on a GPU, on
+    a CPU as auto. The report says which, and why."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
