@@ -474,7 +474,7 @@ def skeleton(spec: ModelSpec, config: Any) -> Any:
             kind = _class_of(spec, config)
             if isinstance(kind, type) and hasattr(kind, "_from_config"):
                 return kind._from_config(config)
-            return kind.from_config(config, trust_remote_code=spec.trust_remote_code)  # type: ignore[attr-defined]
+            return kind.from_config(config, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # a model's own code raises whatever its author wrote
         raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
 

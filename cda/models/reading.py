@@ -102,7 +102,7 @@ class _ByMask:
             input_ids, attention_mask=attention_mask, **passed
         ).last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))  # type: ignore[arg-type]
+        return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))
 
     def plain(self: Any, input_ids: Any) -> Any:
         """The output of the classifier's own forward pass."""

@@ -57,7 +57,7 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.head,
         section.template_date,
     )
-    if section.precision not in ("auto", "8bit_on_gpu"):
+    if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
     precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
     return replace(
