@@ -248,7 +248,7 @@ def test_a_reward_is_checked_on_the_command_line(llama: Path, texts: Texts, else
     status, said, _ = check(*told, prompt, response, f"{known:.2f}")
     assert status == 0 and "as expected (tolerance 0.00" in said
     assert "LlamaForSequenceClassification (head score) in fp32, chat template" in said and "tokens      2" in said
-    assert re.search(r"tokens +<s> <\|user\|> .* … .* <\|end\|>\n", said) and re.search(
+    assert re.search(r"tokens +[0-9]+: <s> <\|user\|> .* … .* <\|end\|>\n", said) and re.search(
         r"read at +token (\d+) of \1: <\|end\|>", said
     )
     status, said, output = check(
