@@ -203,10 +203,10 @@ FAMILIES: tuple[Family, ...] = (
         tiny.headed(
             tiny.LLAMA, "LlamaForRewardModelWithGating", tokens.llama3,
             auto_map={"AutoModelForSequenceClassification": "modeling_custom.LlamaForRewardModelWithGating"},
-            extra={"regression_layer__weight": (19 * 5, HIDDEN), "reward_transform_matrix": (19, 19)}
+            extra={"regression_layer__weight": (19 * 19, HIDDEN), "reward_transform_matrix": (19, 19)}
             | tiny.gate_layers((HIDDEN, 24, 24, 24, 19), 3, (2, 5, 8), False),
             pad_token_id="own", gating_hidden_dim=24, gating_n_hidden=3, gating_temperature=5.0, num_objectives=19,
-            num_quantiles=5, loss="quantile_regression", id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0},
+            num_quantiles=19, loss="quantile_regression", id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0},
         ),
         by_author.head(by_author.template, by_author.qrm(by_author.LLAMA3_TURN)),
     ),
@@ -327,7 +327,7 @@ FAMILIES: tuple[Family, ...] = (
             tiny.headed(
                 tiny.LLAMA, "LlamaForScore", partial(tokens.llama2, pad="<pad>"), pad_token_id="own", score_dim=1,
                 score_type="reward", bias=False, do_normalize=False, normalizer_type=None, momentum=None, rope_theta=10000.0,
-                extra={"score_head__weight": (1, HIDDEN), "normalizer__mean": (1,), "normalizer__var": (1,)},
+                extra={"score_head__weight": (1, HIDDEN), "normalizer__mean": (1,), "normalizer__var": (1,), "normalizer__count": (1,)},
             ),
             [_INV_FREQ],
         ),
@@ -343,7 +343,7 @@ FAMILIES: tuple[Family, ...] = (
             score_type="cost", bias=True, do_normalize=True, normalizer_type="ExponentialMovingAverage", momentum=0.9,
             rope_theta=10000.0,
             extra={"score_head__weight": (1, HIDDEN), "score_head__bias": (1,), "normalizer__mean": (1,),
-                   "normalizer__var": (1,)},
+                   "normalizer__var": (1,), "normalizer__count": (1,)},
         ),
         by_author.beaver,
     ),
