@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         WinRate,
         load,
     )
+    from cda.api.rewards import RewardFunction, reward_function
     from cda.api.runs import audit, discover, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -72,6 +73,7 @@ _NAMES = {
         "WinRate",
         "load",
     ),
+    "cda.api.rewards": ("RewardFunction", "reward_function"),
     "cda.api.runs": ("audit", "discover", "train"),
     "cda.api.texts": ("label", "rewrite"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
@@ -96,6 +98,7 @@ __all__ = [
     "Panel",
     "Quality",
     "RecipeError",
+    "RewardFunction",
     "Run",
     "RunError",
     "SpendingError",
@@ -112,6 +115,7 @@ __all__ = [
     "leaderboard",
     "load",
     "quality",
+    "reward_function",
     "rewrite",
     "train",
     "win_rate",

@@ -72,6 +72,15 @@ def user_errors() -> Iterator[None]:
         if message is None:
             raise
         _fail(message)
+    except BaseException as error:
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # of a library in Rust, and no Exception: a tokenizer gives up over a text
+            raise
+        said = short_lines(visible(str(error).partition("\n")[0]), 200)
+        _fail(
+            f"the tokenizer gave up over a text ({said}). A pattern in its tokenizer.json matches in too many ways; correct it there"
+        )
 
 
 def explain(error: BaseException) -> str | None:

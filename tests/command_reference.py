@@ -14,7 +14,7 @@ from cda.recipe.explain import all_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = {
-    "audit": "AuditResult; PanelResult for several models",
+    "audit": "AuditResult; PanelResult for several models; RewardCheck with --check-reward",
     "train": "TrainResult",
     "label": "LabelCounts",
     "synthesize": "SynthesizeCounts",

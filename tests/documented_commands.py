@@ -22,7 +22,7 @@ _FENCED = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^(?:cda|accelerate|torchrun|pip|python|pytest) .+|^pytest$", re.MULTILINE)
 _HEADER = re.compile(r"^#\s+((?:cda|accelerate) .+)$", re.MULTILINE)
 _INLINE = re.compile(r"`(cda [a-z][^`]*)`")
-_PYTHON = re.compile(r"`python (?:-m )?([\w./]+)")
+_PYTHON = re.compile(r"(?<!`)`python (?:-m )?([\w./]+)")
 
 
 def commands() -> list[str]:

@@ -17,15 +17,21 @@ Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
 """Status, JSON (bytes: as they are) and headers; or `drop` (no answer), `hang`, `reset` (in the middle of the body)."""
 Body = dict[str, Any]
 Answer = Callable[[Body], Reply]
+Routes = Callable[[str, str, Body | None], Reply]
+"""Method, path and, for a POST, the body."""
 
 
 class Served:
     """A server that answers each POST by a function, and can die and come back at the same address."""
 
-    def __init__(self, answer: Answer, get: Callable[[], Reply] | None = None) -> None:
+    def __init__(
+        self, answer: Answer | None = None, get: Callable[[], Reply] | None = None, routes: Routes | None = None
+    ) -> None:
         self.answer = answer
         self.get = get
         """Answers a GET; by default the list of models alone is served."""
+        self.routes = routes
+        """Answers everything, by its path."""
         self.bodies: list[Body] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
@@ -56,9 +62,15 @@ class Served:
                 served.bodies.append(body)
                 served.paths.append(self.path)
                 served.keys.append(self.headers["Authorization"])
-                self._reply(served.answer(body))
+                if served.routes is not None:
+                    self._reply(served.routes("POST", self.path, body))
+                elif served.answer is not None:
+                    self._reply(served.answer(body))
 
             def do_GET(self) -> None:
+                if served.routes is not None:
+                    self._reply(served.routes("GET", self.path, None))
+                    return
                 if served.get is not None:
                     self._reply(served.get())
                     return

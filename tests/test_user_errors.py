@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import DataError, did_you_mean, refuse
 from cda.launch import say
-from cda.user_errors import disk_is_full, explain, speaking
+from cda.user_errors import disk_is_full, explain, speaking, user_errors
 
 
 def test_a_few_problems_are_all_told_and_of_many_the_first_ten() -> None:
@@ -80,3 +80,13 @@ def test_a_program_hears_it_through_logging_alone_and_after_a_command_its_logger
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("heard\n[] 0 True\n", "cda: logged\n")
+
+
+def test_a_tokenizer_that_gives_up_over_a_text_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    from tokenizers import Regex, pre_tokenizers
+
+    split = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    with pytest.raises(SystemExit) as ended, user_errors():
+        split.pre_tokenize_str("a" * 30 + "!")
+    assert ended.value.code == 2
+    assert "error: the tokenizer gave up over a text (Onig: Regex search error" in capfd.readouterr().err

@@ -20,7 +20,7 @@ MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare a
 COMMON = "Common options"
 EXIT_CODES = {
     0: "done",
-    1: "a condition of --fail-if holds, or has no number",
+    1: "a condition of --fail-if holds, or has no number; or the reward is not that of --check-reward",
     2: "something to mend: an option, a file, a model, the disk",
     3: "a fault of cda, with a traceback; please report it",
     130: "stopped by Ctrl-C; the same command goes on from there",

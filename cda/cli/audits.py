@@ -65,6 +65,14 @@ def audit(
         str | None,
         Option(help="Also write each audit as one row to share, for `cda leaderboard`: a .json file, or a folder/."),
     ] = None,
+    check_reward: Annotated[
+        tuple[str, str, float] | None,
+        Option(
+            metavar="PROMPT RESPONSE REWARD",
+            help="No audit: score this one text alone, show how the model reads it, and end with exit code 1 unless its reward is this "
+            "number, such as one on the model's card. PROMPT may be messages as JSON.",
+        ),
+    ] = None,
     fail_if: FailIf = None,
     only: Only = False,
     limit: Limit = None,
@@ -88,6 +96,12 @@ def audit(
         from cda.errors import RecipeError
         from cda.recipe.load import is_recipe
 
+        if check_reward is not None:
+            others = {"bias": bias, "pairs": pairs, "by": by, "out": out, "export": export, "fail-if": fail_if, "only": only,
+                      "limit": limit, "figures": figures, **{name: files[name] for name in files if name != "contrasts"}}  # fmt: skip
+            unused = [f"--{name}" for name, value in others.items() if value]
+            _check_reward(output, models, check_reward, with_options(words, seed), unused)
+            return
         check_export(export, len(models))
         overrides = with_options(words, seed, column, AUDITED_FILES)
         recipe = len(models) == 1 and is_recipe(target)
@@ -112,6 +126,26 @@ def audit(
             if problems:
                 raise RecipeError(problems)
             run_until(output, target, terms, "audit", only, export=export)
+
+
+def _check_reward(
+    output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], unused: Sequence[str]
+) -> None:
+    """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
+    from cda.api.rewards import check_text, reward_function
+    from cda.data.load import columns_of_messages
+    from cda.errors import RecipeError
+
+    if len(models) != 1 or unused:
+        found = ", ".join(unused) if unused else f"there are {len(models)} models"
+        raise RecipeError([f"--check-reward: takes one model and its settings, and makes no audit; found {found}"])
+    prompt, response, expected = given
+    (row,) = columns_of_messages([{"prompt": prompt}], "--check-reward")
+    with reward_function(models[0], overrides=words) as reward:
+        check = reward.check(row["prompt"], response, expected)  # type: ignore[arg-type]  # it checks what it gets
+    output.show(check, check_text(check))
+    if not check.passed:
+        output.fail([f"--check-reward: {check.reward:.6g}, and {expected:.6g} ± {check.tolerance:.2g} was expected"])
 
 
 def _model(

@@ -136,8 +136,9 @@ def asked_subjects(
     return [Subject("model", model)]
 
 
-def check_subject(subject: Subject, settings: ScorerSettings) -> None:
-    """Raise CdaError, before anything is scored, if the model or adapter cannot be used, or a setting is missing."""
+def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = False) -> None:
+    """Raise CdaError, before anything is scored, if the model or adapter cannot be used, or a setting is missing. `shares`: each
+    process of a launch scores texts of its own, with any kind of scorer."""
     scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
@@ -146,7 +147,7 @@ def check_subject(subject: Subject, settings: ScorerSettings) -> None:
             "score.judge.criteria: with score.judge.by_token each criterion takes calls of its own, and only `cda audit` reports "
             "them; set score.judge.criteria=[] here"
         )
-    if not subject.section.is_trainable and world_size() > 1:
+    if not subject.section.is_trainable and world_size() > 1 and not shares:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")

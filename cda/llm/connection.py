@@ -43,9 +43,9 @@ def opened(key: str, base_url: str, timeout_s: float, bounds: Bounds) -> openai.
 
 
 async def posted(
-    http: Any, path: str, body: Mapping[str, Any], timeout_s: float, concurrency: str
-) -> str | openai.APIStatusError | Again | LLMError:
-    """One attempt: the content of an answer, an answer of another status, the reason to try again, or one not to.
+    http: Any, path: str, body: Mapping[str, Any], timeout_s: float, concurrency: str, cast_to: type[object] = str
+) -> Any:
+    """One attempt: an answer (its content, or httpx2.Response), an APIStatusError of another status, Again, or an LLMError.
     ConnectionRefusedError if nothing listens; LLMError, naming `concurrency`, if no more files can be opened.
     """
     try:
@@ -53,7 +53,7 @@ async def posted(
         async with asyncio.timeout(timeout_s):
             # The package's `create` checks each part of the body against its types, a quarter of a call's work here;
             # the body is ours, and the answer is read as JSON by the caller.
-            return await http.post(path, body=dict(body), cast_to=str)  # type: ignore[no-any-return]
+            return await http.post(path, body=dict(body), cast_to=cast_to)
     except openai.APIStatusError as error:
         return error
     except (openai.APITimeoutError, TimeoutError) as error:

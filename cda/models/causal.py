@@ -6,7 +6,6 @@ end of the full rendering: the marks that close the turn are the response's, as 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
+from cda.models.agreement import check_tensors
 from cda.models.load import ModelSpec, adapter_task, for_scoring, load_template, read_config, read_weights, with_adapter
 from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template
@@ -80,10 +80,7 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
     model = _load_base(spec, config)
     if adapter is not None:
         _check_adapter(adapter)
-        with warnings.catch_warnings():
-            # An adapter whose names do not match would change nothing, and only a warning would say so.
-            warnings.filterwarnings("error", message=".*missing adapter keys.*")
-            model = with_adapter(model, adapter)
+        model = with_adapter(model, adapter)
     return CausalModel(for_scoring(model), template, spec, adapter)
 
 
@@ -165,12 +162,8 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     # The output layer stays out of 8-bit by default: a log-probability needs its logits.
-    model, missing = read_weights(AutoModelForCausalLM, spec, config, _CAUSAL, None)
-    if missing:
-        raise ModelError(
-            f"{spec.name_or_path}: its weights lack {len(missing)} tensors of a causal language model (first: {missing[0]}), "
-            "which would be random. It is another kind of model, or its download or save is incomplete"
-        )
+    model, report = read_weights(AutoModelForCausalLM, spec, config, _CAUSAL, None)
+    check_tensors(spec.name_or_path, "causal", model, report)
     return model
 
 

@@ -6,20 +6,28 @@ apart, so that smaller margins would read as no preference.
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
+from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
+from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
+from cda.models.families import Family, family_of, named_head
+from cda.models.families.linear import HEADS
+from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
+from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
 from cda.models.refusals import (
     check_its_class,
     first_line,
@@ -28,9 +36,18 @@ from cda.models.refusals import (
     refuse_passed_over,
     why_not_loadable,
 )
-from cda.models.template import Template, add_segments, wants_segments
+from cda.models.template import DAY, Layout, Template, add_segments, check_fixed, padding_token, wants_segments
+from cda.models.trial import try_template
+from cda.models.weight_files import check_weight_files
+from cda.records import Message
 
 _CLASSIFIER = "a sequence classifier"
+_CLASSES = "AutoModelForSequenceClassification"
+_HEADS = HEADS
+WAYS_OUT = (
+    "Two ways always work: a function of your own that returns its rewards (cda audit file.py:function), or a server that does "
+    "(cda audit served:URL)"
+)
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
@@ -69,6 +86,12 @@ class ModelSpec:
     """8-bit weights on a CPU: see `multiply_by_rounded_weights`. It decides the time that a score takes, and no score."""
     attn_implementation: str | None = None
     compile: bool = False
+    reads: Reads | None = None
+    """Where the reward is read, against what the model's files say; None: as they say."""
+    head: int | str | None = None
+    """The one of several labels that is the reward, by index or name."""
+    template_date: datetime.date = DAY
+    """The day that a chat template is given which writes today's date."""
     precision_reason: str | None = field(default=None, compare=False)
     """Why this precision was taken, if the recipe left it to the machine."""
 
@@ -81,21 +104,126 @@ class RewardModel:
     template: Template
     spec: ModelSpec
     head_names: tuple[str, ...]
+    reading: Reading | None = None
+    """Where the reward is read; None if the model's class decides it."""
+
+    @property
+    def needs_padding_token(self) -> bool:
+        """True if the class looks for a padding token that its config.json does not name: texts then go through it one by one."""
+        return self.reading is None and getattr(self.model.config.get_text_config(), "pad_token_id", None) is None
 
 
-def load_config(spec: ModelSpec) -> object:
-    """The model's configuration; ModelError unless it is a reward model: one label, safetensors weights, no unread code."""
+def load_config(spec: ModelSpec) -> Any:
+    """The configuration of the classifier that a reward model is loaded as; ModelError unless it is a reward model whose reward
+    can be read: a class, head and weights that are known, and no unread code.
+    """
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
+    if (family := family_for(spec)) is not None:
+        return _family_config(spec, family)
     config = read_config(spec, _CLASSIFIER)
-    refuse_passed_over(spec.name_or_path, config, "AutoModelForSequenceClassification", spec.trust_remote_code)
-    architectures = getattr(config, "architectures", None) or []
-    if config.num_labels != 1:
-        raise ModelError(
-            f"{spec.name_or_path}: has {config.num_labels} labels ({', '.join(architectures) or 'no architecture named'}); "
-            "a reward model is a sequence classifier with num_labels=1"
-        )
+    auto = _auto_class(config)
+    if not refuse_passed_over(spec.name_or_path, config, auto, spec.trust_remote_code):
+        _refuse_unknown_class(spec, config)
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    if not {"num_labels", "id2label", "label2id"} & set(files.config) and config.num_labels != 1:
+        rows = next((shape[0] for name in _HEADS if (shape := files.shape(f"{name}.weight"))), None)
+        if rows is not None:
+            config.num_labels = rows
+    if auto == _CLASSES and config.num_labels != 1:
+        _head_index(spec, config)
+    text_config = config.get_text_config()
+    pad, vocab = getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None)
+    if pad is not None and vocab is not None and not 0 <= pad < vocab:
+        # No text holds it, so the last token is read; but an embedding table with such a padding token cannot be made.
+        for part in (config, text_config):
+            part.pad_token_id = None
     return config
+
+
+def family_for(spec: ModelSpec) -> Family | None:
+    """The family that reads a model; None if its class is one of Transformers or comes with it."""
+    file = Path(spec.name_or_path) / "config.json"
+    family = family_of(spec.name_or_path, spec.revision, file.stat().st_mtime_ns if file.is_file() else None)
+    if family is None and spec.reads is not None:
+        import transformers
+
+        files = ModelFiles(spec.name_or_path, spec.revision)
+        own = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
+        family = None if own or files.auto_map else named_head(files, spec.reads)
+    if family is None or spec.reads in (None, family.reads):
+        return family
+    return replace(family, reads=spec.reads)
+
+
+def _family_config(spec: ModelSpec, family: Family) -> Any:
+    """The configuration of a family's backbone as a classifier with one label."""
+    from transformers import AutoConfig
+
+    if family.refusal is not None:
+        raise ModelError(f"{spec.name_or_path}: {family.refusal}. {WAYS_OUT}")
+    check_config_file(spec.name_or_path, spec.revision)
+    raw = {**family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)}
+    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config"):
+        raw.pop(key, None)
+    try:
+        config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
+    except Exception as error:  # transformers raises many kinds here
+        raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
+    config.reward_family = family.key
+    check_weight_files(spec.name_or_path, spec.revision, config)
+    return config
+
+
+def _auto_class(config: Any) -> str:
+    """The auto class for which a model brings its reward model's code: some name it for AutoModel alone."""
+    named = getattr(config, "auto_map", None) or {}
+    return "AutoModel" if "AutoModel" in named and _CLASSES not in named else _CLASSES
+
+
+def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
+    """Raise ModelError if config.json names a class that is not known, so that another one would be loaded."""
+    import transformers
+
+    names = getattr(config, "architectures", None) or []
+    unknown = [name for name in names if not hasattr(transformers, name)]
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    plain = named_head(files, spec.reads)
+    causal = [name for name in names if name.endswith(("ForCausalLM", "LMHeadModel", "Model"))]
+    if plain is None and causal and not unknown:
+        raise ModelError(
+            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by its "
+            f"probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
+        )
+    if not unknown and not (plain and causal):
+        return
+    (head,) = [pattern.strip("^.\\") for pattern in plain.names] if plain is not None else [None]
+    held = (
+        f"its weights hold a head of one output ({head}.weight), but not where it is read. Say it (model.reads=last_attended: the last token, "
+        "which has to be EOS; last_token; config: the last token that is not padding) and compare one reward with the author's "
+        f"(cda audit {spec.name_or_path} model.reads=… --check-reward PROMPT RESPONSE REWARD)"
+        if head
+        else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
+    )
+    raise ModelError(f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}")
+
+
+def _head_index(spec: ModelSpec, config: Any) -> int:
+    """Which of several labels is the reward; ModelError if the settings name none of them."""
+    labels = {int(at): str(name) for at, name in (getattr(config, "id2label", None) or {}).items()}
+    named = {name: at for at, name in labels.items()}
+    head = spec.head
+    if isinstance(head, str):
+        head = named.get(head, int(head) if head.isdecimal() else -1)
+    if head is not None and 0 <= head < config.num_labels:
+        return int(head)
+    shown = ", ".join(f"{at}: {name}" for at, name in sorted(labels.items())[:8]) + (", …" if len(labels) > 8 else "")
+    architectures = ", ".join(getattr(config, "architectures", None) or []) or "no architecture named"
+    found = "" if spec.head is None else f" and none called {spec.head}"
+    raise ModelError(
+        f"{spec.name_or_path}: has {config.num_labels} labels ({architectures}; {shown}){found}; a reward model gives one number. Name the "
+        f"label that is the reward (model.head=0, or its name). {WAYS_OUT}"
+    )
 
 
 def read_config(spec: ModelSpec, what: str) -> Any:
@@ -103,11 +231,16 @@ def read_config(spec: ModelSpec, what: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(
+        check_config_file(spec.name_or_path, spec.revision)
+        config = AutoConfig.from_pretrained(
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
+    except ModelError:
+        raise
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
+    check_weight_files(spec.name_or_path, spec.revision, config)
+    return config
 
 
 def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
@@ -120,14 +253,94 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     template = load_template(spec, config)
     if template.segments:
         add_segments(model, template.tokenizer.sep_token_id)
+    reading = reading_of(spec, model, template)
+    if reading is not None:
+        read_by_mask(model, reading)
+    elif model.config.num_labels != 1 or (spec.trust_remote_code and _is_own(model)):
+        read_one_output(model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else "")
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
+        if _is_own(model):
+            _float32_behind_base(model)
     if adapter is not None:
         check_adapter(adapter, heads)
         model = with_adapter(model, adapter)
-    for config in (model.config.get_text_config(), model.config):
-        config.pad_token_id = template.pad_token_id  # sequence classifiers find the last real token by this id
-    return RewardModel(for_scoring(model), template, spec, heads)
+    return RewardModel(for_scoring(model), template, spec, heads, reading)
+
+
+def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | None = None) -> Reading | None:
+    """The position at which a loaded classifier's reward is read, by its files and settings; None if its class decides it itself, as
+    encoders' do."""
+    if not pools_by_position(model):
+        return None
+    family, text_config = family_for(spec) if hasattr(model, "reward_family") else None, model.config.get_text_config()
+    reads = spec.reads or (family.reads if family else "config")
+    pad = text_config.pad_token_id if reads == "config" else None
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    points = family.points(template.tokenizer, files) if family and family.points else None
+    output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
+    declared = files.config.get("pad_token_id", declared)
+    notes = [f"Read as {family.models} are: {family.official}"] if family else []
+    return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
+
+
+def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any) -> Iterator[str]:
+    """Sentences on a padding token that moves the reward, or that the files disagree on."""
+    if reads != "config":
+        return
+    of_tokenizer, vocab = template.tokenizer.pad_token_id, getattr(text_config, "vocab_size", None)
+    if pad is None and declared is not None:
+        yield (
+            f"config.json's padding token {declared} lies beyond the {vocab} tokens of the embedding table, so that no text holds it: the reward "
+            "is read at each text's last token."
+        )
+    elif pad != of_tokenizer and (pad is None) != (of_tokenizer is None) or (pad is not None and pad != of_tokenizer):
+        said = "none" if pad is None else f"{pad}"
+        own = "none" if of_tokenizer is None else f"{of_tokenizer}"
+        rule = "each text's last token" if pad is None else f"the last token other than {pad}"
+        yield (
+            f"config.json's padding token is {said} and the tokenizer's {own}; the reward is read as config.json says, at {rule}, as "
+            "Transformers reads one text without padding (model.reads)."
+        )
+    if pad is not None:
+        ids = template.encode((Message("user", "Hi"),), "Hello.").ids
+        if ids[-1] == pad:
+            yield (
+                f"Texts end in config.json's padding token {pad}, so the reward is read at a token before it, as Transformers reads one "
+                "text without padding (model.reads)."
+            )
+
+
+def _is_own(model: Any) -> bool:
+    """True of a class from the model's own code."""
+    return type(model).__module__.startswith("transformers_modules.") or any(
+        kind.__module__.startswith("transformers_modules.") for kind in type(model).__mro__
+    )
+
+
+def _float32_behind_base(model: Any) -> None:
+    """Have everything behind the base of a model with code of its own compute in float32: buffers that were never converted would not
+    fit its states otherwise."""
+    import torch
+
+    base = getattr(model, model.base_model_prefix, None)
+    if base is None:
+        return
+    inside = {id(part) for part in (*base.parameters(), *base.buffers())}
+    for part in (*model.parameters(), *model.buffers()):
+        if id(part) not in inside and part.is_floating_point():
+            part.data = part.data.float()
+
+    def exact(_: Any, __: Any, output: Any) -> Any:
+        if isinstance(output, torch.Tensor):
+            return output.float()
+        if isinstance(output, tuple):
+            return tuple(map(_exact, output))
+        for name, value in output.items():
+            output[name] = _exact(value)
+        return output
+
+    base.register_forward_hook(exact)
 
 
 def for_scoring(model: Any) -> Any:
@@ -183,21 +396,36 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"
         raise ModelError(why) from None
     check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
+    check_length(spec.name_or_path, tokenizer.model_max_length)
+    check_fixed(spec.name_or_path, tokenizer)
+    try_template(spec.name_or_path, tokenizer)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
         raise ModelError(
             f"{name} knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
             "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
         )
-    return template_of(tokenizer, config.get_text_config() if config is not None else None, spec.max_length_tokens)
+    text_config = config.get_text_config() if config is not None else None
+    return template_of(tokenizer, text_config, spec.max_length_tokens, _layout(spec, tokenizer, config))
 
 
-def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int) -> Template:
+def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
+    """The encoding of a model's texts, where its family or the settings decide it."""
+    family = family_for(spec) if hasattr(config, "reward_family") else None
+    left = tokenizer.truncation_side == "left"
+    if family is None:
+        last = tokenizer.eos_token_id if spec.reads == "last_attended" else None
+        return Layout(last_id=last, cuts_left=left, day=spec.template_date)
+    last = family.last(tokenizer, ModelFiles(spec.name_or_path, spec.revision)) if family.last else None
+    return Layout(family.turns, last, family.doubles_bos, left, spec.template_date)
+
+
+def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout: Layout | None = None) -> Template:
     """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
     limit = int(min(max_length_tokens, positions, tokenizer.model_max_length))
-    pad = getattr(text_config, "pad_token_id", None)
-    return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config))
+    pad = padding_token(tokenizer, getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None))
+    return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)
 
 
 def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
@@ -229,16 +457,43 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     return names
 
 
-def skeleton(spec: ModelSpec, config: object) -> Any:
+def skeleton(spec: ModelSpec, config: Any) -> Any:
     """The reward model of a configuration without weights."""
     import torch
-    from transformers import AutoModelForSequenceClassification
 
     try:
         with torch.device("meta"):
-            return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+            kind = _class_of(spec, config)
+            if isinstance(kind, type) and hasattr(kind, "_from_config"):
+                return kind._from_config(config)
+            return kind.from_config(config, trust_remote_code=spec.trust_remote_code)  # type: ignore[attr-defined]
     except Exception as error:  # a model's own code raises whatever its author wrote
         raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
+
+
+def _class_of(spec: ModelSpec, config: Any) -> Any:
+    """The class that a configuration is loaded as: an auto class, or Transformers' own with the head of a family."""
+    import transformers
+
+    family = family_for(spec) if hasattr(config, "reward_family") else None
+    if family is None:
+        return getattr(transformers, _auto_class(config))
+    own: Any = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
+    files = ModelFiles(spec.name_or_path, spec.revision)
+
+    def made(self: Any, config: Any) -> None:
+        own.__init__(self, config)
+        self.score = (family.head or _one_output)(config, files)
+        self.reward_family = family.key
+        self.post_init()
+
+    return type(own.__name__, (own,), {"__init__": made, "__module__": own.__module__})
+
+
+def _one_output(config: Any, _: ModelFiles) -> Any:
+    import torch
+
+    return torch.nn.Linear(config.get_text_config().hidden_size, 1, bias=False)
 
 
 @cache
@@ -251,11 +506,11 @@ def n_weights(spec: ModelSpec) -> int:
 
 
 def read_weights(
-    auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False
-) -> tuple[Any, list[str]]:
-    """A model of a Transformers auto class at the precision of its spec, and the names of weights that its files lack.
-    `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the
-    output layer). `sharded` as in `load_reward_model`.
+    auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False, family: Family | None = None
+) -> tuple[Any, dict[str, Any]]:
+    """A model of a Transformers auto class at the precision of its spec, and the library's report of its tensors, for
+    `check_tensors`. `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the
+    output layer). `sharded` as in `load_reward_model`; a `family` names its tensors otherwise.
     """
     import torch
     from transformers import BitsAndBytesConfig
@@ -271,15 +526,22 @@ def read_weights(
     if torch.cuda.is_available() and not sharded:
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
+    if family is not None and family.names:
+        options["key_mapping"] = dict(family.names)
+    name: str | None = spec.name_or_path
+    if family is not None and family.convert is not None:
+        name, options["state_dict"] = None, family.convert(_all_tensors(spec), config)
+    elif not isinstance(auto, type) or not hasattr(auto, "_from_config"):
+        options["trust_remote_code"] = spec.trust_remote_code
     try:
         with quiet_files():
             model, report = auto.from_pretrained(
-                spec.name_or_path,
+                name,
                 config=config,
                 revision=spec.revision,
-                trust_remote_code=spec.trust_remote_code,
                 use_safetensors=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are refused by name, which the library's error leaves out
                 **options,
             )
     except Exception as error:  # transformers raises many kinds here
@@ -291,42 +553,49 @@ def read_weights(
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
     if spec.precision == "8bit":
         multiply_by_rounded_weights(model, spec.dequantize_once)
-    return model, sorted(report["missing_keys"])
+    return model, report
 
 
 def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bool) -> Any:
-    from transformers import AutoModelForSequenceClassification
-
-    model, missing = read_weights(AutoModelForSequenceClassification, spec, config, _CLASSIFIER, heads, sharded)
-    if fresh := [key for key in missing if key.split(".")[0] in heads]:
-        raise ModelError(
-            f"{spec.name_or_path}: its weights hold no score head ({', '.join(fresh)} would be random). "
-            "A base or chat model is not a reward model; give a trained one"
-        )
-    if missing:
-        raise ModelError(
-            f"{spec.name_or_path}: its weights lack {len(missing)} tensors that its config.json asks for "
-            f"(first: {missing[0]}), which would be random. The download or save is incomplete"
-        )
+    family = family_for(spec) if hasattr(config, "reward_family") else None
+    kind = _class_of(spec, config)
+    model, report = read_weights(kind, spec, config, _CLASSIFIER, heads, sharded, family)
+    allowed = () if family is None else family.unused
+    left = [key for key in report["unexpected_keys"] if not any(re.search(pattern, key) for pattern in allowed)]
+    check_tensors(spec.name_or_path, "classifier", model, {**report, "unexpected_keys": left}, heads)
     return model
 
 
+def _all_tensors(spec: ModelSpec) -> dict[str, Any]:
+    """Every tensor of a model's files, in main memory."""
+    from safetensors.torch import load_file
+
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    paths = {path for file in set(files.tensors.values()) if (path := files.path(file)) is not None}
+    return {name: tensor for path in sorted(paths) for name, tensor in load_file(path).items()}
+
+
 def with_adapter(model: object, adapter: Path) -> Any:
-    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit."""
+    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit, or is not whole."""
     from peft import PeftModel
 
+    check_adapter_config(adapter)
     try:
-        return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-    except (RuntimeError, ValueError, TypeError, UserWarning) as error:
-        raise ModelError(f"{adapter}: does not fit this model ({first_line(error)})") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of missing tensors, which are refused below
+            adapted = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
+            check_adapter_tensors(adapted, adapter)
+    except ModelError:
+        raise
+    except Exception as error:  # peft raises many kinds here
+        raise ModelError(f"{adapter}: does not fit this model ({misfit(error)})") from None
+    return adapted
 
 
 def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
     """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
     ModelError if files or head weights are missing, or the adapter was made for another task.
     """
-    from safetensors import SafetensorError, safe_open
-
     task, _ = adapter_task(adapter)
     if task not in (None, "SEQ_CLS"):
         made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
@@ -334,12 +603,7 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
             f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
             "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
         )
-    weights = adapter / "adapter_model.safetensors"
-    try:
-        with safe_open(weights, framework="pt") as opened:
-            keys = list(opened.keys())
-    except SafetensorError as error:
-        raise ModelError(f"{weights}: cannot be read ({first_line(error)}); was it saved completely?") from None
+    keys = adapter_tensors(adapter)
     missing = [head for head in heads if not any(f".{head}." in key for key in keys)]
     if missing:
         raise ModelError(
@@ -352,8 +616,10 @@ def adapter_task(adapter: Path) -> tuple[str | None, str]:
     """Task and kind of an adapter as PEFT names them; ModelError if its files are not there or cannot be read."""
     file = adapter / "adapter_config.json"
     if not file.is_file() or not (adapter / "adapter_model.safetensors").is_file():
+        pickled = " (adapter_model.bin is a pickle, which can run code when read: convert it)"
         raise ModelError(
             f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
+            + (pickled if (adapter / "adapter_model.bin").exists() else "")
         )
     try:
         config = read_json(file)

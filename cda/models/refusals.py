@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from cda.errors import ModelError
@@ -19,9 +20,16 @@ def folder_problems(name_or_path: str) -> list[str]:
         return []
     if not path.is_dir():
         return [f"{name_or_path}: a model is a folder, not a file"]
+    if not os.access(path, os.R_OK | os.X_OK):
+        return [f"{name_or_path}: its files may not be read by you; change the rights of the folder (chmod)"]
     problems = []
     if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
         return [f"{name_or_path}: an adapter, not a model; `cda merge {name_or_path} --out FOLDER` makes a model of it"]
+    if (path / "adapter_config.json").is_file():
+        return [
+            f"{name_or_path}: holds a model and an adapter_config.json, by which Transformers would put an adapter onto it unasked. "
+            "Move the adapter's files into a folder of their own"
+        ]
     if not (path / "config.json").is_file():
         problems.append(f"{name_or_path}: no config.json; not a model folder")
     if not any(True for pattern in _WEIGHT_FILES for _ in path.glob(pattern)):

@@ -8,6 +8,7 @@ added where the model looks them up: scores and training then agree, through wra
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
 from itertools import groupby
@@ -40,7 +41,38 @@ def add_segments(model: Any, separator: int) -> list[Any]:
     ]
 
 
-Form = Literal["chat template", "pair", "plain text"]
+Form = Literal["chat template", "pair", "plain text", "text of its own"]
+
+DAY = datetime.date(2024, 7, 26)
+"""The day that chat templates are given which write today's date: that of Llama 3's own where no clock is at hand."""
+_RANDOM = re.compile(r"\|\s*random\b|\blipsum\s*\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A conversation as text, by hand: `{text}` in each stands for what is said there."""
+
+    user: str
+    assistant: str = "{text}"
+    system: str = "{text}\n"
+    between: str = "\n"
+    """Between an answer and the user's next turn."""
+    begin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a kind of model encodes a text, where that is not the tokenizer's own way."""
+
+    turns: Turns | None = None
+    """In place of a chat template; special tokens in it are special."""
+    last_id: int | None = None
+    """Token that every text has to end in; it stays where a text is cut."""
+    doubles_bos: bool = False
+    """Two BOS, one of the template and one of the tokenizer, are meant."""
+    cuts_left: bool = False
+    """A text that is too long loses its beginning."""
+    day: datetime.date = DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +87,22 @@ class Template:
     """Encodes prompt and response for one tokenizer."""
 
     def __init__(
-        self, tokenizer: Any, max_length_tokens: int, model_pad_token_id: int | None = None, segments: bool = False
+        self,
+        tokenizer: Any,
+        max_length_tokens: int,
+        pad_token_id: int | None = None,
+        segments: bool = False,
+        layout: Layout | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.max_length_tokens = max_length_tokens
-        self.form: Form = _form(tokenizer)
+        self.layout = layout or Layout()
+        self.form: Form = _form(tokenizer) if self.layout.turns is None else "text of its own"
         self.segments = segments and self.form == "pair"
-        self._marks = _marks(tokenizer) if self.form == "chat template" else None
+        self._marks = _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        self.is_dated = self.form == "chat template" and "strftime_now" in str(tokenizer.chat_template)
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
-        self.pad_token_id = _pad_token_id(tokenizer, model_pad_token_id)
+        self.pad_token_id = _default_pad(tokenizer) if pad_token_id is None else pad_token_id
 
     def notes(self) -> list[str]:
         """Fallbacks in use, each as a sentence for the user."""
@@ -77,9 +116,21 @@ class Template:
             )
             if self.tokenizer.eos_token_id is None:
                 notes.append("The tokenizer has no end-of-sequence token; responses end without one.")
-        if self.tokenizer.pad_token_id is None:
-            notes.append(f"The tokenizer has no padding token; token {self.pad_token_id} is used.")
+        if self.is_dated:
+            notes.append(
+                f"The chat template writes today's date; it gets {self.layout.day:%Y-%m-%d} on every day (model.template_date)."
+            )
+        if self.layout.doubles_bos:
+            notes.append("Texts begin with two beginning-of-sequence tokens, as the model's authors encode them.")
         return notes
+
+    @property
+    def content(self) -> list[object]:
+        """Everything but the token ids of words that decides which ids a text becomes, for the name of its score."""
+        layout = self.layout
+        moving = [layout.day.isoformat()] if self.is_dated else []
+        own = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
     def encode(self, prompt: Prompt, response: str) -> Encoded:
         """Token ids of a prompt and its response, cut at the end to max_length_tokens. ModelError if the chat template
@@ -87,24 +138,38 @@ class Template:
         """
         if self.form == "pair":
             return self._pair(prompt, response)
-        ids = self.ids(self.text(prompt, response))
-        eos = self.tokenizer.eos_token_id
-        if self.form == "plain text" and eos is not None and ids[-1] != eos:
-            ids.append(eos)
-        return Encoded(ids[: self.max_length_tokens], len(ids) > self.max_length_tokens)
+        ids, limit, last = self.ids(self.text(prompt, response)), self.max_length_tokens, self.layout.last_id
+        if self.form == "plain text" and last is None:
+            last = self.tokenizer.eos_token_id
+            if last is not None and ids[-1] != last:
+                ids.append(last)
+            return Encoded(ids[:limit], len(ids) > limit)
+        if last is not None and ids[-1:] == [last]:
+            ids.pop()
+        end = [] if last is None else [last]
+        excess = len(ids) + len(end) - limit
+        if excess > 0 and self.layout.cuts_left:
+            kept = 1 if ids[0] == self.tokenizer.bos_token_id else 0
+            ids = ids[:kept] + ids[kept + excess :]
+        return Encoded([*ids[: limit - len(end)], *end], excess > 0)
 
     def text(self, prompt: Prompt, response: str | None) -> str:
         """The text that is encoded, or without a response its part before one; for a text pair, in plain text."""
+        if self.layout.turns is not None:
+            return self._written(self.layout.turns, self.messages(prompt, response))
         if self.form != "chat template":
             return f"{prompt_text(prompt)}\n\n{response or ''}"
         return self.render(self.messages(prompt, response), add_generation_prompt=response is None)
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of such a text with a single BOS, not cut."""
-        if self.form == "chat template":
-            ids = list(self.tokenizer(sendable(text), add_special_tokens=False, verbose=False)["input_ids"])
+        """Token ids of such a text with a single BOS, or two if its authors want them, not cut."""
+        if self.form in ("chat template", "text of its own"):
+            special = self.form == "text of its own" or self.layout.doubles_bos
+            ids = list(self.tokenizer(sendable(text), add_special_tokens=special, verbose=False)["input_ids"])
         else:
             ids = self._as_text(text, add_special_tokens=True)
+        if self.layout.doubles_bos:
+            return ids
         bos = self.tokenizer.bos_token_id
         while bos is not None and ids[:2] == [bos, bos]:
             ids = ids[1:]
@@ -127,7 +192,10 @@ class Template:
         try:
             return str(
                 self.tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=add_generation_prompt
+                    messages,
+                    tokenize=False,
+                    add_generation_prompt=add_generation_prompt,
+                    strftime_now=self.layout.day.strftime,
                 )
             )
         except Exception as error:  # templates raise whatever their author wrote
@@ -135,6 +203,16 @@ class Template:
             raise ModelError(
                 f"the model's chat template refuses a conversation with the turns {roles}: {error}"
             ) from None
+
+    def _written(self, turns: Turns, messages: list[dict[str, str]]) -> str:
+        forms = {"user": turns.user, "assistant": turns.assistant, "system": turns.system}
+        parts = [turns.begin]
+        for number, message in enumerate(messages):
+            if number and message["role"] == "user" and messages[number - 1]["role"] == "assistant":
+                parts.append(turns.between)
+            # Not by str.format: braces in a text are text.
+            parts.append(forms[message["role"]].replace("{text}", message["content"]))
+        return "".join(parts)
 
     def _as_text(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Token ids of a text in which the name of a special token, such as `</s>`, is a text like any other."""
@@ -165,11 +243,11 @@ def _form(tokenizer: Any) -> Form:
     return "plain text"
 
 
-def _marks(tokenizer: Any) -> re.Pattern[str] | None:
+def _marks(tokenizer: Any, turns: Turns | None) -> re.Pattern[str] | None:
     """A pattern of the tokenizer's special tokens and of the turns that its template writes as text; None without any."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     special = {*map(str, tokenizer.all_special_tokens), *(str(token) for token in added if token.special)}
-    templates = tokenizer.chat_template
+    templates = tokenizer.chat_template if turns is None else None
     written = " ".join(templates.values()) if isinstance(templates, dict) else str(templates)
     marks = {mark for mark in special if len(mark.strip()) > 1} | {found[0] for found in TURNS.finditer(written)}
     # The longest first: one may begin with another.
@@ -189,14 +267,28 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
     return runs[0][1], runs[2][1], runs[4][1]
 
 
-def _pad_token_id(tokenizer: Any, of_model: int | None) -> int:
-    """The tokenizer's padding token, else the model's, else one that ends no text: classifiers pool at the last token
-    that is not padding, which with eos for padding is one too early in a text that ends in eos.
-    """
+def _default_pad(tokenizer: Any) -> int:
+    """The tokenizer's padding token, else one that ends no text."""
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
-    if of_model is not None and tokenizer.convert_ids_to_tokens(of_model) is not None:
-        return of_model
     if tokenizer.unk_token_id is not None and tokenizer.unk_token_id != tokenizer.eos_token_id:
         return int(tokenizer.unk_token_id)
     return 0 if tokenizer.eos_token_id != 0 else 1
+
+
+def padding_token(tokenizer: Any, of_model: int | None, vocab_size: int | None) -> int:
+    """The token that fills up batches: the model's, which its class may look for, else the tokenizer's, else any. One that the
+    embedding table does not hold, or that the tokenizer cannot name, is passed over: masked, every token pads alike.
+    """
+    asked = (of_model, _default_pad(tokenizer), 0)
+    known = (pad for pad in asked if pad is not None and 0 <= pad < (vocab_size or 1 << 62))
+    return next((pad for pad in known if tokenizer.convert_ids_to_tokens(pad) is not None), 0)
+
+
+def check_fixed(name_or_path: str, tokenizer: Any) -> None:
+    """Raise ModelError if a chat template draws at random, so that one text has several renderings."""
+    if tokenizer.chat_template and (drawn := _RANDOM.search(str(tokenizer.chat_template))):
+        raise ModelError(
+            f"{name_or_path}: its chat template draws at random ({drawn[0].strip()}), so that one text would have several rewards. "
+            "Take that out of chat_template"
+        )

@@ -308,7 +308,6 @@ def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
 
     try:
         reward_model = load_reward_model(spec, adapter)
-        _check_all_used(reward_model.model, adapter)
         DosedModel(reward_model).set(dose)
         return reward_model.model.merge_and_unload(safe_merge=True), reward_model.template.tokenizer
     except torch.cuda.OutOfMemoryError:
@@ -320,18 +319,3 @@ def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
         if "NaNs" not in str(error):
             raise
         raise ModelError(f"{adapter}: merged at dose {dose}, weights are NaN; the adapter is broken") from None
-
-
-def _check_all_used(model: object, adapter: Path) -> None:
-    """Raise ModelError if PEFT passed silently over weights of layers that the base has not."""
-    from peft import get_peft_model_state_dict
-    from safetensors import safe_open
-
-    with safe_open(adapter / "adapter_model.safetensors", framework="pt") as opened:
-        saved = set(opened.keys())
-    loaded = set(get_peft_model_state_dict(model, save_embedding_layers=False))
-    if saved != loaded:
-        odd = sorted(saved ^ loaded)
-        raise ModelError(
-            f"{adapter}: does not fit this base: {len(odd)} of its tensors are without a counterpart (first: {odd[0]})"
-        )

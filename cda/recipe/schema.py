@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -62,6 +63,14 @@ class ModelSection(Section):
     compile: bool = False
     """Compile the model for scoring, and its blocks for training unless it is sharded (torch.compile). The first batches take longer, by
     one to two minutes in all."""
+    reads: Literal["config", "last_token", "last_attended"] | None = None
+    """Token at which the reward is read, against what the model's files say. config: the last token that is not config.json's padding
+    token, as Transformers reads one text without padding. last_token: the last one. last_attended: the last one, which has to be EOS
+    (OpenRLHF). null: as the model's files say; the report names it."""
+    head: int | str | None = None
+    """The one of several labels that is the reward, by index or by its name in config.json."""
+    template_date: date = date(2024, 7, 26)
+    """The day that is given to a chat template which writes today's date, so that rewards are the same on every day."""
     dequantize_once: bool = True
     """8bit on a CPU: keep the rounded weights in float32 too, in place of dequantizing them in every pass: 4 more bytes a weight, if
     half of the free memory holds them. The rewards are the same either way."""

@@ -13,7 +13,7 @@ from cda.prompts import Criteria
 from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
 from cda.scorers.own_code import is_own
-from cda.scorers.served_client import ServedOptions
+from cda.scorers.served_options import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
@@ -152,7 +152,8 @@ class ScoreSection(Section):
     calibration: str | None = None
     """File that `cda calibrate` wrote for this very scorer: its corrections are taken off every margin. Not in a training."""
     self_check: bool = True
-    """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ."""
+    """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ; of a server, compare the
+    tokens that it counts with those of score.served.tokenizer, and stop if they differ."""
     judge: JudgeSection = JudgeSection()
     log_ratio: LogRatioSection = LogRatioSection()
     served: ServedOptions = ServedOptions()

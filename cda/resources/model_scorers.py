@@ -13,7 +13,7 @@ from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
-from cda.launch import on_one_machine
+from cda.launch import on_one_machine, say
 from cda.models.load import (
     ModelSpec,
     RewardModel,
@@ -58,13 +58,9 @@ class Classifier(NamedScorer):
         return []
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        spec, subject = model_spec(self.section), self.subject
-        reward_model = load_reward_model(spec, subject.adapter)
-        if subject.adapter is not None and subject.dose != 1:
-            DosedModel(reward_model).set(subject.dose)
-        notes = self_check(reward_model) if self.settings.score.self_check else []
-        if spec.compile:
-            compile_base(reward_model)
+        subject = self.subject
+        reward_model, notes = self._loaded()
+        spec = reward_model.spec
         apart = set(self.together)
         sets = [self.together, [text for text in texts if text not in apart]]
         score = partial(
@@ -93,6 +89,24 @@ class Classifier(NamedScorer):
         del reward_model
         free_memory()
         return scores, facts
+
+    def _text_scorer(self) -> ClassifierScorer:
+        reward_model, notes = self._loaded()
+        for note in notes:
+            say(f"  {note}")
+        score = self.settings.score
+        return ClassifierScorer(reward_model, score.batch_tokens, over_length=score.over_length, workers=score.workers)
+
+    def _loaded(self) -> tuple[RewardModel, list[str]]:
+        """The model with its adapter at the dose, and what its self-check says."""
+        spec, subject = model_spec(self.section), self.subject
+        reward_model = load_reward_model(spec, subject.adapter)
+        if subject.adapter is not None and subject.dose != 1:
+            DosedModel(reward_model).set(subject.dose)
+        notes = self_check(reward_model) if self.settings.score.self_check else []
+        if spec.compile:
+            compile_base(reward_model)
+        return reward_model, notes
 
 
 def classifier_scores(
@@ -222,6 +236,9 @@ class LogRatio(NamedScorer):
         del scorer, causal
         free_memory()
         return scores, facts
+
+    def _text_scorer(self) -> LogRatioScorer:
+        return replace(self._loaded(), label=None)
 
     def _loaded(self) -> LogRatioScorer:
         """Load the models; CdaError if settings are missing, or a model, adapter or vector cannot be used."""

@@ -23,7 +23,7 @@ from cda.results.calibration import CalibrationResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.calibrated import Corrector
-from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, distinct_texts
+from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, TextScorer, distinct_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
 
@@ -153,6 +153,16 @@ class NamedScorer(ABC):
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text; see `score`."""
 
+    @abstractmethod
+    def _text_scorer(self) -> TextScorer:
+        """The scorer of single texts itself; see `text_scorer`."""
+
+    def text_scorer(self) -> TextScorer:
+        """The scorer itself, its model loaded, for any number of calls without cache and progress bar, before any calibration;
+        ModelError as of `score`."""
+        self._refuse_comparing()
+        return self._text_scorer()
+
     def problems(self) -> list[str]:
         """Problems that can be found before anything is scored, none of models on a hub; CdaError for a model that cannot be used."""
         score = self.settings.score
@@ -175,10 +185,7 @@ class NamedScorer(ABC):
     def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
         texts."""
-        if self.compares:
-            raise ModelError(
-                f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
-            )
+        self._refuse_comparing()
         calibration = self.calibration()
         rewards, facts = self.rewards(texts)
         if not rewards.scored:
@@ -189,6 +196,12 @@ class NamedScorer(ABC):
         return Corrector(calibration).rewards(rewards, texts), _noted(
             facts, self.settings.score.calibration, calibration
         )
+
+    def _refuse_comparing(self) -> None:
+        if self.compares:
+            raise ModelError(
+                f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
+            )
 
     def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
         """Margins of all comparisons, and how they came about; errors as in `score`."""

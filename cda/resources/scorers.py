@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,11 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cda.errors import LLMError, ModelError
+from cda.files.paths import user_path
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.llm.protocol import LLM
+from cda.models.load import ModelSpec, load_template
+from cda.models.template import Template
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
+from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_client
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
@@ -43,9 +48,11 @@ from cda.scorers.compared import (
 )
 from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.judge import LLMJudge
-from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
+from cda.scorers.own import InMemoryModel, OwnPairwise, OwnScorer, own_scorer
+from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
 from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written verdict, by the place of its reasons."""
@@ -67,8 +74,10 @@ class Served(NamedScorer):
         return fingerprint(client.settings)
 
     def deciding_settings(self) -> dict[str, Any]:
-        served = self.settings.score.served
-        return {"served": served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
+        served = self.settings.score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})
+        # Left out if unset, as before there were any, so that finished stages stay as they are.
+        later = {"dialect": "auto", "tokenizer": None}
+        return {"served": {name: value for name, value in served.items() if name not in later or value != later[name]}}
 
     def missing(self) -> list[str]:
         return self._client().check()
@@ -76,14 +85,36 @@ class Served(NamedScorer):
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         client = self._client()
         client.check()  # as in `source`
-        scorer = ServedScorer(client, "  scoring")
+        scorer = ServedScorer(client, "  scoring", check_template=self.settings.score.self_check)
         scores = _kept_until_done(self, scorer, client.settings, texts)
-        notes = tuple(marks_note(texts, has_turns))
+        notes = (" ".join([*client.notes(), *scorer.notes]), *marks_note(texts, client.has_marks))
         facts = reward_facts(self.name, scores, how=f"Scored by {bare_name(self.name)}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
+    def _text_scorer(self) -> ServedScorer:
+        client = self._client()
+        client.check()  # as in `source`
+        return ServedScorer(client)
+
     def _client(self) -> ServedClient:
-        return ServedClient(bare_name(self.name), self.settings.score.served)
+        served = self.settings.score.served
+        return ServedClient(bare_name(self.name), served, rendering=self._rendering(served))
+
+    def _rendering(self, served: ServedOptions) -> Rendering | None:
+        """The named tokenizer, opened once in a run."""
+        if served.tokenizer is None:
+            return None
+        limit, name = served.truncate_tokens or sys.maxsize, str(user_path(served.tokenizer))
+        spec = ModelSpec(name, max_length_tokens=limit, trust_remote_code=self.section.trust_remote_code)
+
+        def opened() -> Template:
+            template = load_template(spec)
+            template.max_length_tokens = limit  # the server knows its own, and says which texts are longer
+            return template
+
+        return Rendering(
+            self.settings.llm.opened.once(("tokenizer", name, limit), opened), shown_path(served.tokenizer)
+        )
 
 
 class Function(NamedScorer):
@@ -117,6 +148,11 @@ class Function(NamedScorer):
         assert not isinstance(scorer, OwnPairwise)
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
+
+    def _text_scorer(self) -> TextScorer:
+        scorer = self.own
+        assert not isinstance(scorer, OwnPairwise)
+        return replace(scorer, label=None) if isinstance(scorer, InMemoryModel) else scorer
 
     @property
     def scored_as(self) -> str | None:
@@ -184,6 +220,9 @@ class Judge(NamedScorer):
         return llm_client(self.settings.llm.settings).check()
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
+        raise NotImplementedError
+
+    def _text_scorer(self) -> TextScorer:
         raise NotImplementedError
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:

@@ -53,6 +53,9 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.dequantize_once,
         section.attn_implementation,
         section.compile,
+        section.reads,
+        section.head,
+        section.template_date,
     )
     if section.precision != "auto":
         return replace(spec, precision=section.precision)
@@ -76,8 +79,9 @@ def model_source(section: ModelSection) -> str:
 
 
 def model_kernels(section: ModelSection) -> dict[str, object]:
-    """Settings of the model's kernels that differ from the library's own, by which scores are rounded otherwise."""
-    return section.model_dump(include={"attn_implementation", "compile"}, exclude_defaults=True)
+    """Settings beside the model's content that decide or round its scores, where they differ from the defaults."""
+    include = {"attn_implementation", "compile", "reads", "head", "template_date"}
+    return section.model_dump(mode="json", include=include, exclude_defaults=True)
 
 
 def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, llm: LlmAccess) -> Rewriter:

@@ -95,6 +95,21 @@ class Written(Result):
     """Rows by file or kind; empty for weights."""
 
 
+class RewardCheck(Result):
+    """The reward of one text next to the number that is expected, such as the one on a model's card."""
+
+    model: str
+    reward: float
+    expected: float
+    difference: float
+    """reward − expected."""
+    tolerance: float
+    """Largest difference that passes: half a unit in the last digit of `expected`, and 0.001 + 0.1% of it; below fp32 0.05 + 1%."""
+    passed: bool
+    read: tuple[str, ...]
+    """How the model reads the text: class and precision, template, tokens, place of the reward; a line each."""
+
+
 class Prompts(Result):
     """The requests that an LLM would get."""
 

@@ -112,8 +112,9 @@ def packs(model: Any) -> bool:
     from transformers.modeling_layers import GenericForSequenceClassification
 
     plain = without_adapter(model)
-    attention = str(getattr(plain.config, "_attn_implementation", None))
-    return isinstance(plain, GenericForSequenceClassification) and "flash" in attention
+    attention, reading = str(getattr(plain.config, "_attn_implementation", None)), getattr(plain, "reading", None)
+    causal = isinstance(plain, GenericForSequenceClassification)
+    return causal and "flash" in attention and reading is not None and reading.points is None
 
 
 def packed(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
@@ -124,12 +125,13 @@ def packed(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     positions = [position for row in ids for position in range(len(row))]
     both = torch.tensor([[token for row in ids for token in row], positions])
     input_ids, position_ids = _on_device(both, model.device).unsqueeze(1)
-    ends = torch.tensor([len(row) for row in ids]).cumsum(0) - 1
+    starts = torch.tensor([0, *map(len, ids[:-1])]).cumsum(0)
+    read = starts + torch.tensor([model.reading.position(row) % len(row) for row in ids])
     with torch.inference_mode():
         base = getattr(model, model.base_model_prefix)
         hidden = base(input_ids=input_ids, position_ids=position_ids, use_cache=False).last_hidden_state
-        rewards = model.score(hidden[0, ends.to(hidden.device)])
-        return rewards[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+        rewards = model.score(hidden[0, read.to(hidden.device)])[:, model.reading.output]
+        return rewards.float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
 def padded(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
@@ -137,6 +139,8 @@ def padded(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     import torch
 
     model, pad = reward_model.model, reward_model.template.pad_token_id
+    if len(ids) > 1 and reward_model.needs_padding_token:
+        return np.concatenate([padded(reward_model, [row]) for row in ids])
     width = max(map(len, ids))
     input_ids = torch.tensor([row + [pad] * (width - len(row)) for row in ids])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])

@@ -11,7 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import RewardModel
+from cda.models.load import RewardModel, without_adapter
 from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
 from cda.records import user_prompt
@@ -84,7 +84,7 @@ class ClassifierScorer(TextScorer):
 
     def refuse_long(self, texts: Sequence[Text]) -> None:
         template, limit = self.reward_model.template, self.reward_model.template.max_length_tokens
-        uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id)
+        uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id, layout=template.layout)
         # All are tokenized for this and again to be scored: little next to a model, and no ids have to be held.
         lengths = (len(text.ids) for window in windows(uncut, texts) for text in window.values())
         long = [n for n in lengths if n > limit]
@@ -181,12 +181,17 @@ def self_check(reward_model: RewardModel, texts: Sequence[Text] = PROBES) -> lis
 
 
 def _alone(reward_model: RewardModel, ids: list[int]) -> float:
-    """Reward of one text as the plain model gives it: no padding, no mask, nothing of our own."""
+    """Reward of one text as the plain model gives it: no padding, no mask, and by the forward pass of its own class if that is
+    what its files mean."""
     import torch
 
+    model, spec, reading = reward_model.model, reward_model.spec, reward_model.reading
+    base = without_adapter(model)
+    is_plain = reading is not None and spec.reads is None and not hasattr(base, "reward_family")
     with torch.inference_mode():
-        output = reward_model.model(input_ids=torch.tensor([ids], device=reward_model.model.device))
-    return float(output.logits[0, 0])
+        input_ids = torch.tensor([ids], device=model.device)
+        output = base.plain(input_ids) if is_plain else model(input_ids=input_ids)
+    return float(output.logits[0, reading.output if is_plain and reading is not None else 0])
 
 
 def _differences(

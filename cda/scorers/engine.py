@@ -175,9 +175,23 @@ def scope_of(loaded: RewardModel | CausalModel, adapter: Path | None = None, dos
             "max_length_tokens": template.max_length_tokens,
             # Another version of these may compute another score from the same files.
             "versions": {name: version for name, version in versions().items() if name in _DECIDING},
-            "extra": {},  # of earlier versions, whose scores are still found
+            "extra": _of_reading(loaded),
         }
     )
+
+
+def _of_reading(loaded: RewardModel | CausalModel) -> dict[str, object]:
+    """What decides the token that a reward is read at, if more does than the padding token; empty for scores of earlier versions."""
+    spec, template = loaded.spec, loaded.template
+    found: dict[str, object] = {"encoding": template.content} if template.content else {}
+    reading = loaded.reading if isinstance(loaded, RewardModel) else None
+    if reading is not None and (reading.pad != template.pad_token_id or reading.output):
+        found["read"] = [reading.pad, reading.output]
+    if spec.reads or spec.head is not None:
+        found["settings"] = [spec.reads, spec.head]
+    if family := getattr(loaded.model.config, "reward_family", None):
+        found["family"] = family
+    return found
 
 
 def _content(spec: ModelSpec) -> str:

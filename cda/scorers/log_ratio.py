@@ -19,6 +19,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
+from cda.models.agreement import replaced_tensors
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import content_id
 from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters, row_groups
@@ -128,7 +129,7 @@ class Policy:
 
 def adapter_off(causal: CausalModel) -> Policy:
     """The base under a model's adapter: the reference of a DPO adapter, without loading a second model. ModelError if
-    there is no adapter, or it trained biases of the base, which cannot be switched off.
+    there is no adapter, or it trained biases or replaced embeddings of the base, which cannot be switched off.
     """
     if causal.adapter is None:
         raise ModelError(f"{causal.name}: has no adapter to switch off; give a separate reference model")
@@ -136,6 +137,11 @@ def adapter_off(causal: CausalModel) -> Policy:
     if biases:
         raise ModelError(
             f"{causal.adapter}: trained the base's biases too (bias={biases.pop()}), which stay when it is switched off. "
+            "Load the base once more as the reference"
+        )
+    if replaced := replaced_tensors(causal.adapter):
+        raise ModelError(
+            f"{causal.adapter}: replaces the base's {replaced[0]}, which stays when it is switched off. "
             "Load the base once more as the reference"
         )
     return Policy(causal, causal.model.disable_adapter, "(adapter off)")

@@ -109,7 +109,7 @@ def _pooled(reward_model: RewardModel, inputs: tuple[Any, ...], output: Any, ids
         case 3, 2:
             return hidden[:, 0]
         case 3, 3:
-            # As the model looks for it: a text may end in the token that is used for padding.
+            # Of classes that look for their padding token themselves.
             pad = reward_model.template.pad_token_id
             last = [max((at for at, token in enumerate(row) if token != pad), default=0) for row in ids]
             return hidden[range(len(ids)), last]

@@ -1,22 +1,18 @@
-"""The client of a reward server: its endpoint, a request for each text, and the one reward in an answer."""
+"""The client of a reward server: what it is, a request for each text in its dialect, and the one reward in an answer."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from cda.arrays import LARGEST
 from cda.errors import LLMError, ModelError, did_you_mean
-from cda.inert import sendable, without_turns
+from cda.inert import TURNS, sendable, without_turns
 from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Ask, back_off, pause
 from cda.llm.limiter import Limiter
@@ -32,112 +28,40 @@ from cda.llm.outcome import (
 )
 from cda.llm.protocol import TOO_LONG, Completion, Request, gave_up
 from cda.records import Prompt, prompt_text
-
-Kind = Literal["classify", "pooling", "score"]
+from cda.scorers.dialects import (
+    ENDPOINTS,
+    FIRST_ASKED,
+    SERVERS,
+    Dialect,
+    Found,
+    Given,
+    Server,
+    ServerName,
+    part_of,
+    recognise,
+    servers_with,
+)
+from cda.scorers.rendering import Fault, Rendering
+from cda.scorers.served_answers import counted_in, reward_in, undone
+from cda.scorers.served_options import ServedOptions, endpoint_of
 
 _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
-_LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
-_FIELDS: Mapping[Kind, str] = {"classify": "probs", "pooling": "data", "score": "score"}
-
-
-Positive = Annotated[int, Field(ge=1)]
-
-
-class ServedOptions(BaseModel):
-    """Options of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    model: str | None = None
-    """Its name on the server; null: whatever is served there."""
-    form: Literal["messages", "text"] = "messages"
-    """messages: the conversation, to which the server applies the model's chat template. text: one text, by default the
-    prompt, a blank line and the response."""
-    sigmoid: bool = False
-    """The server can only answer with the sigmoid of the reward: ask for it, and undo it."""
-    check_raw: bool = True
-    """Before anything else, make sure that the server left the sigmoid off."""
-    last_token: bool = False
-    """The server gives a number for every token (/pooling only); take the last."""
-    truncate_tokens: Positive | None = None
-    """The server keeps the first so many tokens (`truncate_prompt_tokens`; versions before `truncation_side` keep the last
-    instead). null: a text longer than the model reads is too long."""
-    too_long: Literal["refuse", "count"] = "refuse"
-    """Texts that the server calls too long: stop, or leave them out and count them."""
-    api_key_env: str = "VLLM_API_KEY"
-    """The environment variable that holds the key, if the server requires one."""
-    concurrency: Positive = 32
-    """Requests under way at once, at most; a 429 halves it for a while."""
-
-
-def endpoint_of(url: str) -> tuple[str, Kind]:
-    """Address before the endpoint's name, and that name; a server's own address, with or without /v1, means /classify.
-
-    ModelError for anything but an http address.
-
-    >>> endpoint_of("http://localhost:8000/v1"), endpoint_of("https://host/models/7/pooling")
-    (('http://localhost:8000', 'classify'), ('https://host/models/7', 'pooling'))
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that hold no IPv6 address
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ModelError(f"'{url.rpartition('@')[2]}' is no address of a server, like http://localhost:8000/classify")
-    path, _, last = parts.path.rstrip("/").rpartition("/")
-    for kind in _FIELDS:
-        if last == kind:
-            return urlunsplit((parts.scheme, parts.netloc, path, "", "")), kind
-    whole = parts.path.rstrip("/").removesuffix("/v1")
-    return urlunsplit((parts.scheme, parts.netloc, whole, "", "")), "classify"
-
-
-def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
-    """The one reward in an answer's `data`; with `last_token`, the last of one number a token. ModelError if there is
-    not one text, or not one finite number.
-    """
-    if len(items) != 1:
-        raise ModelError(f"{len(items)} results came for one text")
-    content = items[0].get(_FIELDS[kind]) if isinstance(items[0], dict) else None
-    values = content if isinstance(content, list) else [content]
-    if values and isinstance(values[-1], list):
-        if not last_token:
-            raise ModelError(
-                f"one result a token came ({len(values)} of them), not one for the text. For a model that is trained to "
-                "reward at its last token set last_token=true; use /classify for one with a classification head"
-            )
-        values = values[-1]
-    if len(values) > 1:
-        raise ModelError(
-            f"{len(values)} numbers came for the text, so the model has {len(values)} labels (or is an embedding model), and "
-            "which of them is the reward is not ours to guess. Serve a model with one output, or say what to make of the "
-            "numbers in a function of your own (module:function)"
-        )
-    reward = values[0] if values else None
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
-        raise ModelError(f"'{_FIELDS[kind]}' holds no number; is this vLLM's /{kind}?")
-    if not abs(reward) <= LARGEST:  # NaN too
-        raise ModelError(f"the reward is {reward!s:.40}. Serve the model with --dtype bfloat16 or float32")
-    return float(reward)
-
-
-def undone(probability: float) -> float:
-    """The reward whose sigmoid this is, log-odds."""
-    if 0 < probability < 1:
-        return math.log(probability) - math.log1p(-probability)
-    raise ModelError(
-        f"the answer {probability:g} is not the sigmoid of a reward, or of one too large to be told from others. "
-        "Set sigmoid=false, and start the server with --pooler-config '{\"use_activation\": false}'"
-    )
+_SHORT = ("Name a colour of the sky.", "Blue.")
+_LONGER = re.compile(
+    r"longer than the (maximum model|model's context) length|must have less than \d+ (tokens|characters)|"
+    r"length limit exceeded",
+    re.IGNORECASE,
+)
 
 
 @dataclass(eq=False)
 class ServedClient:
     """An Asker of a reward server.
 
-    The `url` is that of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`; `/score`
-    reads prompt and response as a text pair, as cross-encoders without a chat template need it. A text is tried `retries` more
+    The `url` is that of an endpoint (`http://host:8000/pooling`), or of the server, which then means its first one in `SERVERS`.
+    `/score` and `/rerank` read prompt and response as a text pair, as cross-encoders without a chat template need it. The kind
+    of server is the one that its address has alone, or that `check` finds. A text is tried `retries` more
     times after 408, 409, 5xx, timeouts, lost connections and broken answers, with pauses that double from `backoff_s` at most.
     ModelError if the url is no address of a server, or an option is not one of its endpoint.
     """
@@ -148,19 +72,43 @@ class ServedClient:
     """Limit of one attempt from start to end."""
     retries: int = 6
     backoff_s: float = 0.5
+    rendering: Rendering | None = None
+    """The tokenizer that `options` name; it cuts texts for servers that take token ids."""
     served_model: str | None = field(default=None, init=False)
     """Model name in the server's answers; None before the first."""
-    listed: tuple[str, ...] = field(default=(), init=False)
-    """Models that the server offers, once `check` has asked."""
+    found: Found = field(default=Found(), init=False)
+    """The server as it describes itself, once `check` has asked."""
 
     def __post_init__(self) -> None:
         if problem := variable_problem(self.options.api_key_env):
             raise ModelError(f"score.served.api_key_env: {problem}")
-        self._root, self._kind = endpoint_of(self.url)
-        if self.options.last_token and self._kind != "pooling":
-            raise ModelError(f"{self.address}: last_token=true needs the server's /pooling, not /{self._kind}")
+        self._root, self._named = endpoint_of(self.url)
+        if self._named is None and self.options.dialect == "openrlhf" and urlsplit(self._root).path:
+            self._root, _, self._named = self._root.rpartition("/")  # OpenRLHF's trainers take any address
+        if self.options.last_token and self._named != "pooling":
+            raise ModelError(f"{self.address}: last_token=true needs vLLM's /pooling, not /{self._path}")
+        self._added_tokens: int | None = None
         self._limiter = Limiter(self.concurrency, sleep=pause)
         self._reached = False
+
+    @property
+    def server(self) -> ServerName:
+        """The kind of server: as set, as found, by its address, or vLLM."""
+        if self.options.dialect != "auto":
+            return self.options.dialect
+        by_address = servers_with(self._named) if self._named else []
+        return self.found.server or (by_address[0] if by_address else "vllm")
+
+    @property
+    def dialect(self) -> Dialect:
+        """The declaration of the endpoint that is asked; vLLM's first if this kind of server has none of that name."""
+        endpoints = SERVERS[self.server].endpoints
+        in_v1 = f"v1/{self._path}" if self._root.endswith("/v1") else ""
+        return endpoints.get(in_v1) or endpoints.get(self._path) or next(iter(endpoints.values()))
+
+    @property
+    def _path(self) -> str:
+        return self._named or next(iter(SERVERS[self.server].endpoints))
 
     @property
     def name(self) -> str:
@@ -179,11 +127,13 @@ class ServedClient:
     @property
     def settings(self) -> Mapping[str, object]:
         """The settings that decide a reward. The weights behind the name may change without a trace here."""
-        return {
-            "url": f"{self._root}/{self._kind}",
-            "model": self.options.model or self.listed,
+        # Of vLLM without a tokenizer as in earlier versions, whose finished stages stay as they are.
+        later = {} if self.server == "vllm" else {"dialect": self.server, "revision": self.found.revision}
+        return later | {
+            "url": f"{self._root}/{self._path}",
+            "model": self.options.model or self.found.listed,
             "form": self.options.form,
-            "render": None,  # of earlier versions, whose finished stages stay as they are
+            "render": self.rendering and self.rendering.id,
             "sigmoid": self.options.sigmoid,
             "last_token": self.options.last_token,
             "truncate_tokens": self.options.truncate_tokens,
@@ -195,56 +145,192 @@ class ServedClient:
         return
 
     def check(self, timeout_s: float = 10.0) -> list[str]:
-        """Problems that can be found before a text is scored. Asks for the models' names, which are part of the settings."""
+        """Problems that can be found before a text is scored. Asks the server what it is and for its models' names, which are
+        part of the settings.
+        """
         import openai
 
         from cda.llm.connection import Bounds, opened, own_error
 
         if problem := address_problem(self.url):
             return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
+        base = self._root.removesuffix("/v1")
         try:
-            with opened(self._endpoint.key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
-                listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
-            served = [without_secret(str(model["id"]), self._endpoint.key) for model in listed["data"]]
-            self.listed = tuple(served)
-        except openai.APIStatusError as error:
-            refused = error.status_code in (401, 403)
-            return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
+            with opened(self._endpoint.key or "none", base, timeout_s, Bounds(base, "the address")) as http:
+                found = recognise(partial(self._json_at, http))
+                names = tuple(without_secret(name, self._endpoint.key) for name in found.listed)
+                self.found = replace(found, listed=names)
+                if found.server == self.server == "vllm" and self.server_renders and self.rendering is None:
+                    self._added_tokens = self._tokens_added(http)
+        except openai.APIStatusError:
+            return [f"{self.address}: the key in {self.options.api_key_env} is refused"]
         except (openai.APIConnectionError, LLMError) as error:
             if (own := own_error(error)) is not None:
-                return [f"{self.address}: its list of models: {own}"]
+                return [f"{self.address}: its description of itself: {own}"]
             return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return []  # a server that lists no models may still score
-        if self.options.model is None or self.options.model in served:
-            return []
+        return [f"{self.address}: {problem}" for problem in self._problems()]
+
+    def _tokens_added(self, http: Any) -> int | None:
+        """Tokens that vLLM's chat template adds to a short conversation, by its /tokenize; None if it does not say."""
+        first, second = _SHORT
+        named = {} if self.options.model is None else {"model": self.options.model}
+        messages = [{"role": "user", "content": first}, {"role": "assistant", "content": second}]
+        as_messages = {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
+        as_text = {"prompt": f"{first} {second}", "add_special_tokens": False}
+        counts = [
+            tokens_counted(part_of(self._json_at(http, "/tokenize", named | body), "count"))
+            for body in (as_messages, as_text)
+        ]
+        return counts[0] - counts[1] if all(counts) else None
+
+    def _json_at(self, http: Any, path: str, body: object = None) -> object:
+        """The JSON at a path of the server, None if there is none; openai's error if the key is refused, or the first path
+        that is asked does not answer.
+        """
+        import openai
+
+        try:
+            return json.loads(http.post(path, body=body, cast_to=str) if body else http.get(path, cast_to=str))
+        except openai.APIStatusError as error:
+            if error.status_code in (401, 403):
+                raise
+        except (openai.APIConnectionError, LLMError):
+            if path == FIRST_ASKED:
+                raise
+        except (ValueError, RecursionError):
+            pass
+        return None
+
+    def _problems(self) -> Iterator[str]:
+        options, found, server = self.options, self.found, SERVERS[self.server]
+        if found.problem and options.dialect == "auto":
+            yield found.problem
+            return
+        if self._named in ENDPOINTS and self._named not in {name.rpartition("/")[2] for name in server.endpoints}:
+            yield f"is {server.title}, which has {', '.join(f'/{name}' for name in server.endpoints)}, not /{self._named}"
+        if options.model is not None and found.listed and options.model not in found.listed:
+            known = ", ".join(found.listed)
+            yield f"serves {known}, not '{options.model}'.{did_you_mean(options.model, found.listed)}"
+        yield from map("score.served.{}".format, self._mismatches(server))
+
+    def _mismatches(self, server: Server) -> Iterator[str]:
+        """Options that this kind of server, or this tokenizer, cannot follow."""
+        cut, limit = self.options.truncate_tokens, self.found.max_tokens
+        if cut is not None and self.server == "tei" and limit not in (None, cut):
+            yield f"truncate_tokens={cut}: {server.title} cuts texts at its own {limit} tokens alone; set truncate_tokens={limit}"
+        if cut is not None and self.server == "openrlhf":
+            yield (
+                f"truncate_tokens={cut}: {server.title} takes no such option; it cuts texts at its own --data.max_len. Leave it out"
+            )
+        if cut is not None and self.dialect.takes == "ids" and self.rendering is None:
+            yield f"truncate_tokens={cut}: {server.title} cuts no text; name the model's tokenizer, and texts are cut here"
+        if self.rendering is None:
+            return
+        form, named = self.rendering.template.form, f"tokenizer={self.rendering.name}"
+        if self.dialect.takes == "pair" and form == "chat template":
+            yield (
+                f"{named}: has a chat template, and /{self._path} takes prompt and response as a pair; ask "
+                f"/{next(iter(server.endpoints))}"
+            )
+        if form == "pair" and self.dialect.takes != "pair" and self.server != "tei":
+            yield (
+                f"{named}: has no chat template and encodes prompt and response as a text pair, which only vLLM's /score and "
+                "text-embeddings-inference's /predict and /rerank take; serve the model there"
+            )
+        if form == "plain text" and self.server_renders:
+            yield f"{named}: has no chat template, with which the server should render messages; set score.served.form=text"
+
+    def notes(self) -> list[str]:
+        """What kind of server was asked, how that is known, and who applied the chat template."""
+        if self.options.dialect != "auto":
+            how = "as set"
+        elif self.found.server is not None:
+            how = f"as its {self.found.told} says"
+        elif self._named and len(servers_with(self._named)) == 1:
+            how = "by its address"
+        else:
+            how = "assumed: the server does not say what it is"
+        asked = f"Asked as {SERVERS[self.server].title}'s /{self._path} ({how}){SERVERS[self.server].told}"
+        if self.dialect.takes == "pair" or (self.rendering and self.rendering.template.form == "pair"):
+            return [f"{asked}. Prompt and response are sent as a text pair."]
+        hint = f"score.served.tokenizer={self.found.weights or 'FOLDER'}"
+        if self.server_renders:
+            added = self._added_tokens
+            if added is not None and added <= 0:
+                return [
+                    f"{asked}. The server's chat template adds nothing to a conversation. If the model was trained with one, start "
+                    f"the server with it (--chat-template), or have it applied here (score.served.form=text {hint})."
+                ]
+            known = "" if added is None else f", which adds {added} tokens to a short conversation"
+            untold = (
+                ""
+                if self.rendering
+                else f"; that it does so once is not checked without the model's tokenizer ({hint})"
+            )
+            return [f"{asked}. The server applies the chat template{known}{untold}."]
+        if self.rendering is not None:
+            sent = "token ids are" if self.dialect.takes != "text" else "the text is"
+            return [f"{asked}. The template of {self.rendering.name} is applied here, and {sent} sent."]
         return [
-            f"{self.address}: serves {', '.join(served)}, not '{self.options.model}'.{did_you_mean(self.options.model, served)}"
+            f"{asked}. Texts are sent without a chat template: if the model was trained with one, name its tokenizer ({hint})."
         ]
 
-    def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
-        """The request for a text's reward; `activation`: for its sigmoid."""
-        body: dict[str, object] = {"use_activation": activation}
-        if self.options.model is not None:
-            body["model"] = self.options.model
-        if self.options.truncate_tokens is not None:
-            # The response's end goes first, as it does for local models.
-            body |= {"truncate_prompt_tokens": self.options.truncate_tokens, "truncation_side": "right"}
-        if self._kind == "pooling":
-            body |= {"encoding_format": "float", "task": "token_classify" if self.options.last_token else "classify"}
-        return Request(f"text {row + 1}", json.dumps(body | self._material(prompt, response)))
+    def has_marks(self, prompt: Prompt, response: str) -> bool:
+        """True if marks of chat templates in a text are broken up with a space before it is sent."""
+        if self.rendering is not None and not self.server_renders and self.rendering.template.form == "chat template":
+            return self.rendering.template.has_marks(prompt, response)
+        return any(TURNS.search(text) for text in (response, *(message.content for message in prompt)))
 
-    def _material(self, prompt: Prompt, response: str) -> dict[str, object]:
-        if self._kind == "score":
-            first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
-            return {"text_1": first, "text_2": second}
-        if self.options.form == "messages":
-            # The server's tokenizer would read a mark of a turn in a text as one.
-            turns = [*((message.role, message.content) for message in prompt), ("assistant", response)]
-            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in turns]
-            # Stated and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
-            return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
-        return {"input": sendable(without_turns(f"{prompt_text(prompt)}\n\n{response}"))}
+    @property
+    def server_renders(self) -> bool:
+        """The server is to apply the chat template."""
+        return self.dialect.takes == "messages" and self.options.form == "messages"
+
+    def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
+        """The request for a text's reward; `activation`: for its sigmoid. ModelError if the chat template refuses the text."""
+        return Request(f"text {row + 1}", json.dumps(self.dialect.body(self._given(prompt, response, activation))))
+
+    def _given(self, prompt: Prompt, response: str, activation: bool = False) -> Given:
+        # The server's tokenizer would read a mark of a turn in a text as one.
+        turns = [*((message.role, message.content) for message in prompt), ("assistant", response)]
+        messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in turns]
+        first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
+        given = Given(
+            first,
+            second,
+            f"{first}\n\n{second}",
+            activation,
+            messages if self.server_renders else None,
+            model=self.options.model,
+            truncate_tokens=self.options.truncate_tokens,
+            last_token=self.options.last_token,
+        )
+        rendering, takes = self.rendering, self.dialect.takes
+        if rendering is None or given.messages is not None or takes == "pair":
+            return given
+        if rendering.template.form == "pair":
+            return replace(given, as_pair=True)
+        if takes != "text":
+            return replace(given, ids=rendering.template.encode(prompt, response).ids)
+        added = self.dialect.adds_special_tokens
+        return replace(
+            given,
+            prompt=sendable(rendering.text(prompt, None, added)),
+            text=sendable(rendering.text(prompt, response, added)),
+        )
+
+    def fault(self, counted: int, prompt: Prompt, response: str) -> tuple[Fault, int] | None:
+        """What is wrong if the server read so many tokens of a text, and how many its template makes; None if nothing is, or
+        no tokenizer is named.
+        """
+        if self.rendering is None:
+            return None
+        messages = self._given(prompt, response).messages
+        template, cut = self.rendering.template, self.options.truncate_tokens
+        whole = self.rendering.rendered(messages) if messages else len(template.encode(prompt, response).ids)
+        expected = whole if cut is None else min(whole, cut)
+        fault = self.rendering.fault(counted, expected, prompt, response)
+        return None if fault is None else (fault, expected)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
@@ -280,12 +366,13 @@ class ServedClient:
 
     async def _attempt(self, http: object, body: Mapping[str, Any], text: str) -> Outcome:
         import openai
+        from httpx2 import Response
 
         from cda.llm.connection import posted
 
         try:
             setting = f"score.served.concurrency={self.concurrency}"
-            answer = await posted(http, f"/{self._kind}", body, self.timeout_s, setting)
+            answer = await posted(http, f"/{self._path}", body, self.timeout_s, setting, Response)
         except ConnectionRefusedError as error:
             if not self._reached:
                 raise LLMError(f"{self.address}: cannot be reached ({error}); is the server running?") from None
@@ -297,14 +384,13 @@ class ServedClient:
         self._reached = True
         if isinstance(answer, openai.APIStatusError):
             return self._of_status(answer.response, text)
-        return self._of_content(answer, body, text)
+        return self._of_answer(answer, text)
 
     def _of_status(self, response: Any, text: str) -> Outcome:
         if response.status_code == 404:
             message = " ".join(self._endpoint.hide(response.text).split())[:160]
             raise LLMError(
-                f"{self.address}: /{self._kind} answers 404 ({message}). vLLM has /classify and /pooling where it serves a "
-                "model with --runner pooling, /score where that has one output; check the model's name too"
+                f"{self.address}: /{self._path} answers 404 ({message}). {SERVERS[self.server].start}; check the model's name too"
             )
         outcome = of_status(response.status_code, response.headers, response.content, self._endpoint)
         if isinstance(outcome, Again | Throttled):
@@ -315,31 +401,31 @@ class ServedClient:
         if self.options.too_long == "count":
             return Completion(None, TOO_LONG)
         raise ModelError(
-            f"{self.address}: {text} is longer than the model reads. Start the server with a larger --max-model-len, have "
-            "texts cut with truncate_tokens, or go on without them with too_long=count"
+            f"{self.address}: {text} is longer than the model reads. {SERVERS[self.server].longer}, or go "
+            "on without them with too_long=count"
         )
 
-    def _of_content(self, content: str | bytes, body: Mapping[str, object], text: str) -> Outcome:
+    def _of_answer(self, response: Any, text: str) -> Outcome:
         """The reward in an answer with status 200, as the text of a completion; ModelError if it holds none."""
         try:
-            answer = json.loads(content)
-            items, model = answer["data"], answer.get("model")
+            answer = json.loads(response.text)
+            items = self.dialect.items(answer)
             if not isinstance(items, list):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Again("status 200 without readable data")
+        shown = answer if isinstance(answer, dict) else {}
+        model = shown.get("model")
         model = without_secret(model, self._endpoint.key) if isinstance(model, str) else None
         if self.served_model not in (None, model):
             raise ModelError(f"{self.address}: served '{self.served_model}' first and '{model}' now")
         self.served_model = model
         try:
-            reward = reward_in(items, self._kind, self.options.last_token)
-            reward = undone(reward) if self.options.sigmoid and body["use_activation"] else reward
+            reward = reward_in(items, self.dialect.field, self.options.last_token)
+            reward = undone(reward) if self.options.sigmoid else reward
         except ModelError as error:
             raise ModelError(f"{self.address}: {text}: {self._endpoint.hide(str(error))}") from None
-        usage = answer.get("usage")
-        tokens = tokens_counted(usage.get("prompt_tokens")) if isinstance(usage, dict) else 0
-        return Completion(repr(reward), input_tokens=tokens)
+        return Completion(repr(reward), input_tokens=tokens_counted(counted_in(shown, response.headers)))
 
     @property
     def _endpoint(self) -> Endpoint:

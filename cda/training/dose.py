@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.files.paths import is_there
+from cda.models.agreement import replaced_tensors
 from cda.models.load import ModelSpec, RewardModel, check_adapter, head_names, load_config, load_reward_model
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def adapter_config(adapter: Path) -> dict[str, object]:
     if not isinstance(config, dict):
         raise ModelError(f"{file}: not an adapter's configuration; expected a JSON object")
     check_plain(config, str(adapter))
+    if is_there(adapter / "adapter_model.safetensors") and (replaced := replaced_tensors(adapter)):
+        raise ModelError(
+            f"{adapter}: replaces the base's {replaced[0]}, which cannot be scaled by a dose; only LoRA and a head can"
+        )
     return config
 
 

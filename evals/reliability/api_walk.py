@@ -1,7 +1,8 @@
 """Claim: every Python snippet of README and docs runs as it stands.
 
 Each snippet runs in a process of its own, all in one folder that holds what they name: a reward model my-org/my-reward-model (the
-embedded one); those that train come first. The notebook is run by tests/api/test_notebook.py.
+embedded one) and a tiny policy my-org/my-policy; those that train come first. The notebook is run by tests/api/test_notebook.py, and
+a program with a title, such as a server, by a test of its own.
 
     python -m evals.reliability.api_walk            (about two minutes)
 """
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 from cda.embedded.model import embedded_model_folder
+from evals.method.policy_training import made
 from evals.shared import ROOT, Check, finish
 
 _SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,10 +38,20 @@ def snippets() -> list[tuple[Path, str]]:
     return sorted(found, key=lambda snippet: "cda.train(" not in snippet[1])
 
 
+def make_policy(folder: Path) -> None:
+    """A tiny language model with a chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(made(folder)))
+    tokenizer.chat_template = "<s>{% for message in messages %}{{ message.content }} </s>{% endfor %}"
+    tokenizer.save_pretrained(str(folder))
+
+
 def main() -> int:
     checks, ran = [], {}
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(embedded_model_folder("embedded"), Path(folder) / "my-org" / "my-reward-model")
+        make_policy(Path(folder) / "my-org" / "my-policy")
         for number, (document, code) in enumerate(snippets(), 1):
             start = time.monotonic()
             done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)

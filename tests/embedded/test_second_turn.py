@@ -34,7 +34,8 @@ from cda.records import Contrast, prompt_id
 from cda.resources.sources import audit_inputs
 from cda.scorers.compared import Rewards, text_id
 from cda.scorers.judge import _filled
-from cda.scorers.served_client import ServedClient, ServedOptions
+from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_of
 
 CONTRASTS = authored_contrasts("second_turn", [*SECOND_TURNS.values()])
@@ -112,10 +113,10 @@ def test_servers_and_judges_are_given_every_turn() -> None:
     by_messages = ServedClient("http://localhost:1", ServedOptions(form="messages"))
     by_text = ServedClient("http://localhost:1", ServedOptions(form="text"))
     for contrast in CONTRASTS[::31]:
-        sent = by_messages._material(contrast.prompt, contrast.base)["messages"]
+        sent = json.loads(by_messages.request(0, contrast.prompt, contrast.base, False).user)["messages"]
         assert isinstance(sent, list) and [row["role"] for row in sent] == ["user", "assistant", "user", "assistant"]
         in_order("\n".join(row["content"] for row in sent), contrast, contrast.base)
-        in_order(str(by_text._material(contrast.prompt, contrast.base)["input"]), contrast, contrast.base)
+        in_order(by_text._given(contrast.prompt, contrast.base).text, contrast, contrast.base)
         in_order(
             _filled(ours().judge, contrast.prompt, contrast.base, contrast.perturbed, "").user, contrast, contrast.base
         )

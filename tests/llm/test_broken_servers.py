@@ -207,7 +207,7 @@ def test_reward_servers_are_bounded_too(speak: Callable[[Answer], str]) -> None:
         score((200, gzip.compress(LARGE, 1), PACKED))
     with pytest.raises(LLMError, match="sends calls on to http://localhost"):
         score((307, {}, {"Location": "http://localhost:1/classify"}))
-    assert "its list of models: the answer is larger" in listing((200, gzip.compress(LARGE, 1), PACKED))
+    assert "its description of itself: the answer is larger" in listing((200, gzip.compress(LARGE, 1), PACKED))
     assert listing((200, NESTED)) == ""
     usage = {"usage": {"prompt_tokens": 10**30}}
     assert score(status(200, {"data": [{"probs": [3.5]}], "model": "rm", **usage})).n_truncated == 0

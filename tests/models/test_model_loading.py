@@ -77,16 +77,16 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "change", "expected"),
     [
-        ("two-labels", {"config": {"num_labels": 2}}, None, "has 2 labels (LlamaForSequenceClassification); a reward"),
-        ("no-weights", {}, lambda folder: (folder / "model.safetensors").unlink(), "no weights (*.safetensors); was"),
-        ("pickle-only", {}, only_pickle, "only pickle weights (pytorch_model.bin), which can run code when read."),
-        ("half", {}, lambda folder: halve(folder / "model.safetensors"), "cannot be loaded as a sequence classifier ("),
-        ("chat", {"architecture": "LlamaForCausalLM"}, None, "its weights hold no score head (score.weight would be"),
+        ("two-labels", {"config": {"num_labels": 2}}, None, ": has 2 labels (LlamaForSequenceClassification); a reward"),
+        ("no-weights", {}, lambda folder: (folder / "model.safetensors").unlink(), ": no weights (*.safetensors); was"),
+        ("pickle-only", {}, only_pickle, ": only pickle weights (pytorch_model.bin), which can run code when read."),
+        ("half", {}, lambda folder: halve(folder / "model.safetensors"), "/model.safetensors: cannot be read ("),
+        ("chat", {"architecture": "LlamaForCausalLM"}, None, ": its weights hold no score head (score.weight would be"),
         (
             "missing-layer",
             {},
             lambda folder: keep_weights(folder / "model.safetensors", lambda name: ".layers.1." not in name),
-            "its weights lack 9 tensors that its config.json asks for (first: model.layers.1.",
+            ": its weights lack 9 tensors that its config.json asks for (first: model.layers.1.",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_models_that_are_no_reward_model(
     folder = llama_maker(f"refused-{name}", **options)
     if change is not None:
         change(folder)
-    assert refusal(folder, "8bit" if name == "chat" else "fp32").startswith(f"{folder}: {expected}")
+    assert refusal(folder, "8bit" if name == "chat" else "fp32").startswith(f"{folder}{expected}")
 
 
 def test_a_model_that_does_not_fit_is_told_what_each_precision_takes() -> None:

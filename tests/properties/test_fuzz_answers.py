@@ -32,7 +32,8 @@ from cda.rewriting.labels import parse_answers
 from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
 from cda.scorers.judge import parse_verdict, verdict_code
-from cda.scorers.served_client import endpoint_of, reward_in, undone
+from cda.scorers.served_answers import reward_in, undone
+from cda.scorers.served_options import endpoint_of
 from cda.training.dose import adapter_config
 
 WHOLE = make_audit().model_dump()
@@ -111,9 +112,9 @@ def test_hostile_rewards_of_a_server(seed: int) -> None:
     rng = random.Random(seed)
     item = mutated([{"probs": [0.5], "data": [[0.1], [0.2]], "score": 0.3}], rng, 2)
     found = item if isinstance(item, list) else [item]
-    for kind in ("classify", "pooling", "score"):
+    for field in ("probs", "data", "score"):
         for last_token in (True, False):
-            ours_or_nothing(lambda k=kind, at=last_token: undone(reward_in(found, k, at)))  # type: ignore[misc]
+            ours_or_nothing(lambda k=field, at=last_token: undone(reward_in(found, k, at)))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,8 @@ def opened(target: str, *words: str) -> NamedScorer:
         ("dpo:a/b,c/d", "score.log_ratio.beta=2", "score.workers=1"),
         ("http://host", "score.served.sigmoid=true", "score.served.concurrency=2"),
         ("http://host", "score.served.truncate_tokens=9", "score.served.api_key_env=OTHER"),
+        ("http://host", "score.served.dialect=tei", "score.served.dialect=auto"),
+        ("http://host", "score.served.tokenizer=org/rm", "score.served.check_raw=false"),
     ],
 )
 def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding: str, else_said: str) -> None:

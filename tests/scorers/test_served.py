@@ -20,7 +20,9 @@ from tiny import load, scores_of
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient, ServedOptions, endpoint_of, reward_in
+from cda.scorers.served_answers import reward_in
+from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions, endpoint_of
 
 Serve = Callable[[Callable[[Body], Reply]], Served]
 
@@ -110,7 +112,7 @@ def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(s
         scorer(f"{server.url}/pooling").score(prompts(1), ["a"])
     assert scorer(f"{server.url}/pooling", last_token=True).score(prompts(1), ["a"]).tolist() == [7.5]
     assert server.bodies[-1]["task"] == "token_classify"
-    with pytest.raises(ModelError, match="needs the server's /pooling, not /classify"):
+    with pytest.raises(ModelError, match="needs vLLM's /pooling, not /classify"):
         scorer(server, last_token=True)
 
 
@@ -181,27 +183,27 @@ def test_a_sigmoid_is_undone_where_that_is_asked_for(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "kind", "message"),
+    ("items", "field", "message"),
     [
-        ([{"probs": [0.2, 0.8], "num_classes": 2}], "classify", "2 labels .*module:function"),
-        ([{"data": [0.1] * 384}], "pooling", "384 labels .or is an embedding model"),
-        ([{"data": [[0.1, 0.9], [0.2, 0.8]]}], "pooling", "one result a token"),
-        ([], "classify", "0 results came for one text"),
-        ([{"probs": [1.0]}, {"probs": [2.0]}], "classify", "2 results came for one text"),
-        ([{"probs": []}], "classify", "'probs' holds no number; is this vLLM's /classify"),
-        ([{"probs": [None]}], "classify", "holds no number"),
-        ([{"probs": [True]}], "classify", "holds no number"),
-        ([{"data": "AACAPw=="}], "pooling", "'data' holds no number"),
+        ([{"probs": [0.2, 0.8], "num_classes": 2}], "probs", "2 labels .*module:function"),
+        ([{"data": [0.1] * 384}], "data", "384 labels .or is an embedding model"),
+        ([{"data": [[0.1, 0.9], [0.2, 0.8]]}], "data", "one result a token"),
+        ([], "probs", "0 results came for one text"),
+        ([{"probs": [1.0]}, {"probs": [2.0]}], "probs", "2 results came for one text"),
+        ([{"probs": []}], "probs", "'probs' holds no number.*score.served.dialect"),
+        ([{"probs": [None]}], "probs", "holds no number"),
+        ([{"probs": [True]}], "probs", "holds no number"),
+        ([{"data": "AACAPw=="}], "data", "'data' holds no number"),
         ([{"label": "x"}], "score", "'score' holds no number"),
         ([3], "score", "holds no number"),
-        ([{"probs": [float("nan")]}], "classify", "the reward is nan"),
+        ([{"probs": [float("nan")]}], "probs", "the reward is nan"),
         ([{"score": float("-inf")}], "score", "the reward is -inf"),
         ([{"score": 1e200}], "score", "the reward is 1e"),
     ],
 )
-def test_what_is_no_single_reward_is_refused(items: list[Any], kind: Any, message: str) -> None:
+def test_what_is_no_single_reward_is_refused(items: list[Any], field: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        reward_in(items, kind)
+        reward_in(items, field)
 
 
 def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve: Serve) -> None:
@@ -402,7 +404,7 @@ def test_whoever_stops_early_ends_the_calls(serve: Serve) -> None:
 
 
 def test_addresses_of_servers_and_of_endpoints() -> None:
-    assert endpoint_of("http://h:1") == endpoint_of("http://h:1/v1/") == ("http://h:1", "classify")
+    assert endpoint_of("http://h:1") == endpoint_of("http://h:1/v1/") == ("http://h:1", None)
     assert endpoint_of("http://h:1/v1/classify") == ("http://h:1/v1", "classify")
     for url in ("localhost:8000/classify", "ftp://host/pooling", "", "http://", "org/model"):
         with pytest.raises(ModelError, match="is no address of a server"):

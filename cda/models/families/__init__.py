@@ -1,0 +1,24 @@
+"""Published reward models that Transformers' classes alone do not read as their authors do: one declaration a family."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from cda.models.families.family import Family
+from cda.models.families.linear import LINEAR, named_head
+from cda.models.own_files import ModelFiles
+
+FAMILIES: tuple[Family, ...] = (*LINEAR,)
+"""Every family; the first that claims a model's files reads it."""
+
+
+@lru_cache(maxsize=64)
+def family_of(name_or_path: str, revision: str | None = None, stamp: object = None) -> Family | None:  # noqa: ARG001
+    """The family of a model's files; None if a class of Transformers reads them. `stamp`: anything that changes with the files."""
+    files = ModelFiles(name_or_path, revision)
+    if key := files.config.get("reward_family"):
+        return next((family for family in FAMILIES if family.key == key), None)
+    return next((family for family in FAMILIES if family.claims(files)), None)
+
+
+__all__ = ["FAMILIES", "Family", "ModelFiles", "family_of", "named_head"]

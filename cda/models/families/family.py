@@ -1,0 +1,51 @@
+"""The declaration of a family of reward models: how its authors read a reward, where Transformers' classes do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cda.models.own_files import ModelFiles
+from cda.models.reading import Reads
+from cda.models.template import Turns
+
+Points = Callable[[list[int]], list[int]]
+"""Token ids of one text to the positions whose hidden states a head reads, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of published models. They load as Transformers' sequence classifier of their backbone, `score` replaced."""
+
+    key: str
+    """Short name; saved in a merged model's config.json as `reward_family`."""
+    models: str
+    """Published models, for people."""
+    official: str
+    """How the authors score a text, in one sentence."""
+    source: str
+    claims: Callable[[ModelFiles], bool]
+    """True of the files of a model of this family."""
+    refusal: str | None = None
+    """Why such a model has no reward of a single text that could be read; None if it has."""
+    backbone: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    """config.json to that of the backbone as Transformers knows it."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Regular expression of a tensor's name in the files to its name in the classifier."""
+    convert: Callable[[dict[str, Any], Any], dict[str, Any]] | None = None
+    """All tensors of the files, and the configuration, to those of the classifier, where renaming is not enough."""
+    head: Callable[[Any, ModelFiles], Any] | None = None
+    """Configuration and files to the module `score`: states (B, h), or with `points` (B, P, h) and a mask (B, P), to rewards (B, 1).
+    None: a linear layer of one output without bias."""
+    points: Callable[[Any, ModelFiles], Points] | None = None
+    """Tokenizer and files to the positions that the head reads; None: the one that `reads` says."""
+    reads: Reads = "config"
+    turns: Turns | None = None
+    """The text that the authors write by hand; None: the chat template."""
+    last: Callable[[Any, ModelFiles], int | None] | None = None
+    """Tokenizer and files to the id of a token that every text has to end in."""
+    doubles_bos: bool = False
+    """The authors encode with two BOS, one of the template and one of the tokenizer."""
+    unused: Sequence[str] = ()
+    """Regular expressions of tensors in the files that no score passes through."""

@@ -1,0 +1,33 @@
+"""Score heads that are no single linear layer. Each takes the states that a reading gives, and returns (B, 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def linear(inputs: int, outputs: int = 1, bias: bool = False) -> Any:
+    """A linear layer."""
+    import torch
+
+    return torch.nn.Linear(inputs, outputs, bias=bias)
+
+
+def mlp(*sizes: int) -> Any:
+    """Linear layers with a ReLU between each two; tensors `0.weight`, `2.weight`, …"""
+    import torch
+
+    layers: list[Any] = []
+    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def normalised(head: Any, mean: float, std: float) -> Any:
+    """A head whose reward is shifted and scaled: (r − mean) / std. The tensors keep the head's names."""
+
+    class Normalised(type(head)):  # type: ignore[misc]
+        def forward(self, states: Any) -> Any:
+            return (super().forward(states) - mean) / std
+
+    head.__class__ = Normalised
+    return head

@@ -1,0 +1,89 @@
+"""The files of a model that tell how its reward is read: config.json, and the names and shapes of its tensors."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_json
+from cda.models.weight_files import INDEX, WHOLE
+
+
+class ModelFiles:
+    """The files of a folder or hub id. Weights on a hub are downloaded when a tensor's shape is asked for."""
+
+    def __init__(self, name_or_path: str, revision: str | None = None) -> None:
+        self.name_or_path, self.revision = name_or_path, revision
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """config.json as it stands; empty if there is none."""
+        return self._json("config.json")
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Classes that config.json names."""
+        return tuple(self.config.get("architectures") or ())
+
+    @property
+    def auto_map(self) -> dict[str, Any]:
+        """Classes of the model's own code by auto class."""
+        return self.config.get("auto_map") or {}
+
+    @cached_property
+    def tensors(self) -> dict[str, str]:
+        """File of each tensor, by the tensor's name; empty if no weights can be read."""
+        if named := self._json(INDEX).get("weight_map"):
+            return dict(named)
+        file = self.path(WHOLE)
+        return {} if file is None else dict.fromkeys(_names(file), WHOLE)
+
+    def has(self, *prefixes: str) -> bool:
+        """True if the weights hold a tensor of each prefix."""
+        return all(any(name.startswith(prefix) for name in self.tensors) for prefix in prefixes)
+
+    def shape(self, tensor: str) -> tuple[int, ...] | None:
+        """Shape of a tensor; None if there is none."""
+        from safetensors import SafetensorError, safe_open
+
+        file = self.path(self.tensors[tensor]) if tensor in self.tensors else None
+        if file is None:
+            return None
+        try:
+            with safe_open(file, framework="np") as opened:
+                return tuple(opened.get_slice(tensor).get_shape())
+        except SafetensorError:  # loading says so
+            return None
+
+    def _json(self, name: str) -> dict[str, Any]:
+        file = self.path(name)
+        try:
+            content = {} if file is None else read_json(file)
+        except DataError as error:
+            raise ModelError(str(error)) from None
+        return content if isinstance(content, dict) else {}
+
+    def path(self, name: str) -> Path | None:
+        """A file's place on this machine; None if there is none."""
+        folder = Path(self.name_or_path)
+        if folder.is_dir():
+            return folder / name if (folder / name).is_file() else None
+        from transformers.utils.hub import cached_file
+
+        try:
+            found = cached_file(self.name_or_path, name, revision=self.revision)
+        except Exception:  # not there, or out of reach: loading says which
+            return None
+        return None if found is None else Path(found)
+
+
+def _names(file: Path) -> list[str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="np") as opened:
+            return list(opened.keys())
+    except SafetensorError:  # loading says so
+        return []
