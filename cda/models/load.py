@@ -23,8 +23,9 @@ from cda.files.jsonl import read_json
 from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
 from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
-from cda.models.families import Family, family_of, named_head
+from cda.models.families import Family, family_of, is_causal, logit_of, named_head
 from cda.models.families.linear import HEADS
+from cda.models.families.family import Points
 from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
@@ -119,7 +120,8 @@ def load_config(spec: ModelSpec) -> Any:
     """
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
-    if (family := family_for(spec)) is not None:
+    family = family_for(spec)
+    if family is not None and not family.runs_code:
         return _family_config(spec, family)
     config = read_config(spec, _CLASSIFIER)
     auto = _auto_class(config)
@@ -145,10 +147,12 @@ def family_for(spec: ModelSpec) -> Family | None:
     """The family that reads a model; None if its class is one of Transformers or comes with it."""
     file = Path(spec.name_or_path) / "config.json"
     family = family_of(spec.name_or_path, spec.revision, file.stat().st_mtime_ns if file.is_file() else None)
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    if family is None and spec.head is not None and is_causal(files):
+        return logit_of(_token(spec))
     if family is None and spec.reads is not None:
         import transformers
 
-        files = ModelFiles(spec.name_or_path, spec.revision)
         own = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
         family = None if own or files.auto_map else named_head(files, spec.reads)
     if family is None or spec.reads in (None, family.reads):
@@ -161,10 +165,10 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
     from transformers import AutoConfig
 
     if family.refusal is not None:
-        raise ModelError(f"{spec.name_or_path}: {family.refusal}. {WAYS_OUT}")
+        raise ModelError(f"{spec.name_or_path}: {family.refusal}. {family.ways or WAYS_OUT}")
     check_config_file(spec.name_or_path, spec.revision)
     raw = {**family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)}
-    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config"):
+    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config", "attn_implementation"):
         raw.pop(key, None)
     try:
         config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
@@ -277,11 +281,35 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     reads = spec.reads or (family.reads if family else "config")
     pad = text_config.pad_token_id if reads == "config" else None
     files = ModelFiles(spec.name_or_path, spec.revision)
-    points = family.points(template.tokenizer, files) if family and family.points else None
+    points = _points(spec, family, template, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
     declared = files.config.get("pad_token_id", declared)
     notes = [f"Read as {family.models} are: {family.official}"] if family else []
     return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
+
+
+def _points(spec: ModelSpec, family: Family, template: Template, files: ModelFiles) -> Points:
+    """The positions that a family's head reads; ModelError if the settings ask for another one."""
+    points = family.points(template.tokenizer, files)  # type: ignore[misc]
+    if spec.reads is None:
+        return points
+    if family.step_end is None or spec.reads != "last_token":
+        known = "the last step alone (last_token)" if family.step_end else "none"
+        raise ModelError(
+            f"{spec.name_or_path}: model.reads={spec.reads}: the head of {family.models} reads tokens of its own choice; other choices: "
+            f"{known}. Leave model.reads out"
+        )
+    return lambda ids: points(ids)[-1:]
+
+
+def _token(spec: ModelSpec) -> int:
+    """The id of the output token that `model.head` names, as a number or as the tokenizer writes it."""
+    if isinstance(spec.head, int) or str(spec.head).isdecimal():
+        return int(spec.head)  # type: ignore[arg-type]
+    tokenizer = load_template(spec).tokenizer
+    if spec.head not in (vocabulary := tokenizer.get_vocab()):
+        raise ModelError(f"{spec.name_or_path}: model.head={spec.head}: its tokenizer has no such token; name one, or its id")
+    return int(vocabulary[spec.head])
 
 
 def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any) -> Iterator[str]:
@@ -410,13 +438,15 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
 
 def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
     """The encoding of a model's texts, where its family or the settings decide it."""
-    family = family_for(spec) if hasattr(config, "reward_family") else None
+    family = family_for(spec) if config is not None else None
+    if family is not None and not (family.runs_code or hasattr(config, "reward_family")):
+        family = None  # as a causal model
     left = tokenizer.truncation_side == "left"
     if family is None:
         last = tokenizer.eos_token_id if spec.reads == "last_attended" else None
         return Layout(last_id=last, cuts_left=left, day=spec.template_date)
     last = family.last(tokenizer, ModelFiles(spec.name_or_path, spec.revision)) if family.last else None
-    return Layout(family.turns, last, family.doubles_bos, left, spec.template_date)
+    return Layout(family.turns, last, family.doubles_bos, left, family.step_end, spec.template_date)
 
 
 def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout: Layout | None = None) -> Template:
