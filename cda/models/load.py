@@ -39,7 +39,7 @@ from cda.models.refusals import (
 )
 from cda.models.template import DAY, Layout, Template, add_segments, check_fixed, padding_token, wants_segments
 from cda.models.trial import try_template
-from cda.models.weight_files import check_weight_files
+from cda.models.weight_files import INDEX, WHOLE, check_weight_files
 from cda.records import Message
 
 _CLASSIFIER = "a sequence classifier"
@@ -145,16 +145,16 @@ def load_config(spec: ModelSpec) -> Any:
 
 def family_for(spec: ModelSpec) -> Family | None:
     """The family that reads a model; None if its class is one of Transformers or comes with it."""
-    file = Path(spec.name_or_path) / "config.json"
-    family = family_of(spec.name_or_path, spec.revision, file.stat().st_mtime_ns if file.is_file() else None)
+    own = (Path(spec.name_or_path) / name for name in ("config.json", WHOLE, INDEX))
+    family = family_of(spec.name_or_path, spec.revision, tuple(file.stat().st_mtime_ns for file in own if file.is_file()))
     files = ModelFiles(spec.name_or_path, spec.revision)
     if family is None and spec.head is not None and is_causal(files):
         return logit_of(_token(spec))
     if family is None and spec.reads is not None:
         import transformers
 
-        own = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
-        family = None if own or files.auto_map else named_head(files, spec.reads)
+        known = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
+        family = None if known or files.auto_map else named_head(files, spec.reads)
     if family is None or spec.reads in (None, family.reads):
         return family
     return replace(family, reads=spec.reads)
@@ -196,8 +196,8 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
     causal = [name for name in names if name.endswith(("ForCausalLM", "LMHeadModel", "Model"))]
     if plain is None and causal and not unknown:
         raise ModelError(
-            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by its "
-            f"probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
+            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
+            f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
         )
     if not unknown and not (plain and causal):
         return
@@ -285,7 +285,9 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
     declared = files.config.get("pad_token_id", declared)
     notes = [f"Read as {family.models} are: {family.official}"] if family else []
-    return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
+    if points is None:
+        notes += _reading_notes(reads, pad, declared, template, text_config)
+    return Reading(None if points else pad, points, output, tuple(notes))
 
 
 def _points(spec: ModelSpec, family: Family, template: Template, files: ModelFiles) -> Points:
@@ -415,10 +417,12 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     own_class, name = _own_tokenizer(spec, config), f"{spec.name_or_path}: its tokenizer"
     if own_class and not spec.trust_remote_code:
         raise ModelError(own_code_needed(name))
+    options: dict[str, Any] = {"trust_remote_code": spec.trust_remote_code}
+    if hasattr(config, "reward_family"):  # code of its tokenizer alone may run, not that of its configuration
+        options = {"trust_remote_code": True, "config": config} if own_class else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
-        )
+        with quiet_files():
+            tokenizer = AutoTokenizer.from_pretrained(spec.name_or_path, revision=spec.revision, **options)
     except Exception as error:  # transformers raises many kinds here
         own_code = "trust_remote_code" in str(error)
         why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"

@@ -7,8 +7,8 @@ from cda.models.families.family import Family
 from cda.models.families.linear import is_class
 
 _FUNCTION = (
-    "A function of yours with three parameters, (prompts, first, second), that returns for each comparison by how much the first is better "
-    "is audited as a judge is (cda audit file.py:function)"
+    "A function of yours with three parameters, (prompts, first, second), that returns for each comparison a preference from -1 (the second) "
+    "to 1 (the first), is audited as a judge is (cda audit file.py:function)"
 )
 COMPARING: tuple[Family, ...] = (
     Family(
