@@ -21,17 +21,19 @@ def _shapes(files: ModelFiles, prefix: str) -> Mapping[str, tuple[int, ...]]:
     return {
         short.removeprefix(prefix): files.shape(name) or ()
         for name, short in found.items()
-        if short.startswith(prefix) and short.endswith(("weight", "bias"))
+        if short.startswith(prefix) and short.endswith(("weight", "bias", "matrix"))
     }
 
 
 def _head(config: Any, files: ModelFiles) -> Any:
     from cda.models.families.gated_heads import Gated
 
-    own, gate = files.config, _shapes(files, "gating.layers.")
-    mixes = any(name.endswith("reward_transform_matrix") for name in files.tensors)
-    rest = (own.get("num_quantiles") or 1, mixes, gate, own.get("gating_temperature") or 1)
-    return Gated(size(config), own["num_objectives"], *rest)
+    found = _shapes(files, "")
+    gate = _shapes(files, "gating.layers.")
+    objectives = gate[max(gate, key=lambda name: int(name.split(".")[0]))][0]
+    quantiles = found["regression_layer.weight"][0] // objectives
+    mixes = "reward_transform_matrix" in found
+    return Gated(size(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
 
 
 def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
@@ -63,8 +65,8 @@ def _ldl_head(_: Any, files: ModelFiles) -> Any:
 
 
 def _is_ldl(files: ModelFiles) -> bool:
-    local = files.name_or_path.lower()
-    return is_class("LDLRewardModel27B")(files) or "ldl-reward" in local.rpartition("/")[2]
+    name = files.name_or_path.rpartition("/")[2].lower()
+    return is_class("LDLRewardModel27B")(files) or name.startswith("ldl-reward-gemma")
 
 
 _LLAMA = is_class("LlamaForRewardModelWithGating")

@@ -63,7 +63,7 @@ def test_one_of_several_labels_is_read_by_index_and_by_name(
     llama_maker: ModelMaker, encoder_maker: ModelMaker, texts: Texts, kind: str
 ) -> None:
     labels = {"id2label": {0: "length", 1: "quality"}, "label2id": {"length": 0, "quality": 1}, "num_labels": 2}
-    folder = llama_maker("two labels", **labels) if kind == "llama" else encoder_maker("bert", **labels)
+    folder = llama_maker("two labels", config=labels) if kind == "llama" else encoder_maker("Bert", **labels)
     with pytest.raises(ModelError, match=r"has 2 labels .*0: length, 1: quality.*model.head=0, or its name"):
         load_config(ModelSpec(str(folder), "fp32", 64))
     with pytest.raises(ModelError, match="and none called depth"):
