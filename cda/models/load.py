@@ -24,8 +24,8 @@ from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_t
 from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.families import Family, family_of, is_causal, logit_of, named_head
-from cda.models.families.linear import HEADS
 from cda.models.families.family import Points
+from cda.models.families.linear import HEADS
 from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
@@ -324,7 +324,7 @@ def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template
             f"config.json's padding token {declared} lies beyond the {vocab} tokens of the embedding table, so that no text holds it: the reward "
             "is read at each text's last token."
         )
-    elif pad != of_tokenizer and (pad is None) != (of_tokenizer is None) or (pad is not None and pad != of_tokenizer):
+    elif (pad != of_tokenizer and (pad is None) != (of_tokenizer is None)) or (pad is not None and pad != of_tokenizer):
         said = "none" if pad is None else f"{pad}"
         own = "none" if of_tokenizer is None else f"{of_tokenizer}"
         rule = "each text's last token" if pad is None else f"the last token other than {pad}"

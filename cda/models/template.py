@@ -101,7 +101,9 @@ class Template:
         self.layout = layout or Layout()
         self.form: Form = _form(tokenizer) if self.layout.turns is None else "text of its own"
         self.segments = segments and self.form == "pair"
-        self._marks = _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        self._marks = (
+            _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        )
         self.is_dated = self.form == "chat template" and "strftime_now" in str(tokenizer.chat_template)
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
         self.pad_token_id = _default_pad(tokenizer) if pad_token_id is None else pad_token_id
@@ -131,7 +133,7 @@ class Template:
         """Everything but the token ids of words that decides which ids a text becomes, for the name of its score."""
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
-        own = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own: list[object] = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
         own += [layout.step_end] if layout.step_end else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
@@ -188,7 +190,9 @@ class Template:
         said = [(message.role, message.content) for message in prompt]
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
-        found = [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]
+        found = [
+            {"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said
+        ]
         if response is not None and (end := self.layout.step_end):
             found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
         return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from evals.reliability.reward_models_families import FAMILIES, TEXTS, Family
 
 from cda.arrays import FloatArray
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
+from evals.reliability.reward_models_families import FAMILIES, TEXTS, Family
 
 LENGTHY = 1024
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evals.reliability.reward_models_families import TEXTS
 from published import assert_as_the_author, assert_near_in_8bit, built, by_author, scored, spec_of
 
 from cda.errors import ModelError
@@ -19,6 +18,7 @@ from cda.scorers.posthoc import head_inputs
 from cda.training.arguments import Lora
 from cda.training.dose import read_adapter, read_head
 from cda.training.lora import train_adapter
+from evals.reliability.reward_models_families import TEXTS
 
 GATED = ("ArmoRM", "QRM Llama 3.1", "QRM Gemma 2")
 LDL = "LDL-Reward-Gemma-2"
@@ -44,7 +44,9 @@ def test_code_that_is_not_needed_is_not_run(folders: dict[str, Path]) -> None:
 
 def test_a_text_without_the_beginning_of_the_answer_is_one_message(folders: dict[str, Path]) -> None:
     loaded = load_reward_model(spec_of(folders["ArmoRM"]))
-    with pytest.raises(ModelError, match=r"lacks '<\|eot_id\|>.*its gate reads the prompt. Raise model.max_length_tokens") as error:
+    with pytest.raises(
+        ModelError, match=r"lacks '<\|eot_id\|>.*its gate reads the prompt. Raise model.max_length_tokens"
+    ) as error:
         ClassifierScorer(loaded).score([user_prompt("long " * 800)], ["yes"])
     assert "\n" not in str(error.value)
     with pytest.raises(ModelError, match=r"model.reads=last_token.*tokens of its own choice"):
@@ -73,7 +75,10 @@ def test_a_gated_head_trains_in_8bit_and_comes_back(folders: dict[str, Path], tm
         (trained,) = [kept for key, kept in held.items() if key.endswith(f"default.{name.removeprefix('score.')}")]
         np.testing.assert_array_equal(buffer.cpu(), trained.cpu())
     exact = spec_of(folders["QRM Llama 3.1"])
-    assert read_adapter(adapter, read_head(exact)).head.keys() >= {"score.gating.logit_scale", "score.regression_layer.weight"}
+    assert read_adapter(adapter, read_head(exact)).head.keys() >= {
+        "score.gating.logit_scale",
+        "score.regression_layer.weight",
+    }
     merge_adapter(exact, adapter, tmp_path / "merged", "fp32")
     merged = load_reward_model(spec_of(tmp_path / "merged"))
     assert merged.model.config.reward_family == "qrm-llama"
@@ -93,8 +98,14 @@ def test_heads_in_pickles_are_refused_and_the_conversion_that_is_named_works(
         own = {name.removeprefix(f"{part}."): tensors.pop(name) for name in list(tensors) if name.startswith(part)}
         torch.save(own, folder / f"{part}.pt")
     # The backbone was saved alone, so that its names have no prefix.
-    save_file({name.removeprefix("model."): tensor for name, tensor in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=r"two pickles, regression_layer.pt and gating_layer.pt.*weights_only=True") as error:
+    save_file(
+        {name.removeprefix("model."): tensor for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+    with pytest.raises(
+        ModelError, match=r"two pickles, regression_layer.pt and gating_layer.pt.*weights_only=True"
+    ) as error:
         load_reward_model(spec_of(folder))
     assert "\n" not in str(error.value)
     converted = load_file(folder / "model.safetensors")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evals.reliability.reward_models_families import TEXTS
 from published import assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
 from tiny import edit_json
 
@@ -19,6 +18,7 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
+from evals.reliability.reward_models_families import TEXTS
 
 DECLARED = ("InternLM2-reward", "Nemotron-70B-Reward", "Qwen2.5-Math-PRM")
 OWN_CODE = ("URM", "Custom code with `score`", "Custom code for AutoModel")
@@ -118,7 +118,10 @@ def test_a_language_model_gives_the_logit_of_the_token_that_the_setting_names(
     np.testing.assert_allclose(scored(load_reward_model(spec_of(folder, head=token))), wanted, atol=1e-4)
     other = scored(load_reward_model(spec_of(folder, head="7")))
     assert np.abs(other - wanted).max() > 0.1
-    for head, why in (("no such token", "its tokenizer has no such token"), (10**6, "has no output token with this id")):
+    for head, why in (
+        ("no such token", "its tokenizer has no such token"),
+        (10**6, "has no output token with this id"),
+    ):
         with pytest.raises(ModelError, match=why):
             load_reward_model(spec_of(folder, head=head))
 

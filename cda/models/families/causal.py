@@ -92,7 +92,9 @@ CAUSAL: tuple[Family, ...] = (
         "The logit of the token with id 0 after the chat template.",
         "model cards of nvidia/Llama-3.1-Nemotron-70B-Reward-HF and nvidia/Llama-3.3-Nemotron-70B-Reward",
         is_named(
-            "Llama-3.1-Nemotron-70B-Reward-HF", "Llama-3.3-Nemotron-70B-Reward", "Llama-3.3-Nemotron-70B-Reward-Multilingual"
+            "Llama-3.1-Nemotron-70B-Reward-HF",
+            "Llama-3.3-Nemotron-70B-Reward",
+            "Llama-3.3-Nemotron-70B-Reward-Multilingual",
         ),
         convert=_NEMOTRON.convert,
         reads="last_token",

@@ -76,7 +76,9 @@ ARMO = Family(
     "ArmoRM-Llama3-8B-v0.1",
     "19 attributes of the last token times a matrix, weighted by a gate at the end of the user's turn.",
     "huggingface.co/RLHFlow/ArmoRM-Llama3-8B-v0.1: modeling_custom.py, config.json",
-    lambda files: _LLAMA(files) and "num_quantiles" not in files.config and files.has("regression_layer.", "gating.layers."),
+    lambda files: (
+        _LLAMA(files) and "num_quantiles" not in files.config and files.has("regression_layer.", "gating.layers.")
+    ),
     names=_NAMES,
     head=_head,
     points=_after(LLAMA_TURN),
@@ -91,7 +93,9 @@ GATED: tuple[Family, ...] = (
         official="The mean over quantiles of each attribute of the last token, times a matrix if there is one, weighted by a gate at the end "
         "of the user's turn.",
         source="github.com/allenai/reward-bench: rewardbench/models/qrm.py; config.json of nicolinho/QRM-Llama3.1-8B",
-        claims=lambda files: _LLAMA(files) and "num_quantiles" in files.config and files.has("regression_layer.", "gating.layers."),
+        claims=lambda files: (
+            _LLAMA(files) and "num_quantiles" in files.config and files.has("regression_layer.", "gating.layers.")
+        ),
     ),
     replace(
         ARMO,

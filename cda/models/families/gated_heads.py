@@ -76,7 +76,13 @@ class Gated(nn.Module):
     """
 
     def __init__(
-        self, size: int, objectives: int, quantiles: int, mixes: bool, gate: Mapping[str, tuple[int, ...]], temperature: float
+        self,
+        size: int,
+        objectives: int,
+        quantiles: int,
+        mixes: bool,
+        gate: Mapping[str, tuple[int, ...]],
+        temperature: float,
     ) -> None:
         super().__init__()
         self.quantiles = quantiles
@@ -88,7 +94,8 @@ class Gated(nn.Module):
         attributes = self.regression_layer(states[:, -1]).unflatten(-1, (-1, self.quantiles)).mean(-1)
         if self.reward_transform_matrix is not None:
             attributes = attributes @ self.reward_transform_matrix
-        return (self.gating(states[:, 0]) * attributes).sum(-1, keepdim=True)
+        rewards: Tensor = (self.gating(states[:, 0]) * attributes).sum(-1, keepdim=True)
+        return rewards
 
 
 class Levels(nn.Module):
@@ -111,13 +118,13 @@ class Levels(nn.Module):
         weights = self.gating_layer(states)
         if self.temperature is not None:
             weights = (weights / self.temperature).softmax(-1)
-        mixed = (weights[..., None] * of_each).sum(-2)
+        mixed: Tensor = (weights[..., None] * of_each).sum(-2)
         return (mixed * torch.linspace(0, 1, 10, device=mixed.device, dtype=mixed.dtype)).sum(-1, keepdim=True)
 
 
 class Steps(nn.Sequential):
     """The product over steps of the probability of the second of two labels."""
 
-    def forward(self, states: Tensor, valid: Tensor) -> Tensor:
-        good = super().forward(states).softmax(-1)[..., 1]
+    def forward(self, states: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]
+        good: Tensor = super().forward(states).softmax(-1)[..., 1]  # type: ignore[no-untyped-call]
         return good.masked_fill(~valid, 1).prod(-1, keepdim=True)
