@@ -419,7 +419,7 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         raise ModelError(own_code_needed(name))
     options: dict[str, Any] = {"trust_remote_code": spec.trust_remote_code}
     if hasattr(config, "reward_family"):  # code of its tokenizer alone may run, not that of its configuration
-        options = {"trust_remote_code": True, "config": config} if own_class else {}
+        options = {"trust_remote_code": True, "config": config} if own_class else {"trust_remote_code": False}
     try:
         with quiet_files():
             tokenizer = AutoTokenizer.from_pretrained(spec.name_or_path, revision=spec.revision, **options)

@@ -80,12 +80,16 @@ def test_one_of_several_labels_is_read_by_index_and_by_name(
     assert np.corrcoef(eight, found[1])[0, 1] > 0.9
 
 
-def test_a_config_that_names_no_label_has_as_many_as_the_head(llama_maker: ModelMaker) -> None:
+@pytest.mark.parametrize(("kind", "head"), [("llama", "score"), ("bert", "classifier")])
+def test_a_config_that_names_no_label_has_as_many_as_the_head(
+    llama_maker: ModelMaker, encoder_maker: ModelMaker, texts: Texts, kind: str, head: str
+) -> None:
     """Transformers says two."""
-    folder = llama_maker("no labels")
+    folder = llama_maker("no labels") if kind == "llama" else encoder_maker("Bert")
+    named = scores_of(load_reward_model(ModelSpec(str(folder), "fp32", 64)), texts)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     for key in ("num_labels", "id2label", "label2id"):
         config.pop(key, None)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert load_config(ModelSpec(str(folder), "fp32", 64)).num_labels == 1
-    assert load_file(folder / "model.safetensors")["score.weight"].shape[0] == 1
+    assert load_file(folder / "model.safetensors")[f"{head}.weight"].shape[0] == 1
+    np.testing.assert_array_equal(scores_of(load_reward_model(ModelSpec(str(folder), "fp32", 64)), texts), named)
