@@ -585,6 +585,7 @@ def read_weights(
                 "take sdpa or eager, which need nothing else"
             ) from None
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
+    model.name_or_path = model.config.name_or_path = spec.name_or_path  # an adapter's file names its base by it
     if spec.precision == "8bit":
         multiply_by_rounded_weights(model, spec.dequantize_once)
     return model, report

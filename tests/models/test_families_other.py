@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -141,6 +142,8 @@ def test_a_merged_model_is_read_as_its_family(folders: dict[str, Path], tmp_path
     arguments = {"learning_rate": 5e-3, "per_device_train_batch_size": 2, "max_steps": 1, "save_steps": 1}
     lora = Lora(r=2, alpha=4, dropout=0.0, target_modules=["q_proj"])
     adapter = train_adapter(load_reward_model(spec), pairs, [], lora, arguments, tmp_path / "run", 0).adapter
+    base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+    assert base == str(folders[title])
     merge_adapter(spec, adapter, tmp_path / "merged", "fp32")
     trained = scored(load_reward_model(spec, adapter))
     assert np.abs(trained - by_author(title, folders[title])).max() > 1e-3
