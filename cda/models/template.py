@@ -74,6 +74,8 @@ class Layout:
     """Two BOS, one of the template and one of the tokenizer, are meant."""
     cuts_left: bool = False
     """A text that is too long loses its beginning."""
+    step_end: str | None = None
+    """A special token after every paragraph of the answer."""
     day: datetime.date = DAY
 
 
@@ -139,7 +141,8 @@ class Template:
         """Everything but the token ids of words that decides which ids a text becomes, for the name of its score."""
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
-        own = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own: list[object] = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own += [layout.step_end] if layout.step_end else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
     def encode(self, prompt: Prompt, response: str) -> Encoded:
@@ -195,7 +198,12 @@ class Template:
         said = [(message.role, message.content) for message in prompt]
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
-        return [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]
+        found = [
+            {"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said
+        ]
+        if response is not None and (end := self.layout.step_end):
+            found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
+        return found
 
     def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; ModelError if the chat template refuses it."""

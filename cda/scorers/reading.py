@@ -53,11 +53,19 @@ def _lines(model: Any, precision: str, template: Template, reading: Reading | No
     few = len(tokens) <= 2 * _SHOWN
     shown = tokens if few else [*tokens[:_SHOWN], "…", *tokens[-_SHOWN:]]
     cut = f", cut at {template.max_length_tokens}" if encoded.truncated else ""
-    at = None if reading is None else reading.position(encoded.ids) % len(tokens)
+    found = (
+        []
+        if reading is None
+        else [reading.position(encoded.ids)]
+        if reading.points is None
+        else reading.points(encoded.ids)
+    )
+    read = [at % len(tokens) for at in found]
+    places, names = (", ".join(map(str, part)) for part in ([at + 1 for at in read], [tokens[at] for at in read]))
     return (
         f"model       {summary(model, precision, template, reading)}",
         f"tokens      {len(tokens)}{cut}: {' '.join(shown)}",
-        *([] if at is None else [f"read at     token {at + 1} of {len(tokens)}: {tokens[at]}"]),
+        *([f"read at     token{'s' * (len(read) > 1)} {places} of {len(tokens)}: {names}"] if read else []),
         *template.notes(),
         *(reading.notes if reading is not None else ()),
     )
