@@ -49,6 +49,7 @@ from cda.scorers.served_options import ServedOptions, endpoint_of
 
 _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
+_NAME_IT = ". The server does not say what it is: if it is no vLLM, name it in score.served.dialect"
 _SHORT = ("Name a colour of the sky.", "Blue.")
 _LONGER = re.compile(
     r"longer than the (maximum model|model's context) length|must have less than \d+ (tokens|characters)|"
@@ -398,7 +399,7 @@ class ServedClient:
         if status == 404:
             raise LLMError(
                 f"{self.address}: /{self._path} answers 404 ({self._beginning(response)}). {SERVERS[self.server].start}; check "
-                "the model's name too"
+                f"the model's name too{'' if self._is_known else _NAME_IT}"
             )
         outcome = acted()
         if isinstance(outcome, Again | Throttled):
@@ -412,6 +413,12 @@ class ServedClient:
             f"{self.address}: {text} is longer than the model reads. {SERVERS[self.server].longer}, or go "
             "on without them with too_long=count"
         )
+
+    @property
+    def _is_known(self) -> bool:
+        """The kind of server is set, found, or the only one with the address's endpoint, and not assumed."""
+        by_address = self._named and len(servers_with(self._named)) == 1
+        return self.options.dialect != "auto" or self.found.server is not None or bool(by_address)
 
     def _beginning(self, response: Any) -> str:
         """The first of the server's words, to be shown."""

@@ -324,6 +324,21 @@ def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(s
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
 
 
+def test_a_server_of_no_known_kind_is_to_be_named(serve: Serve, model: RewardModel) -> None:
+    scripted = OpenRLHF(model)
+    server = serve(lambda method, path, body: (404, {}) if method == "GET" else scripted.routes(method, path, body))
+    asked = [user_prompt("q")], ["a"]
+    with pytest.raises(LLMError, match="/classify answers 404 .*if it is no vLLM, name it in score.served.dialect"):
+        ServedScorer(ServedClient(server.url)).score(*asked)
+    assert ServedScorer(ServedClient(server.url, ServedOptions(dialect="openrlhf"))).score(*asked).size == 1
+
+
+def test_a_description_without_a_name_names_none(serve: Serve) -> None:
+    client = ServedClient(serve(saying({"/info": {"model_type": {"classifier": {}}, "max_input_length": 64}})).url)
+    assert client.check() == [] and client.server == "tei"
+    assert client.found.listed == () and "score.served.tokenizer=FOLDER" in client.notes()[0]
+
+
 def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardModel) -> None:
     scripted = OpenRLHF(model)
 
