@@ -328,7 +328,7 @@ def test_a_server_of_no_known_kind_is_to_be_named(serve: Serve, model: RewardMod
     scripted = OpenRLHF(model)
     server = serve(lambda method, path, body: (404, {}) if method == "GET" else scripted.routes(method, path, body))
     asked = [user_prompt("q")], ["a"]
-    with pytest.raises(LLMError, match="/classify answers 404 .*if it is no vLLM, name it in score.served.dialect"):
+    with pytest.raises(LLMError, match=r"/classify answers 404 .*if it is no vLLM, name it in score.served.dialect"):
         ServedScorer(ServedClient(server.url)).score(*asked)
     assert ServedScorer(ServedClient(server.url, ServedOptions(dialect="openrlhf"))).score(*asked).size == 1
 
