@@ -74,6 +74,8 @@ def test_shipped_verdicts_are_read_as_judges_write_them(name: str, answer: str, 
     [
         *(("ours", f"Grade: {words}", "7") for words in ("7/10", "7 out of 10", "**7** / 10.")),
         *(("ours", answer, "7") for answer in ("**Grade:** 7", "Grade：7", "# Grade: 7 👍")),
+        *(("ours", answer, "7") for answer in ("Helpfulness grade: 9\nGrade: 7", "It is fine. Overall grade: 7")),
+        ("ours", "Grade: 7\nHelpfulness grade: 9", None),
         ("ours", "Grade: 7.5", "7.5"),
         *(("ours", f"Grade: {words}", None) for words in ("7/5", "7-8", "10/100", "7,5", "-7", "7 of 20")),
         *(("mt-bench", words, "7") for words in ("[[7/10]]", "[[7]]/10", "Rating: [[ 7 ]]")),
