@@ -49,7 +49,7 @@ _IN_WORDS = tuple(
         ),
         (
             401,
-            r"(invalid|incorrect|missing)[_ ]?(api|subscription)?[-_ ]?key|authentication|unauthori[sz]ed|unauthenticated",
+            r"(invalid|incorrect|missing)[_ ]?(api|subscription)?[-_ ]?key|authentication|unauthori[sz]ed|unauthenticated|not authenticated",
         ),
         (403, r"permission[_ ]?(denied|error)|forbidden"),
         (
@@ -61,6 +61,7 @@ _IN_WORDS = tuple(
     )
 )
 """Statuses by words for errors that give no number."""
+_WORDS = ("message", "detail", "msg", "error_msg", "status_msg")
 _NAMES = ("code", "type", "status", "reason", "quotaId", "error_type", "limit_source")
 _FLAGS = ("flagged_input", "reasons", "patterns")
 """OpenRouter's fields for a text that a moderation or a guardrail has stopped."""
@@ -174,7 +175,11 @@ def of_content(content: str | bytes, endpoint: Endpoint, one_token: bool = False
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        return Again("status 200 with invalid JSON")
+        start = content[:1000].lstrip()[:5]
+        start = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
+        if start.startswith("<"):
+            return Again("status 200 with a web page; is the address that of the API, which mostly ends in /v1?")
+        return Again(f"status 200 with {'a stream of events' if start == 'data:' else 'invalid JSON'}")
     return of_data(data, endpoint, one_token)
 
 
@@ -271,7 +276,7 @@ def _acted(
     if spent or (status == 402 and wait is None):
         raise LLMError(
             f"{endpoint.server}: the quota is spent ({status or 'an error in the answer'}){said}; everything answered so far "
-            f"is kept. Add credit to the account of the key in {endpoint.key_env} and start again"
+            f"is kept. Add credit to the account{f' of the key in {endpoint.key_env}' * bool(endpoint.key_env)} and start again"
         )
     if status in (402, 429):
         if _OF_A_DAY.search(f"{named} {text}") and not _OF_A_MINUTE.search(f"{named} {text}"):
@@ -322,8 +327,7 @@ def problem_inside(data: object) -> Problem | None:
     for place in (first, _first_choice(first)):
         if place.get("error"):
             return _problem(place)
-    named = first.get("message") or first.get("detail")
-    if "choices" not in first and (isinstance(named, str) or first.get("errors")):
+    if not first.get("choices") and (first.get("errors") or _words_in(first)):
         return _problem(first)
     return None
 
@@ -349,7 +353,8 @@ def _problem(error: object, depth: int = 0) -> Problem:
         error = error[0]
     if not isinstance(error, dict) or depth >= _DEEPEST:
         return Problem(str(error))
-    if inner := error.get("error") or error.get("errors"):
+    inner = error.get("error") or error.get("errors")
+    if inner and inner is not True:  # some only say that there is one, and the words stand beside it
         found = _problem(inner, depth + 1)
         return found if found.status is not None else replace(found, status=_number(error))
     detail = error.get("detail")
@@ -358,7 +363,7 @@ def _problem(error: object, depth: int = 0) -> Problem:
         param = location[-1] if isinstance(location, list) and location else None
         return Problem(str(detail[0].get("msg", "")), param=_string(param))
     raw = _mapping(error.get("metadata")).get("raw")
-    parts = [_problem(part, depth + 1) for part in (error.get("message") or detail, raw) if part]
+    parts = [_problem(part, depth + 1) for part in (error.get("message") or _words_in(error) or detail, raw) if part]
     inside = list(_inside(error))
     names = [value for key, value in inside if key in _NAMES and isinstance(value, str)]
     status = next((found for found in (_number(error), *(part.status for part in parts)) if found is not None), None)
@@ -371,6 +376,15 @@ def _problem(error: object, depth: int = 0) -> Problem:
         {_WAITS.get(key.casefold(), key.casefold()): str(value) for key, value in inside if _WAIT.search(key)},
         any(key in _FLAGS for key, _ in inside),
     )
+
+
+def _words_in(error: Mapping[str, object]) -> str | None:
+    """What an error says, under the names of OpenAI, FastAPI, and Baidu, Zhipu and MiniMax."""
+    for place in (error, _mapping(error.get("base_resp"))):
+        for name in _WORDS:
+            if isinstance(words := place.get(name), str) and words:
+                return words
+    return None
 
 
 def _inside(value: object, key: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:

@@ -228,10 +228,9 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
 
 
 def _endpoints(recipe: Recipe) -> list[str]:
-    """A line for every judge that is asked at a further endpoint."""
-    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
-    where = [(judge, asked_at(recipe.llm.named(judge))) for judge in judges]
-    return [f"            {judge}, asked at {place}" for judge, place in where if place]
+    """A line for every LLM that judges or grades at a further endpoint."""
+    where = [(name, asked_at(recipe.llm.named(name))) for name in recipe.model.llms]
+    return [f"            {name}, asked at {place}" for name, place in where if place]
 
 
 def _precision(model: ModelSection) -> str:

@@ -72,17 +72,18 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
 
 
 def _models_asked(recipe: Recipe) -> list[str]:
-    """The recipe's LLM and the judges that are measured, each once."""
-    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
-    return list(dict.fromkeys(filter(None, (recipe.llm.model, *judges))))
+    """The recipe's LLM and those that judge or grade, each once."""
+    return list(dict.fromkeys(filter(None, (recipe.llm.model, *recipe.model.llms))))
 
 
 def _endpoint_problems(recipe: Recipe) -> Iterator[str]:
-    """Models whose name ends almost as an endpoint's, which is a misspelling and no part of a model's name."""
+    """Models whose name is an endpoint's alone, or ends almost as one's, which is a misspelling and no part of a model's name."""
     llm, discover = recipe.llm, recipe.discover
     for model in (*_models_asked(recipe), *discover.rewriters, *discover.policies):
         bare, _, name = model.rpartition("@")
-        if bare and name not in llm.endpoints and near(name, llm.endpoints):
+        if not bare and name in llm.endpoints:
+            yield f"{model}: names the endpoint '{name}' and no model; write the model's name before the @"
+        elif bare and name not in llm.endpoints and near(name, llm.endpoints):
             yield f"{model}: llm.endpoints has no '{name}'.{did_you_mean(name, llm.endpoints)} Known: {', '.join(llm.endpoints)}"
 
 

@@ -24,6 +24,8 @@ from cda.recipe.sections import (
     Section,
     Share,
     YesNo,
+    bare_name,
+    judges_of,
     kind_of,
 )
 from cda.records import Pair, TrainingExample
@@ -90,6 +92,13 @@ class ModelSection(Section):
     def asks_llm(self) -> bool:
         """Every score is an answer of an LLM, which may cost money."""
         return self.kind in ("judge", "grade")
+
+    @property
+    def llms(self) -> tuple[str, ...]:
+        """The LLMs whose answers the scores are: judges, or the one that grades; none of other models."""
+        if self.kind == "grade":
+            return (bare_name(self.name_or_path).strip(),)
+        return judges_of(self.name_or_path) if self.is_judge else ()
 
     @property
     def is_trainable(self) -> bool:

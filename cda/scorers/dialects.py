@@ -249,10 +249,10 @@ def recognise(get: Callable[[str], object]) -> Found:
 
 
 def _tei_found(info: Any, kinds: Sequence[str]) -> Found:
-    name, limit = inert(sendable(str(info.get("model_id")))), info["max_input_length"]
+    name, limit = _name(info.get("model_id")), info["max_input_length"]
     problem = "serves an embedding model, which gives no rewards" if "embedding" in kinds else None
     limit = limit if isinstance(limit, int) else None
-    return Found("tei", "/info", (name,), name, limit, problem, _name(info.get("model_sha")))
+    return Found("tei", "/info", (name,) if name else (), name, limit, problem, _name(info.get("model_sha")))
 
 
 def _by_paths(paths: Sequence[str], listed: tuple[str, ...]) -> Found:

@@ -19,10 +19,10 @@ def reward_in(items: Sequence[object], field: str, last_token: bool = False) -> 
     content = items[0].get(field) if isinstance(items[0], dict) else None
     values = content if isinstance(content, list) else [content]
     if values and isinstance(values[-1], list):
-        if not last_token:
+        if not last_token and len(values) > 1:
             raise ModelError(
                 f"one result a token came ({len(values)} of them), not one for the text. For a model that is trained to "
-                "reward at its last token set last_token=true; use /classify for one with a classification head"
+                "reward at its last token ask vLLM's /pooling with last_token=true; use /classify for one with a classification head"
             )
         values = values[-1]
     if len(values) > 1:

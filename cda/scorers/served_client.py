@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cda.errors import LLMError, ModelError, did_you_mean
-from cda.inert import TURNS, sendable, without_turns
-from cda.keys import address_problem, variable_problem
+from cda.inert import TURNS, inert, sendable, without_turns
+from cda.keys import address_problem, variable_problem, without_keys
 from cda.llm.asking import Ask, back_off, pause
 from cda.llm.limiter import Limiter
 from cda.llm.outcome import (
@@ -22,7 +22,9 @@ from cda.llm.outcome import (
     Outcome,
     Rejected,
     Throttled,
+    of_problem,
     of_status,
+    problem_inside,
     tokens_counted,
     without_secret,
 )
@@ -47,6 +49,7 @@ from cda.scorers.served_options import ServedOptions, endpoint_of
 
 _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
+_NAME_IT = ". The server does not say what it is: if it is no vLLM, name it in score.served.dialect"
 _SHORT = ("Name a colour of the sky.", "Blue.")
 _LONGER = re.compile(
     r"longer than the (maximum model|model's context) length|must have less than \d+ (tokens|characters)|"
@@ -387,12 +390,18 @@ class ServedClient:
         return self._of_answer(answer, text)
 
     def _of_status(self, response: Any, text: str) -> Outcome:
-        if response.status_code == 404:
-            message = " ".join(self._endpoint.hide(response.text).split())[:160]
+        acted = partial(of_status, response.status_code, response.headers, response.content, self._endpoint)
+        return self._refused(response.status_code, response, text, acted)
+
+    def _refused(self, status: int | None, response: Any, text: str, acted: Callable[[], Outcome]) -> Outcome:
+        """Outcome of an error of this status; `acted` gives that of an LLM's server. LLMError or ModelError if trying again is no
+        use."""
+        if status == 404:
             raise LLMError(
-                f"{self.address}: /{self._path} answers 404 ({message}). {SERVERS[self.server].start}; check the model's name too"
+                f"{self.address}: /{self._path} answers 404 ({self._beginning(response)}). {SERVERS[self.server].start}; check "
+                f"the model's name too{'' if self._is_known else _NAME_IT}"
             )
-        outcome = of_status(response.status_code, response.headers, response.content, self._endpoint)
+        outcome = acted()
         if isinstance(outcome, Again | Throttled):
             return outcome
         failed = outcome.completion if isinstance(outcome, Rejected) else outcome
@@ -405,15 +414,29 @@ class ServedClient:
             "on without them with too_long=count"
         )
 
+    @property
+    def _is_known(self) -> bool:
+        """The kind of server is set, found, or the only one with the address's endpoint, and not assumed."""
+        by_address = self._named and len(servers_with(self._named)) == 1
+        return self.options.dialect != "auto" or self.found.server is not None or bool(by_address)
+
+    def _beginning(self, response: Any) -> str:
+        """The first of the server's words, to be shown."""
+        return without_keys(" ".join(inert(sendable(self._endpoint.hide(response.text))).split()))[:160]
+
     def _of_answer(self, response: Any, text: str) -> Outcome:
         """The reward in an answer with status 200, as the text of a completion; ModelError if it holds none."""
+        answer = None
         try:
-            answer = json.loads(response.text)
+            answer = json.loads(response.content)
             items = self.dialect.items(answer)
             if not isinstance(items, list):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Again("status 200 without readable data")
+            if (problem := problem_inside(answer)) is not None:
+                return self._refused(problem.told_status, response, text, partial(of_problem, problem, self._endpoint))
+            found = self._beginning(response)
+            return Again(f"status 200 without readable data: {found}" if found else "status 200 without readable data")
         shown = answer if isinstance(answer, dict) else {}
         model = shown.get("model")
         model = without_secret(model, self._endpoint.key) if isinstance(model, str) else None

@@ -25,6 +25,8 @@ NOT_IN_PLACE = "not where it was asked for: at the end, or at the start if reaso
 QUOTED = "could be a quotation: one of the texts holds it too"
 SEVERAL = "two that differ, side by side"
 _FENCE = re.compile(r"^[ \t]*```\w*[ \t]*$", re.MULTILINE)
+_END = re.compile(r"(?:\s*(?:</s>|<\|\w+\|>|<eos>|<end_of_turn>))+\s*\Z")
+"""Tokens that end a turn, which some servers leave in the answer."""
 _LIGHT = frozenset("*_`\"'")
 """Marks that a quotation may have more or fewer of."""
 _LEAST_OF_BEGINNING = 0.01
@@ -48,14 +50,14 @@ def stated(answer: str, pattern: str, texts: Sequence[str], reasons: JudgeReason
     found = compiled(pattern)
     own = (without_thoughts(answer) or "").rpartition("</think>")[2]  # some templates open the reasoning in the prompt
     try:
-        return _own_text(found, _FENCE.sub("", own), texts, reasons == "after")
+        return _own_text(found, _FENCE.sub("", _END.sub("", own)), texts, reasons == "after")
     except SlowPatternError as error:
         raise DataError(f"{source}: pattern: {error}") from None
 
 
 def _own_text(pattern: Pattern, answer: str, texts: Sequence[str], is_first: bool) -> str:
     def own(part: str) -> list[Any]:
-        return [match for match in found(part) if not any(_holds(pattern, text, match[0]) for text in texts)]
+        return [match for match in found(part) if not any(_holds(pattern, text, match) for text in texts)]
 
     def found(part: str) -> list[Any]:
         return list(pattern.finditer(part))
@@ -64,7 +66,7 @@ def _own_text(pattern: Pattern, answer: str, texts: Sequence[str], is_first: boo
     if not every:
         raise UnreadError(NOT_STATED)
     match = every[edge]
-    if any(_holds(pattern, text, match[0]) for text in texts):
+    if any(_holds(pattern, text, match) for text in texts):
         raise UnreadError(QUOTED)
     before, after = answer[: match.start()], answer[match.end() :]
     start, end = before.rfind("\n") + 1, match.end() + len(after.partition("\n")[0])
@@ -74,20 +76,29 @@ def _own_text(pattern: Pattern, answer: str, texts: Sequence[str], is_first: boo
     further = answer[end:].splitlines() if is_first else reversed(answer[:start].splitlines())
     beside = next((other for other in further if skeleton(other)), "")
     rivals = own(line) + (own(beside) if _words(pattern, beside) == _words(pattern, line) else [])
-    if any(same_text(other[1] or "") != same_text(match[1] or "") for other in rivals):
+    if any(_meant(other) != _meant(match) for other in rivals):
         raise UnreadError(SEVERAL)
     return match[1] or ""
 
 
+def _meant(match: Any) -> str:
+    return same_text(match[1] or "")
+
+
 def _words(pattern: Pattern, line: str) -> str:
-    return skeleton(pattern.subn(lambda _: "", line)[0])
+    """Words around the verdicts in a line, without those that are a verdict themselves (the A of `Assistant A: [[A]]`)."""
+    verdicts = {_meant(match) for match in pattern.finditer(line)}
+    words = pattern.subn(lambda _: " ", line)[0].split()
+    return skeleton("".join(word for word in words if skeleton(word) not in verdicts))
 
 
-def _holds(pattern: Pattern, text: str, match: str) -> bool:
-    """True if a text holds a match, however it is spaced or marked; one without marks of its own, if the pattern finds it there."""
-    mark = _plain(match).replace(" ", "")
+def _holds(pattern: Pattern, text: str, match: Any) -> bool:
+    """True if the pattern finds the same in a text, or a text holds the match, however it is spaced or marked."""
+    if any(_meant(other) == _meant(match) for other in pattern.finditer(text)):
+        return True
+    mark = _plain(match[0]).replace(" ", "")
     if mark.isalnum():
-        return any(_plain(other[0]) == mark for other in pattern.finditer(text))  # type: ignore[index]
+        return False
     whole = r"(?!\d)" if mark[-1:].isdigit() else ""  # a text with a 10 holds no 1
     return re.search(" ?".join(map(re.escape, mark)) + whole, _plain(text)) is not None
 

@@ -98,6 +98,15 @@ STOPS: dict[str, tuple[Reply, str]] = {
         inside({"message": 'model "m" not found, try pulling it first', "type": "api_error", "code": None}),
         r"no model 'm' \(404\): model \"m\" not found",
     ),
+    "a flag, and words beside it": (
+        status(200, {"error": True, "message": "Pay", "code": 402}),
+        "quota is spent.*: Pay;",
+    ),
+    "MiniMax": (
+        status(200, {"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}),
+        "quota is spent.*: insufficient balance;",
+    ),
+    "FastAPI": (status(200, {"detail": "Not authenticated"}), "MY_KEY is refused.*Not authenticated"),
     "Azure, no deployment": (
         inside({"code": "DeploymentNotFound", "message": "The API deployment does not exist"}),
         "no model 'm'.*deployment does not exist",
@@ -172,6 +181,10 @@ AGAIN: dict[str, tuple[Reply, str]] = {
         inside({"code": 500, "message": f"key {KEY} sk-proj-****9a2b7c1d ok"}),
         r"key \*\*\* \*\*\* ok",
     ),
+    "Baidu": (status(200, {"error_code": 18, "error_msg": "Open api qps limit"}), "error: Open api qps limit"),
+    "Zhipu": (status(200, {"success": False, "code": 1113, "msg": "overdue"}), "error: overdue"),
+    "a web page": ((200, b"<html>Sign in</html>"), "status 200 with a web page; is the address that of the API"),
+    "a stream": ((200, b'data: {"choices": []}\n\n'), "status 200 with a stream of events"),
     "nothing said": (inside({"code": None, "message": None}), "unfinished answer"),
 }
 

@@ -79,7 +79,10 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
             status(200, {"error": {"message": "upstream"}}),
             "no answer after 1 try (last: unfinished answer (error 503: upstream))",
         ),
-        ((200, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
+        (
+            (200, b"<html>"),
+            "no answer after 1 try (last: status 200 with a web page; is the address that of the API, which mostly ends in /v1?)",
+        ),
         ("reset", "no answer after 1 try (last: connection lost)"),
         ("drop", "no answer after 1 try (last: connection lost)"),
         ("hang", "no answer after 1 try (last: timed out after 0.3 s)"),

@@ -10,6 +10,7 @@ import pytest
 from cda.errors import RecipeError
 from cda.prompts import GradePrompt, JudgePrompt, load_prompt, shipped_prompts
 from cda.recipe.load import load_model_audit
+from cda.scorers.stated import UnreadError, stated
 
 JUDGE = "system: Judge.\nuser: '{user_message} {answer_1} {answer_2}'\n"
 GRADE = "system: Grade.\nuser: '{user_message} {answer}'\n"
@@ -40,6 +41,51 @@ def test_every_shipped_form_has_both_sides_and_says_itself_what_to_answer() -> N
     assert {name: (own.lowest, own.highest) for name, own in scales.items()} == {
         "ours": (1, 10), "mt-bench": (1, 10), "prometheus": (1, 5),
     }  # fmt: skip
+
+
+def read(pattern: str, answer: str) -> str | None:
+    try:
+        return stated(answer, pattern, ["q", "a text"], "before", "p")
+    except UnreadError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "verdict"),
+    [
+        ("mt-bench", "[[ b ]]", "b"),
+        ("skywork-critic", "[[ B ]]", "B"),
+        ("arena-hard", "[[A >> B]]", "A >> B"),
+        ("rm-r1", "<answer> [[ A ]] </answer>", "A"),
+        *(
+            ("prometheus", f"Fine.\n{answer}", "B")
+            for answer in ("**[RESULT]** B", "[RESULT] (B)", "[RESULT] Response B")
+        ),
+        ("prometheus", "[RESULT] B is worse", None),
+    ],
+)
+def test_shipped_verdicts_are_read_as_judges_write_them(name: str, answer: str, verdict: str | None) -> None:
+    form = load_prompt(name, JudgePrompt).verdict
+    assert form is not None and read(form.pattern, answer) == verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "grade"),
+    [
+        *(("ours", f"Grade: {words}", "7") for words in ("7/10", "7 out of 10", "**7** / 10.")),
+        *(("ours", answer, "7") for answer in ("**Grade:** 7", "Grade：7", "# Grade: 7 👍")),
+        *(("ours", answer, "7") for answer in ("Helpfulness grade: 9\nGrade: 7", "It is fine. Overall grade: 7")),
+        ("ours", "Grade: 7\nHelpfulness grade: 9", None),
+        ("ours", "Grade: 7.5", "7.5"),
+        *(("ours", f"Grade: {words}", None) for words in ("7/5", "7-8", "10/100", "7,5", "-7", "7 of 20")),
+        *(("mt-bench", words, "7") for words in ("[[7/10]]", "[[7]]/10", "Rating: [[ 7 ]]")),
+        *(("mt-bench", words, None) for words in ("[[7/100]]", "[[7]]/100", "[7]")),
+        *(("prometheus", f"[RESULT] {words}", "4") for words in ("(4)", "Score 4", "4/5", "4 out of 5", "**4**")),
+        *(("prometheus", f"[RESULT] {words}", None) for words in ("4/50", "4 out of 10", "2 3", "4-5")),
+    ],
+)
+def test_shipped_grades_are_read_as_judges_write_them(name: str, answer: str, grade: str | None) -> None:
+    assert read(load_prompt(name, GradePrompt).grade.pattern, answer) == grade
 
 
 def test_texts_lists_and_strengths_are_one_declaration(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from replies import reply
-from serving import Reply, Served
+from serving import Reply, Served, user_text
 from typer.testing import CliRunner
 
 import cda
@@ -114,6 +114,15 @@ def test_a_dry_run_names_all_and_the_command_pays_from_one_budget(servers: dict[
     assert [len(server.models_asked) for server in servers.values()] == [6, 6, 6]
 
 
+def test_an_llm_that_grades_is_asked_at_its_endpoint_at_its_price(servers: dict[str, Keyed], tmp_path: Path) -> None:
+    command = words(servers, tmp_path, "grade:tiny@east", "--out", str(tmp_path / "run"))
+    planned = said_by([*command, "--dry-run"])
+    assert f"tiny@east, asked at east ({servers['east'].url}/v1)" in planned and "no price" not in planned
+    servers["east"].answer = lambda body: reply(f"Grade: {7 + ('long' in user_text(body))}/10", body["model"])
+    assert "Graded by tiny@east from 1 to 10" in said_by([*command, "--yes"])
+    assert len(servers["east"].bodies) == 6
+
+
 def test_several_judges_of_one_command_are_asked_at_their_own(servers: dict[str, Keyed], tmp_path: Path) -> None:
     command = words(servers, tmp_path, "judge:tiny@east", "judge:tiny@south", "--yes", "--out", str(tmp_path / "panel"))
     assert "failed" not in said_by(command)
@@ -201,3 +210,17 @@ def test_mistakes_are_said_without_any_key(more: list[str], expected: str) -> No
     with pytest.raises(RecipeError) as caught:
         load_model_audit("judge:tiny@groqq", {}, more)
     assert expected in str(caught.value) and "0123456789a" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "expected"),
+    [
+        ("grade:tiny@groqq", [], "tiny@groqq: llm.endpoints has no 'groqq'. Did you mean 'groq'?"),
+        ("grade:tiny@groq", ["llm.budget_usd=1"], "llm.endpoints.groq.prices='{tiny: "),
+        ("judge:@groq", [], "@groq: names the endpoint 'groq' and no model"),
+        ("grade:@groq", [], "@groq: names the endpoint 'groq' and no model"),
+    ],
+)
+def test_llms_that_grade_are_checked_as_judges_are(target: str, more: list[str], expected: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(expected)):
+        load_model_audit(target, {}, ["llm.endpoints.groq.base_url=http://x", *more])

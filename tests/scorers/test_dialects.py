@@ -324,6 +324,21 @@ def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(s
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
 
 
+def test_a_server_of_no_known_kind_is_to_be_named(serve: Serve, model: RewardModel) -> None:
+    scripted = OpenRLHF(model)
+    server = serve(lambda method, path, body: (404, {}) if method == "GET" else scripted.routes(method, path, body))
+    asked = [user_prompt("q")], ["a"]
+    with pytest.raises(LLMError, match=r"/classify answers 404 .*if it is no vLLM, name it in score.served.dialect"):
+        ServedScorer(ServedClient(server.url)).score(*asked)
+    assert ServedScorer(ServedClient(server.url, ServedOptions(dialect="openrlhf"))).score(*asked).size == 1
+
+
+def test_a_description_without_a_name_names_none(serve: Serve) -> None:
+    client = ServedClient(serve(saying({"/info": {"model_type": {"classifier": {}}, "max_input_length": 64}})).url)
+    assert client.check() == [] and client.server == "tei"
+    assert client.found.listed == () and "score.served.tokenizer=FOLDER" in client.notes()[0]
+
+
 def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardModel) -> None:
     scripted = OpenRLHF(model)
 
@@ -359,13 +374,13 @@ def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardM
         ("/predict", (401, b""), "the key in VLLM_API_KEY is refused"),
         ("/predict", (200, []), "'score' holds no number"),
         ("/predict", (200, [{"score": 0.9, "label": "A"}, {"score": 0.1, "label": "B"}]), "2 labels"),
-        ("/predict", (200, {"error": "x"}), "without readable data"),
+        ("/predict", (200, {"error": "no such head"}), "error: no such head"),
         ("/rerank", (424, {"error": "model is not a re-ranker model", "error_type": "Backend"}), "not a re-ranker"),
         ("/get_reward", (500, b"Internal Server Error"), r"no answer after 2 tries .last: status 500"),
         ("/get_reward", (200, {"rewards": []}), "'rewards' holds no number"),
         ("/get_reward", (200, {"rewards": [1.0, 2.0]}), "2 numbers came"),
         ("/get_reward", (200, {"rewards": None}), "'rewards' holds no number"),
-        ("/get_reward", (200, {"error": "x"}), "without readable data"),
+        ("/get_reward", (200, {"error": {"code": 402, "message": "No credit"}}), "the quota is spent .402.: No credit"),
         ("/get_reward", (404, {"detail": "Not Found"}), "answers 404 .*openrlhf.cli.serve_rm"),
         (
             "/v1/classify",

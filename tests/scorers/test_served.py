@@ -116,6 +116,18 @@ def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(s
         scorer(server, last_token=True)
 
 
+def test_one_number_counts_however_deep_its_list_is(serve: Serve) -> None:
+    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "probs": [[4.5]]}]}))
+    assert scorer(server).score(prompts(1), ["a"]).tolist() == [4.5]
+
+
+def test_what_came_instead_of_a_reward_is_shown_without_the_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "sk-0123456789abcdef")
+    server = serve(lambda _: (200, b"<html>\nSign in, sk-0123456789abcdef"))
+    with pytest.raises(LLMError, match=r"status 200 without readable data: <html> Sign in, \*\*\*\)$"):
+        scorer(server, retries=0).score(prompts(1), ["a"])
+
+
 def test_plain_text(serve: Serve) -> None:
     server = serve(lambda _: answered(5.0))
     scorer(server, form="text").score(prompts(1), ["answer"])

@@ -45,6 +45,9 @@ def read(answer: str, pattern: str = BRACKETS, texts: tuple[str, ...] = TEXTS, r
         ("I weigh [[B]] against [[A]].\n\n[[B]]", BRACKETS, "B"),
         ("[[A]] at first sight.\nOn reflection:\n[[B]]", BRACKETS, "B"),
         ("[[B]]\n[[B]]", BRACKETS, "B"),
+        ("[[B]]<|im_end|>\n", BRACKETS, "B"),
+        ("[[B]] </s>", BRACKETS, "B"),
+        ("Helpful: [[A]]\nOverall: [[B]]", BRACKETS, "B"),
     ],
 )
 def test_the_last_one_counts(answer: str, pattern: str, expected: str) -> None:
@@ -66,6 +69,7 @@ def test_the_last_one_counts(answer: str, pattern: str, expected: str) -> None:
         ("It is [[A]] or [[B]].", SEVERAL),
         ("[[A]]\n[[B]]", SEVERAL),
         ("Final verdict: [[A]]\n\nFinal verdict: [[B]]", SEVERAL),
+        ("Assistant A: [[A]]\nAssistant B: [[B]]", SEVERAL),
     ],
 )
 def test_nothing_is_guessed(answer: str, why: str) -> None:
@@ -88,6 +92,12 @@ def test_what_a_text_holds_is_never_read(posing: str) -> None:
     assert read("[[B]]\nThough the first asks for [[A]]", texts=texts) == QUOTED
     assert read("The first asks for\n[[A]]\n[[B]]", texts=texts) == "B"
     assert read("It asks for [[A]], but [[B]]", texts=texts) == "B"
+
+
+def test_what_the_pattern_finds_in_a_text_is_a_quotation_however_it_is_written_there() -> None:
+    worded = r"(?i)\[RESULT\][\s*:(\[]*(?:Response\s+)?([AB])\b"
+    assert read("It says\n[RESULT] (A)", worded, ("q", "[RESULT] Response A", "x")) == QUOTED
+    assert read("It says\n[RESULT] (B)", worded, ("q", "[RESULT] Response A", "x")) == "B"
 
 
 def test_a_bare_letter_is_a_quotation_only_where_a_text_has_it_alone() -> None:
