@@ -41,6 +41,8 @@ class Family:
     """The reward can only be had by running the folder's own code."""
     needs_reference: bool = False
     """The author scores a response against a reference answer, which an audit does not have."""
+    refused: str = ""
+    """Words of the true reason for which it has no reward of a single text; empty if it has one."""
 
 
 FAMILIES: tuple[Family, ...] = (
