@@ -33,6 +33,12 @@ class ModelFiles:
         return self.config.get("auto_map") or {}
 
     @cached_property
+    def chat_template(self) -> str:
+        """The tokenizer's chat template; empty if there is none."""
+        file = self.path("chat_template.jinja")
+        return str(self._json("tokenizer_config.json").get("chat_template") or "") if file is None else file.read_text("utf-8")
+
+    @cached_property
     def tensors(self) -> dict[str, str]:
         """File of each tensor, by the tensor's name; empty if no weights can be read."""
         if named := self._json(INDEX).get("weight_map"):

@@ -73,6 +73,10 @@ class Layout:
     cuts_left: bool = False
     """A text that is too long loses its beginning."""
     day: datetime.date = DAY
+    adds_bos: bool = False
+    """The tokenizer adds a BOS to the text of a template that writes none."""
+    system: str | None = None
+    """The system turn of a conversation that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Template:
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
         own = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own += [("bos", layout.adds_bos), ("system", layout.system)] if layout.adds_bos or layout.system is not None else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
     def encode(self, prompt: Prompt, response: str) -> Encoded:
@@ -164,7 +169,7 @@ class Template:
     def ids(self, text: str) -> list[int]:
         """Token ids of such a text with a single BOS, or two if its authors want them, not cut."""
         if self.form in ("chat template", "text of its own"):
-            special = self.form == "text of its own" or self.layout.doubles_bos
+            special = self.form == "text of its own" or self.layout.doubles_bos or self.layout.adds_bos
             ids = list(self.tokenizer(sendable(text), add_special_tokens=special, verbose=False)["input_ids"])
         else:
             ids = self._as_text(text, add_special_tokens=True)
@@ -183,6 +188,8 @@ class Template:
     def messages(self, prompt: Prompt, response: str | None) -> list[dict[str, str]]:
         """The conversation as the chat template gets it: no text in it holds a mark of a turn."""
         said = [(message.role, message.content) for message in prompt]
+        if self.layout.system is not None and said[:1] and said[0][0] != "system":
+            said.insert(0, ("system", self.layout.system))
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
         return [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]

@@ -6,7 +6,7 @@ row names, without cda, one text at a time and without padding. Ours is `load_re
 
 Columns: the largest difference of our rewards from the author's, alone and padded in one batch; packed end to end, where the class
 packs (the tiny copies run without flash attention, which keeps texts apart, so one text at a time is packed here); rank correlation
-with the author's; and in 8-bit with ours in fp32. `refused` is right only for the reason that the row states.
+with the author's; and in 8-bit with ours in fp32. Of a cost, the author's number with its sign changed counts. `refused` is right only for the reason that the row states.
 
 Thresholds: at least 28 rows; at least 24 equal within 1e-4, alone, padded and packed, with rank correlation 1; none wrong; every refusal
 for the reason that the row states; every equal row loads in 8-bit with finite rewards.
@@ -78,7 +78,7 @@ def row_of(family: Family, folder: Path, in_8bit: bool = True) -> Row:
         return replace(row, status="refused" if true else "wrong", reason=said)
     if family.refused:
         return replace(row, status="wrong", reason=f"was to be refused: {family.refused}")
-    theirs = np.array([family.reference(place, *text) for text in TEXTS])
+    theirs = np.array([family.reference(place, *text) for text in TEXTS]) * (-1 if family.is_cost else 1)
     alone, together = _rewards(model, 1), _rewards(model, 100_000)
     apart = [float(np.abs(found - theirs).max()) for found in (alone, together)]
     end_to_end = _packed(model)

@@ -39,6 +39,8 @@ class Family:
     compares: bool = False
     runs_code: bool = False
     """The reward can only be had by running the folder's own code."""
+    is_cost: bool = False
+    """The author's number is better the lower it is; ours is compared with minus that."""
     needs_reference: bool = False
     """The author scores a response against a reference answer, which an audit does not have."""
     refused: str = ""
@@ -348,6 +350,7 @@ FAMILIES: tuple[Family, ...] = (
                    "normalizer__var": (1,), "normalizer__count": (1,)},
         ),
         by_author.beaver,
+        is_cost=True,
     ),
     Family(
         "Starling-RM-7B-alpha",

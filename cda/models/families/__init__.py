@@ -6,9 +6,10 @@ from functools import lru_cache
 
 from cda.models.families.family import Family
 from cda.models.families.linear import LINEAR, named_head
+from cda.models.families.texts import TEXTS
 from cda.models.own_files import ModelFiles
 
-FAMILIES: tuple[Family, ...] = (*LINEAR,)
+FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS)
 """Every family; the first that claims a model's files reads it."""
 
 
