@@ -274,6 +274,7 @@ FAMILIES: tuple[Family, ...] = (
         tiny.internlm2({"factor": 2.0, "type": "dynamic"}, max_position_embeddings=262144, rope_theta=50000000),
         by_author.polar,
         needs_reference=True,
+        refused="scores a response against a reference answer",
     ),
     Family(
         "Athene",
@@ -477,6 +478,7 @@ FAMILIES: tuple[Family, ...] = (
         f"model cards; {_REWARD_BENCH}/shp.py",
         tiny.steam_shp,
         by_author.steam_shp,
+        refused="writes an answer, without a reward head",
     ),
     Family(
         "PairRM",
@@ -491,6 +493,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_rm,
         compares=True,
+        refused="compares two responses in one text",
     ),
     Family(
         "pair-preference-model",
@@ -503,6 +506,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_preference,
         compares=True,
+        refused="compares two responses in one text",
     ),
     Family(
         "URM",
