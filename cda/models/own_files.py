@@ -36,7 +36,11 @@ class ModelFiles:
     def chat_template(self) -> str:
         """The tokenizer's chat template; empty if there is none."""
         file = self.path("chat_template.jinja")
-        return str(self._json("tokenizer_config.json").get("chat_template") or "") if file is None else file.read_text("utf-8")
+        return (
+            str(self._json("tokenizer_config.json").get("chat_template") or "")
+            if file is None
+            else file.read_text("utf-8")
+        )
 
     @cached_property
     def tensors(self) -> dict[str, str]:

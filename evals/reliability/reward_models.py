@@ -28,7 +28,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import CdaError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import ModelSpec, RewardModel, family_for, load_reward_model
 from cda.models.precision import Precision
 from cda.records import user_prompt
 from cda.scorers.batching import packed
@@ -58,8 +58,10 @@ class Row:
     """Rank correlation with the author's."""
     ranks_8bit: float | None = None
     """Rank correlation of the rewards in 8-bit with those in fp32; None if one is not finite."""
+    family: str = ""
+    """Key of cda's family that reads it; empty if its own class does."""
     reading: str = ""
-    """How cda says that it reads the model."""
+    """Class and form of the text, as loaded."""
     reason: str = ""
     """Of a refusal, or of what is wrong."""
 
@@ -69,7 +71,9 @@ def row_of(family: Family, folder: Path, in_8bit: bool = True) -> Row:
     name = family.hub_ids[0].split("/")[-1] if family.hub_ids else family.title.replace(" ", "-")
     place = folder / name
     family.build(place)
-    row = Row(family.title, family.hub_ids, family.official, family.source, "refused")
+    taken = family_for(_spec(family, place, "fp32"))
+    key = "" if taken is None else taken.key
+    row = Row(family.title, family.hub_ids, family.official, family.source, "refused", family=key)
     try:
         model = _loaded(family, place, "fp32")
     except CdaError as error:
@@ -98,8 +102,12 @@ def row_of(family: Family, folder: Path, in_8bit: bool = True) -> Row:
     return replace(row, status="equal" if right else "wrong", reason="" if right else "other rewards than the author's")
 
 
+def _spec(family: Family, folder: Path, precision: Precision) -> ModelSpec:
+    return ModelSpec(str(folder), precision, LIMIT, trust_remote_code=family.runs_code)
+
+
 def _loaded(family: Family, folder: Path, precision: Precision) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, LIMIT, trust_remote_code=family.runs_code))
+    return load_reward_model(_spec(family, folder, precision))
 
 
 def _rewards(model: RewardModel, batch_tokens: int) -> FloatArray:
@@ -119,10 +127,8 @@ def _packed(model: RewardModel) -> FloatArray | None:
 
 
 def _reading(model: RewardModel) -> str:
-    """In a few words, for a table: the head, and the notes on what the files leave open."""
-    head = model.model.get_submodule(model.head_names[0])
-    notes = [] if model.reading is None else [note.split(":")[0] for note in model.reading.notes[:1]]
-    return "; ".join([f"{type(model.model).__name__}, {model.template.form}, head {type(head).__name__}", *notes])
+    """In a few words, for a table."""
+    return f"{type(model.model).__name__}, {model.template.form}"
 
 
 def _rank_correlation(first: FloatArray, second: FloatArray) -> float:

@@ -51,6 +51,7 @@ OPEN_RLHF = Family(
     last=lambda tokenizer, _: tokenizer.eos_token_id,
 )
 
+
 def _renamed(head: str, **others: str) -> dict[str, str]:
     """Names of tensors: those of a head to `score`, and others to others."""
     return {rf"^{re.escape(head)}\.": "score."} | {rf"^{re.escape(old)}\.": f"{new}." for old, new in others.items()}
@@ -58,7 +59,9 @@ def _renamed(head: str, **others: str) -> dict[str, str]:
 
 def _one(head: str) -> Callable[[Any, ModelFiles], Any]:
     """A linear layer of one output, with a bias if the files (or those of a merged model) hold one."""
-    return lambda config, files: heads.linear(size(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score")))
+    return lambda config, files: heads.linear(
+        size(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
+    )
 
 
 def _mlp(config: Any, _: ModelFiles) -> Any:
