@@ -23,7 +23,8 @@ from cda.files.jsonl import read_json
 from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
 from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
-from cda.models.families import Family, family_of, named_head
+from cda.models.families import Family, family_of, is_causal, logit_of, named_head
+from cda.models.families.family import Points
 from cda.models.families.linear import HEADS
 from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
@@ -38,7 +39,7 @@ from cda.models.refusals import (
 )
 from cda.models.template import DAY, Layout, Template, add_segments, check_fixed, padding_token, wants_segments
 from cda.models.trial import try_template
-from cda.models.weight_files import check_weight_files
+from cda.models.weight_files import INDEX, WHOLE, check_weight_files
 from cda.records import Message
 
 _CLASSIFIER = "a sequence classifier"
@@ -119,7 +120,8 @@ def load_config(spec: ModelSpec) -> Any:
     """
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
-    if (family := family_for(spec)) is not None:
+    family = family_for(spec)
+    if family is not None and not family.runs_code:
         return _family_config(spec, family)
     config = read_config(spec, _CLASSIFIER)
     auto = _auto_class(config)
@@ -143,14 +145,16 @@ def load_config(spec: ModelSpec) -> Any:
 
 def family_for(spec: ModelSpec) -> Family | None:
     """The family that reads a model; None if its class is one of Transformers or comes with it."""
-    file = Path(spec.name_or_path) / "config.json"
-    family = family_of(spec.name_or_path, spec.revision, file.stat().st_mtime_ns if file.is_file() else None)
+    own = (Path(spec.name_or_path) / name for name in ("config.json", WHOLE, INDEX))
+    family = family_of(spec.name_or_path, spec.revision, tuple(file.stat().st_mtime_ns for file in own if file.is_file()))
+    files = ModelFiles(spec.name_or_path, spec.revision)
+    if family is None and spec.head is not None and is_causal(files):
+        return logit_of(_token(spec))
     if family is None and spec.reads is not None:
         import transformers
 
-        files = ModelFiles(spec.name_or_path, spec.revision)
-        own = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
-        family = None if own or files.auto_map else named_head(files, spec.reads)
+        known = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
+        family = None if known or files.auto_map else named_head(files, spec.reads)
     if family is None or spec.reads in (None, family.reads):
         return family
     return replace(family, reads=spec.reads)
@@ -161,10 +165,10 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
     from transformers import AutoConfig
 
     if family.refusal is not None:
-        raise ModelError(f"{spec.name_or_path}: {family.refusal}. {WAYS_OUT}")
+        raise ModelError(f"{spec.name_or_path}: {family.refusal}. {family.ways or WAYS_OUT}")
     check_config_file(spec.name_or_path, spec.revision)
     raw = {**family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)}
-    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config"):
+    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config", "attn_implementation"):
         raw.pop(key, None)
     try:
         config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
@@ -192,8 +196,8 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
     causal = [name for name in names if name.endswith(("ForCausalLM", "LMHeadModel", "Model"))]
     if plain is None and causal and not unknown:
         raise ModelError(
-            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by its "
-            f"probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
+            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
+            f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
         )
     if not unknown and not (plain and causal):
         return
@@ -277,11 +281,37 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     reads = spec.reads or (family.reads if family else "config")
     pad = text_config.pad_token_id if reads == "config" else None
     files = ModelFiles(spec.name_or_path, spec.revision)
-    points = family.points(template.tokenizer, files) if family and family.points else None
+    points = _points(spec, family, template, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
     declared = files.config.get("pad_token_id", declared)
     notes = [f"Read as {family.models} are: {family.official}"] if family else []
-    return Reading(pad, points, output, (*notes, *_reading_notes(reads, pad, declared, template, text_config)))
+    if points is None:
+        notes += _reading_notes(reads, pad, declared, template, text_config)
+    return Reading(None if points else pad, points, output, tuple(notes))
+
+
+def _points(spec: ModelSpec, family: Family, template: Template, files: ModelFiles) -> Points:
+    """The positions that a family's head reads; ModelError if the settings ask for another one."""
+    points = family.points(template.tokenizer, files)  # type: ignore[misc]
+    if spec.reads is None:
+        return points
+    if family.step_end is None or spec.reads != "last_token":
+        known = "the last step alone (last_token)" if family.step_end else "none"
+        raise ModelError(
+            f"{spec.name_or_path}: model.reads={spec.reads}: the head of {family.models} reads tokens of its own choice; other choices: "
+            f"{known}. Leave model.reads out"
+        )
+    return lambda ids: points(ids)[-1:]
+
+
+def _token(spec: ModelSpec) -> int:
+    """The id of the output token that `model.head` names, as a number or as the tokenizer writes it."""
+    if isinstance(spec.head, int) or str(spec.head).isdecimal():
+        return int(spec.head)  # type: ignore[arg-type]
+    tokenizer = load_template(spec).tokenizer
+    if spec.head not in (vocabulary := tokenizer.get_vocab()):
+        raise ModelError(f"{spec.name_or_path}: model.head={spec.head}: its tokenizer has no such token; name one, or its id")
+    return int(vocabulary[spec.head])
 
 
 def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any) -> Iterator[str]:
@@ -294,7 +324,7 @@ def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template
             f"config.json's padding token {declared} lies beyond the {vocab} tokens of the embedding table, so that no text holds it: the reward "
             "is read at each text's last token."
         )
-    elif pad != of_tokenizer and (pad is None) != (of_tokenizer is None) or (pad is not None and pad != of_tokenizer):
+    elif (pad != of_tokenizer and (pad is None) != (of_tokenizer is None)) or (pad is not None and pad != of_tokenizer):
         said = "none" if pad is None else f"{pad}"
         own = "none" if of_tokenizer is None else f"{of_tokenizer}"
         rule = "each text's last token" if pad is None else f"the last token other than {pad}"
@@ -387,10 +417,12 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     own_class, name = _own_tokenizer(spec, config), f"{spec.name_or_path}: its tokenizer"
     if own_class and not spec.trust_remote_code:
         raise ModelError(own_code_needed(name))
+    options: dict[str, Any] = {"trust_remote_code": spec.trust_remote_code}
+    if hasattr(config, "reward_family"):  # code of its tokenizer alone may run, not that of its configuration
+        options = {"trust_remote_code": True, "config": config} if own_class else {"trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
-        )
+        with quiet_files():
+            tokenizer = AutoTokenizer.from_pretrained(spec.name_or_path, revision=spec.revision, **options)
     except Exception as error:  # transformers raises many kinds here
         own_code = "trust_remote_code" in str(error)
         why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"
@@ -410,7 +442,9 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
 
 def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
     """The encoding of a model's texts, where its family or the settings decide it."""
-    family = family_for(spec) if hasattr(config, "reward_family") else None
+    family = family_for(spec) if config is not None else None
+    if family is not None and not (family.runs_code or hasattr(config, "reward_family")):
+        family = None  # as a causal model
     left = tokenizer.truncation_side == "left"
     if family is None:
         last = tokenizer.eos_token_id if spec.reads == "last_attended" else None
@@ -421,6 +455,7 @@ def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
         last,
         family.doubles_bos,
         left or family.cuts_left,
+        step_end=family.step_end,
         day=spec.template_date,
         adds_bos=family.adds_bos,
         system=family.system,
@@ -559,6 +594,7 @@ def read_weights(
                 "take sdpa or eager, which need nothing else"
             ) from None
         raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
+    model.name_or_path = model.config.name_or_path = spec.name_or_path  # an adapter's file names its base by it
     if spec.precision == "8bit":
         multiply_by_rounded_weights(model, spec.dequantize_once)
     return model, report

@@ -72,6 +72,8 @@ class Layout:
     """Two BOS, one of the template and one of the tokenizer, are meant."""
     cuts_left: bool = False
     """A text that is too long loses its beginning."""
+    step_end: str | None = None
+    """A special token after every paragraph of the answer."""
     day: datetime.date = DAY
     adds_bos: bool = False
     """The tokenizer adds a BOS to the text of a template that writes none."""
@@ -103,7 +105,9 @@ class Template:
         self.layout = layout or Layout()
         self.form: Form = _form(tokenizer) if self.layout.turns is None else "text of its own"
         self.segments = segments and self.form == "pair"
-        self._marks = _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        self._marks = (
+            _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
+        )
         self.is_dated = self.form == "chat template" and "strftime_now" in str(tokenizer.chat_template)
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
         self.pad_token_id = _default_pad(tokenizer) if pad_token_id is None else pad_token_id
@@ -133,8 +137,9 @@ class Template:
         """Everything but the token ids of words that decides which ids a text becomes, for the name of its score."""
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
-        own = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own: list[object] = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
         own += [("bos", layout.adds_bos), ("system", layout.system)] if layout.adds_bos or layout.system is not None else []
+        own += [layout.step_end] if layout.step_end else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
     def encode(self, prompt: Prompt, response: str) -> Encoded:
@@ -192,7 +197,12 @@ class Template:
             said.insert(0, ("system", self.layout.system))
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
-        return [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]
+        found = [
+            {"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said
+        ]
+        if response is not None and (end := self.layout.step_end):
+            found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
+        return found
 
     def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; ModelError if the chat template refuses it."""

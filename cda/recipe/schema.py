@@ -66,9 +66,10 @@ class ModelSection(Section):
     reads: Literal["config", "last_token", "last_attended"] | None = None
     """Token at which the reward is read, against what the model's files say. config: the last token that is not config.json's padding
     token, as Transformers reads one text without padding. last_token: the last one. last_attended: the last one, which has to be EOS
-    (OpenRLHF). null: as the model's files say; the report names it."""
+    (OpenRLHF). Of a model that rewards steps, last_token is the last step instead of the product of all. null: as the model's files say; the report names it."""
     head: int | str | None = None
-    """The one of several labels that is the reward, by index or by its name in config.json."""
+    """The one of several labels that is the reward, by index or by its name in config.json. Of a language model (…ForCausalLM): the
+    output token whose logit after the text is the reward, by id or as the tokenizer writes it."""
     template_date: date = date(2024, 7, 26)
     """The day that is given to a chat template which writes today's date, so that rewards are the same on every day."""
     dequantize_once: bool = True

@@ -83,6 +83,8 @@ def score_head(reward_model: RewardModel) -> Any:
 
 def _read(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     """Head inputs of one batch, shape (B, h), checked against the batch's scores."""
+    if reward_model.reading is not None and reward_model.reading.points is not None:
+        raise _no_vector(reward_model, "its head reads more than one token")
     head, seen = score_head(reward_model), list[tuple[Any, Any]]()
     handle = head.register_forward_hook(lambda _, inputs, output: seen.append((inputs, output)))
     try:

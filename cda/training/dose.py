@@ -198,7 +198,7 @@ def head_of(reward_model: RewardModel) -> dict[str, Tensor]:
         module = getattr(model, head)
         if isinstance(module, ModulesToSaveWrapper):
             module = module.original_module
-        tensors |= {f"{head}.{name}": weights.detach().float().cpu() for name, weights in module.named_parameters()}
+        tensors |= {f"{head}.{name}": weights.detach().float().cpu() for name, weights in module.state_dict().items()}
     return tensors
 
 

@@ -28,7 +28,7 @@ def test_the_token_that_is_named_is_the_one_at_which_the_reward_is_read(
     """Plain Transformers reads it at the last token that is no padding, whoever wrote the padding."""
     import torch
 
-    reward_model = load(llama_maker(f"ends{len(end)}", chat_template=TEMPLATE + end))
+    reward_model = load(llama_maker(f"ends{len(end)}", config={"pad_token_id": 3}, chat_template=TEMPLATE + end))
     scorer, text = ClassifierScorer(reward_model, batch_tokens=1), (user_prompt(words(3)), words(5))
     lines = reading_of(scorer, text)
     found = re.fullmatch(r"read at    token (\d+) of (\d+): <\|end\|>", lines[3])

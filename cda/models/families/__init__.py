@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from cda.models.families.causal import CAUSAL, by_key, is_causal, logit_of
+from cda.models.families.comparing import COMPARING
 from cda.models.families.family import Family
+from cda.models.families.gated import GATED
+from cda.models.families.internlm2 import INTERNLM2
 from cda.models.families.linear import LINEAR, named_head
 from cda.models.families.texts import TEXTS
 from cda.models.own_files import ModelFiles
 
-FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS)
+FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS, *GATED, *INTERNLM2, *CAUSAL, *COMPARING)
 """Every family; the first that claims a model's files reads it."""
 
 
@@ -18,8 +22,8 @@ def family_of(name_or_path: str, revision: str | None = None, stamp: object = No
     """The family of a model's files; None if a class of Transformers reads them. `stamp`: anything that changes with the files."""
     files = ModelFiles(name_or_path, revision)
     if key := files.config.get("reward_family"):
-        return next((family for family in FAMILIES if family.key == key), None)
+        return next((family for family in FAMILIES if family.key == key), by_key(key))
     return next((family for family in FAMILIES if family.claims(files)), None)
 
 
-__all__ = ["FAMILIES", "Family", "ModelFiles", "family_of", "named_head"]
+__all__ = ["FAMILIES", "Family", "ModelFiles", "family_of", "is_causal", "logit_of", "named_head"]

@@ -32,6 +32,10 @@ class Family:
     folder of another name a key `reward_family` in config.json says it."""
     refusal: str | None = None
     """Why such a model has no reward of a single text that could be read; None if it has."""
+    ways: str = ""
+    """What to do then, in place of the two ways that always work."""
+    runs_code: bool = False
+    """The model's own code computes the reward; declared is only how a text is encoded."""
     backbone: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     """config.json to that of the backbone as Transformers knows it."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +52,8 @@ class Family:
     """The text that the authors write by hand; None: the chat template."""
     last: Callable[[Any, ModelFiles], int | None] | None = None
     """Tokenizer and files to the id of a token that every text has to end in."""
+    step_end: str | None = None
+    """A special token after every paragraph of the answer. With `points` that read them, model.reads=last_token reads the last alone."""
     doubles_bos: bool = False
     """The authors encode with two BOS, one of the template and one of the tokenizer."""
     adds_bos: bool = False

@@ -1,0 +1,208 @@
+"""Published models that Transformers' classes do not read: InternLM2, logits of a token, step rewards, and those with code of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from published import LENGTHY, assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
+from reward_servers import OpenRLHF
+from serving import Served
+from tiny import edit_json
+
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, load_config, load_reward_model, load_template
+from cda.pipeline.merge import merge_adapter
+from cda.records import Pair, TrainingExample, user_prompt
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
+from cda.scorers.rendering import Rendering
+from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import ServedClient
+from cda.scorers.served_options import ServedOptions
+from cda.training.arguments import Lora
+from cda.training.lora import train_adapter
+from evals.reliability.reward_models_families import TEXTS
+
+DECLARED = ("InternLM2-reward", "Nemotron-70B-Reward", "Qwen2.5-Math-PRM")
+OWN_CODE = ("URM", "Custom code with `score`", "Custom code for AutoModel")
+REFUSED = {
+    "POLAR": r"scores a response against a reference answer",
+    "PairRM": r"is a PairRM, which compares two responses",
+    "pair-preference-model": r"is RLHFlow's pair-preference-model, which compares two responses",
+    "SteamSHP": r"is a T5ForConditionalGeneration, .* probability of the answer A",
+}
+OWN_TOKENIZER = """
+from transformers import PreTrainedTokenizerFast
+
+class InternLM2Tokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+COMPARING = """
+from pathlib import Path
+from evals.reliability.reward_models_reference import pair_rm
+
+def prefer(prompts, first, second):
+    folder = Path(__file__).parent / "PairRM-hf"
+    found = [pair_rm(folder, prompt[-1]["content"], *both) for prompt, *both in zip(prompts, first, second)]
+    return [max(-1.0, min(1.0, value)) for value in found]
+"""
+WITH_REFERENCES = """
+from pathlib import Path
+from evals.reliability.reward_models_reference import polar
+
+def reward(prompts, responses):
+    folder = Path(__file__).parent / "POLAR-1_8B"
+    return [polar(folder, prompt[-1]["content"], response) for prompt, response in zip(prompts, responses)]
+"""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("other")
+    return {title: built(title, folder / str(n)) for n, title in enumerate((*DECLARED, *OWN_CODE, *REFUSED))}
+
+
+@pytest.mark.parametrize("title", DECLARED)
+def test_rewards_are_the_authors(folders: dict[str, Path], title: str) -> None:
+    assert_as_the_author(title, folders[title])
+    assert_near_in_8bit(title, folders[title])
+
+
+@pytest.mark.parametrize("title", OWN_CODE)
+def test_code_of_its_own_gives_the_authors_reward_once_it_is_allowed(folders: dict[str, Path], title: str) -> None:
+    with pytest.raises(ModelError, match=r"needs custom code.*model.trust_remote_code=true"):
+        load_reward_model(spec_of(folders[title]))
+    assert_as_the_author(title, folders[title], trust_remote_code=True)
+    assert_near_in_8bit(title, folders[title], trust_remote_code=True)
+    in_bf16 = scored(load_reward_model(spec_of(folders[title], "bf16", trust_remote_code=True)), 4096)
+    assert np.abs(in_bf16 - by_author(title, folders[title])).max() < 0.1
+
+
+def test_tokenizer_code_alone_has_to_be_allowed_for_internlm2(folders: dict[str, Path], tmp_path: Path) -> None:
+    """The class of the model is not run: its file, here as on the hub of another version, raises."""
+    folder = tmp_path / "internlm2-1_8b-reward"
+    shutil.copytree(folders["InternLM2-reward"], folder)
+    (folder / "tokenization_internlm2.py").write_text(OWN_TOKENIZER, encoding="utf-8")
+    auto_map = {"AutoTokenizer": [None, "tokenization_internlm2.InternLM2Tokenizer"]}
+    edit_json(folder / "tokenizer_config.json", auto_map=auto_map, tokenizer_class="InternLM2Tokenizer")
+    with pytest.raises(ModelError, match=r"its tokenizer: needs custom code.*model.trust_remote_code=true") as error:
+        load_reward_model(spec_of(folder))
+    assert "\n" not in str(error.value)
+    allowed = load_reward_model(spec_of(folder, trust_remote_code=True))
+    np.testing.assert_allclose(scored(allowed), by_author("InternLM2-reward", folder), atol=1e-4)
+
+
+def test_the_last_step_is_read_where_the_setting_says_so(folders: dict[str, Path]) -> None:
+    folder = folders["Qwen2.5-Math-PRM"]
+    product, last = (load_reward_model(spec_of(folder, reads=reads)) for reads in (None, "last_token"))
+    (steps,) = [text for text in TEXTS if "\n\n" in text[1]]
+    prompts = [user_prompt(steps[0])]
+    assert scored(product)[0] == pytest.approx(scored(last)[0])  # of one step
+    of_all, of_last = (ClassifierScorer(loaded, 1).score(prompts, [steps[1]])[0] for loaded in (product, last))
+    assert 0 < of_all < of_last < 1
+    with pytest.raises(ModelError, match=r"model.reads=config.*the last step alone \(last_token\)"):
+        load_reward_model(spec_of(folder, reads="config"))
+    with pytest.raises(ModelError, match=r"holds no end of a step .<extra_0>.: its first step is cut"):
+        ClassifierScorer(product, 1).score(prompts, ["word " * 1200])
+
+
+def test_a_language_model_gives_the_logit_of_the_token_that_the_setting_names(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """A published name is known; any other name needs the setting, also for a merged model no longer."""
+    folder = tmp_path / "mine"
+    shutil.copytree(folders["Nemotron-70B-Reward"], folder)
+    with pytest.raises(ModelError, match=r"is a LlamaForCausalLM.*model.head=TOKEN"):
+        load_reward_model(spec_of(folder))
+    wanted = by_author("Nemotron-70B-Reward", folder)
+    loaded = load_reward_model(spec_of(folder, head=0))
+    np.testing.assert_allclose(scored(loaded), wanted, atol=1e-4)
+    token = loaded.template.tokenizer.convert_ids_to_tokens(0)
+    np.testing.assert_allclose(scored(load_reward_model(spec_of(folder, head=token))), wanted, atol=1e-4)
+    other = scored(load_reward_model(spec_of(folder, head="7")))
+    assert np.abs(other - wanted).max() > 0.1
+    for head, why in (
+        ("no such token", "its tokenizer has no such token"),
+        (10**6, "has no output token with this id"),
+    ):
+        with pytest.raises(ModelError, match=why):
+            load_reward_model(spec_of(folder, head=head))
+
+
+@pytest.mark.parametrize("title", ["InternLM2-reward", "Nemotron-70B-Reward"])
+def test_a_merged_model_is_read_as_its_family(folders: dict[str, Path], tmp_path: Path, title: str) -> None:
+    spec = spec_of(folders[title])
+    pairs = [TrainingExample(Pair(user_prompt(prompt), response, "No.")) for prompt, response in TEXTS[:2]]
+    arguments = {"learning_rate": 5e-3, "per_device_train_batch_size": 2, "max_steps": 1, "save_steps": 1}
+    lora = Lora(r=2, alpha=4, dropout=0.0, target_modules=["q_proj"])
+    adapter = train_adapter(load_reward_model(spec), pairs, [], lora, arguments, tmp_path / "run", 0).adapter
+    base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+    assert base == str(folders[title])
+    merge_adapter(spec, adapter, tmp_path / "merged", "fp32")
+    trained = scored(load_reward_model(spec, adapter))
+    assert np.abs(trained - by_author(title, folders[title])).max() > 1e-3
+    np.testing.assert_allclose(scored(load_reward_model(spec_of(tmp_path / "merged"))), trained, atol=1e-5)
+
+
+@pytest.mark.parametrize("title", REFUSED)
+def test_what_has_no_reward_of_a_text_is_refused_with_the_reason(folders: dict[str, Path], title: str) -> None:
+    for allowed in (False, True):
+        with pytest.raises(ModelError, match=REFUSED[title]) as error:
+            load_config(spec_of(folders[title], trust_remote_code=allowed))
+        assert "\n" not in str(error.value)
+        assert "file.py:function" in str(error.value)
+
+
+def test_the_ways_out_work(folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["PairRM"], tmp_path / "PairRM-hf")
+    shutil.copytree(folders["POLAR"], tmp_path / "POLAR-1_8B")
+    (tmp_path / "compared.py").write_text(COMPARING, encoding="utf-8")
+    (tmp_path / "referenced.py").write_text(WITH_REFERENCES, encoding="utf-8")
+    (prompt, first), (_, second) = TEXTS[:2]
+    judge = own_scorer(f"{tmp_path}/compared.py:prefer")
+    assert isinstance(judge, OwnPairwise)
+    wanted = family("PairRM").reference(tmp_path / "PairRM-hf", prompt, first, second)
+    assert judge.margin([user_prompt(prompt)], [first], [second])[0] == pytest.approx(max(-1, min(1, wanted)))
+    scorer = own_scorer(f"{tmp_path}/referenced.py:reward")
+    assert isinstance(scorer, OwnPointwise)
+    found = scorer.score([user_prompt(prompt)], [first])[0]
+    assert found == pytest.approx(family("POLAR").reference(tmp_path / "POLAR-1_8B", prompt, first))
+
+
+class PolarServer(OpenRLHF):
+    """A server that knows a reference answer."""
+
+    folder: ClassVar[Path]
+
+    def proxied(self, text: str) -> str:
+        return text
+
+    def ids(self, text: str, special: bool = True) -> Any:  # noqa: ARG002
+        return [text]
+
+    def reward(self, ids: Any, *_: Any, **__: Any) -> float:
+        found = re.search(r"user\n(.*)<\|im_end\|>\n<\|im_start\|>assistant\n(.*)<\|im_end\|>", ids[0], re.DOTALL)
+        assert found is not None
+        return family("POLAR").reference(self.folder, found[1], found[2])
+
+
+def test_a_server_gives_the_reward_of_a_model_that_is_refused(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folders["POLAR"]
+    monkeypatch.setattr(PolarServer, "folder", folder, raising=False)
+    served = Served(routes=PolarServer(None).routes)  # type: ignore[arg-type]
+    try:
+        said = Rendering(load_template(ModelSpec(str(folder), max_length_tokens=LENGTHY)), folder.name)
+        client = ServedClient(f"{served.url}/get_reward", ServedOptions(), retries=1, backoff_s=0.01, rendering=said)
+        assert client.check() == []
+        found = ServedScorer(client).score([user_prompt(TEXTS[0][0])], [TEXTS[0][1]])
+    finally:
+        served.stop()
+    assert found[0] == pytest.approx(family("POLAR").reference(folder, *TEXTS[0]), abs=1e-5)
