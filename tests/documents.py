@@ -186,7 +186,8 @@ def _how_read(family: Any) -> str:
         "the beginning cut": family.cuts_left,
         "an end token asked for": family.last is not None,
     }
-    read = "tokens of its head's choice" if family.points else places[family.reads]
+    read = "tokens that its head chooses" if family.points else places[family.reads]
+    read = "its own code" if family.runs_code else read
     return ", ".join([f"family `{family.key}`", read, *(words for words, there in special.items() if there)])
 
 

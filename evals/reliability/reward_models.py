@@ -11,7 +11,7 @@ with the author's; and in 8-bit with ours in fp32. Of a cost, the author's numbe
 Thresholds: at least 28 rows; at least 24 equal within 1e-4, alone, padded and packed, with rank correlation 1; none wrong; every refusal
 for the reason that the row states; every equal row loads in 8-bit with finite rewards.
 
-    python -m evals.reliability.reward_models      (two minutes)
+    python -m evals.reliability.reward_models      (half a minute)
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def main() -> int:
             f"{len(equal)}; largest difference {largest:.1e}",
             len(equal) >= 24 and largest <= CLOSE,
         ),
-        Check("none read otherwise than by its author", f"{len(wrong)}: {', '.join(wrong)}" if wrong else "0", not wrong),
+        Check("none read otherwise than by its author, or refused for another reason than its own", f"{len(wrong)}: {', '.join(wrong)}" if wrong else "0", not wrong),
         Check(
             "all that are equal load in 8-bit, with finite rewards",
             f"{len(equal) - len(broken)} of {len(equal)}; rank correlation with fp32 below 0.9 of {len(moved)} (n = {len(TEXTS)} texts each)",

@@ -243,7 +243,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "LDL-Reward-Gemma-2",
         ("ShikaiChen/LDL-Reward-Gemma-2-27B-v0.1",),
-        "A distribution over ten levels per attribute, mixed by a gate; the mean level. Heads come in two files beside the model.",
+        "A distribution over ten levels per attribute, mixed by a gate; the mean level. Two pickles hold the heads; here they are converted.",
         f"{_REWARD_BENCH}/ldlreward.py",
         tiny.headed(
             tiny.GEMMA2, "LDLRewardModel27B", tokens.gemma, pad_token_id="own", num_objectives=220,

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from tiny import edit_json, message_of
 
 from cda.arrays import FloatArray
@@ -24,6 +26,7 @@ from cda.training.arguments import Lora
 from cda.training.dose import DosedModel
 from cda.training.lora import TrainingResult, train_adapter
 from evals.reliability import reward_models_families as published_models
+from evals.reliability import reward_models_reference as by_author
 from evals.reliability.reward_models import row_of
 from evals.reliability.reward_models_families import TEXTS
 
@@ -126,6 +129,34 @@ def test_beaver_with_several_scores_is_not_taken_for_one_with_one(tmp_path: Path
     edit_json(folder / "config.json", score_dim=2)
     assert family_of(str(folder), None, "two scores") is None
     assert "LlamaForScore" in message_of(lambda: load_reward_model(spec_of(folder)))
+
+
+def test_starlings_files_hold_the_backbone_twice_and_an_output_layer(tmp_path: Path) -> None:
+    """As its class, which keeps the language model beside its backbone, saved them."""
+    folder = build("Starling-RM-7B-alpha", tmp_path)
+    wanted = rewards(load_reward_model(spec_of(folder)))
+    weights = load_file(folder / "model.safetensors")
+    twice = {
+        f"model.model.{name.removeprefix('transformer.')}": -value
+        for name, value in weights.items()
+        if name.startswith("transformer.")
+    }
+    lm_head = {"model.lm_head.weight": weights["transformer.embed_tokens.weight"].clone()}
+    save_file(weights | twice | lm_head, folder / "model.safetensors", metadata={"format": "pt"})
+    np.testing.assert_array_equal(rewards(load_reward_model(spec_of(folder))), wanted)
+
+
+def test_a_linear_value_head_of_grm_is_read(tmp_path: Path) -> None:
+    folder = build("GRM sftreg", tmp_path)
+    edit_json(folder / "config.json", vhead_layer_type="linear")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("v_head.")}
+    head = torch.randn(1, weights["v_head.summary.0.weight"].shape[1])
+    kept |= {"v_head.summary.weight": head, "v_head.summary.bias": torch.tensor([0.5])}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    reference = by_author.head(by_author.template_and_special, by_author.last("v_head.summary"))
+    found = rewards(load_reward_model(spec_of(folder)))
+    np.testing.assert_allclose(found, [reference(folder, *text) for text in TEXTS], atol=1e-4)
 
 
 TRAINED = {

@@ -95,12 +95,12 @@ _STARLING = Family(
     "Llama 2's turns by hand and a second BOS; `v_head` at the last token of one text; long texts lose their beginning.",
     "model card of berkeley-nest/Starling-RM-7B-alpha; github.com/allenai/reward-bench: rewardbench/models/starling.py",
     is_class("GPTRewardModel"),
-    names=_renamed("v_head", transformer="model"),
+    names={r"^model\.model\.": "again."} | _renamed("v_head", transformer="model"),  # it may hold the backbone twice
     reads="last_token",
     turns=Turns("<s>[INST] {text} </s> [/INST]", " {text}</s>", between=""),
     doubles_bos=True,
     cuts_left=True,
-    unused=(r"^model\.model\.",),  # the backbone once more
+    unused=(r"^again\.",),
 )
 
 
