@@ -55,8 +55,9 @@ def prompt_example() -> str:
 
 
 def _yaml_in(path: Path) -> str:
-    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return str(shown)
+    """The first YAML file that a document shows."""
+    shown = re.findall(r"^```yaml\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return str(shown[0])
 
 
 def write_user_files(folder: Path) -> None:

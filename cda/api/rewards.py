@@ -29,7 +29,7 @@ from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector
 from cda.scorers.compared import Text, TextScorer, text_id
 from cda.scorers.engine import score_texts
-from cda.scorers.reading import reading_of
+from cda.scorers.reading import reading_lines
 
 Messages = Sequence[Mapping[str, Any]]
 _CLOSE, _ROUNDED = (1e-3, 1e-3), (0.05, 0.01)
@@ -114,7 +114,7 @@ class RewardFunction:
             difference=reward - expected,
             tolerance=tolerance,
             passed=abs(reward - expected) <= tolerance,
-            read=reading_of(scorer, text),
+            read=reading_lines(scorer, text),
         )
 
     def close(self) -> None:
@@ -206,7 +206,8 @@ def reward_function(
         scoring = scorer_settings(loaded)
         check_subject(subject, scoring, shares=True)
         named = open_scorer(subject, scoring)
-        stop_if_dry(loaded, lambda: [f"scores      one text with {subject.name}; writes no file"], ("biases", "name"))
+        steps = [f"scores      one text with {subject.name}; writes no file", *named.read_lines()]
+        stop_if_dry(loaded, lambda: steps, ("biases", "name"))
         scorer, calibration = named.text_scorer(), named.calibration()
         name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
         corrector = None if calibration is None else Corrector(calibration)

@@ -81,7 +81,7 @@ def stages_before(loaded: LoadedRecipe) -> list[str]:
 def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings and inputs of everything that an audit measures, apart from the adapters; the dose stage has them too."""
     recipe = loaded.recipe
-    judged = recipe.model.is_judge
+    by_answers = recipe.model.asks_llm
     scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
@@ -96,7 +96,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
     by_llm = rewrites and recipe.rewrites_by_llm
     if rewrites:
         settings["rewriting"] = recipe.synthesize.model_dump(include={"by", "show_prompt", "gate"})
-    if judged or by_llm:
+    if by_answers or by_llm:
         settings["llm"] = llm_settings(recipe.llm)
     if by_llm:
         settings["prompts"] = prompt_settings(loaded.prompts, "rewrite", "label")
@@ -110,7 +110,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
         "embedded contrasts, second turn": source_fingerprint(EMBEDDED, "second_turn"),
     }
-    if loaded.only_audit and not judged:
+    if loaded.only_audit and not by_answers:
         inputs["model"] = scorer.source()
     return settings, inputs
 
@@ -305,7 +305,13 @@ def _score(
         scorings[label], own = scorer.compare(comparisons)
         facts.append(own)
         counts[label] = (
-            ScoringCounts(texts=own.texts, truncated=own.truncated, dropped=own.dropped, cached=own.cached)
+            ScoringCounts(
+                texts=own.texts,
+                truncated=own.truncated,
+                dropped=own.dropped,
+                cached=own.cached,
+                unread=own.unread if own.unit == "grade" else None,
+            )
             if isinstance(own, RewardModelFacts)
             else ScoringCounts(comparisons=own.comparisons, unread=own.unread)
         )

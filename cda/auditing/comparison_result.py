@@ -87,7 +87,7 @@ def _paired(
     prompts = {row["id"]: row["prompt_id"] for found in (one, two) for row in found.rows or () if "prompt_id" in row}
     shared = [bias for bias in rows[first].biases if bias in rows[other].biases]
     ties: tuple[ModelTies, ModelTies] = tuple(  # type: ignore[assignment]  # of two names
-        "half" if rows[name].scored.kind == "judge" else "no-hit" for name in (first, other)
+        "half" if found.audit.model.halves_ties else "no-hit" for found in (one, two)
     )
 
     def side_by_side(kind: str, bias: str | None) -> PairedMargins | Missing:

@@ -192,8 +192,8 @@ def rng(seed: int) -> np.random.Generator:
 
 
 def ties_of(unit: str) -> ModelTies:
-    """Rule for a margin of exactly 0: a judge's tie is deliberate, a reward model's accidental."""
-    return "half" if unit == "preference" else "no-hit"
+    """Rule for a margin of exactly 0: a tie of verdicts or grades is deliberate, a reward model's accidental."""
+    return "no-hit" if unit == "reward" else "half"
 
 
 def unit_of(scorings: Scorings) -> str:

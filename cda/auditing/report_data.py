@@ -257,7 +257,9 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
 
 def _audit_steps(audit: AuditResult) -> Iterator[Step]:
     unread = "no readable verdict of the judge"
-    if isinstance(audit.model, RewardModelFacts):  # to which two texts may be one after cutting
+    if isinstance(audit.model, RewardModelFacts) and audit.model.unit == "grade":
+        unread = "a text without a readable grade"
+    elif isinstance(audit.model, RewardModelFacts):  # to which two texts may be one after cutting
         unread = f"a text is too long, or {_SAME}" if audit.model.dropped else _SAME
     yield "matching votes", None, {"items that are none of the contrasts": audit.votes_unmatched}
     for name, skew in audit.skew.items():

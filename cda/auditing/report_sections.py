@@ -278,16 +278,17 @@ def glossary(audit: AuditResult) -> list[Entry]:
     by_heading = every_entry()
     known = {key: entry for entries in by_heading.values() for key, entry in entries.items()}
     judged = any(effects.unit == "preference" for effects in audit.effects.values())
+    halves = audit.model.halves_ties
     one_order = not isinstance(audit.model, RewardModelFacts) and audit.model.orders == "one"
     methods = set(methods_of(audit))
     tests = [effects.test.method for effects in audit.effects.values() if not isinstance(effects.test, Missing)]
     exact = compares(audit) or any(votes.gap_test is not None for votes in audit.votes.values())
     votes = list(audit.votes.values())
     rules, agreed = dict.fromkeys(voted.rule for voted in votes), any(voted.agreement is not None for voted in votes)
-    ruled = {key: entry for rule in rules for key, entry in _of_rule(rule, judged, known).items()}
+    ruled = {key: entry for rule in rules for key, entry in _of_rule(rule, halves, known).items()}
     needs: dict[str, object] = {
         ("one-order margin" if one_order else "judged margin") if judged else "margin": True,
-        "judged skew" if judged else "skew": True,
+        "judged skew" if halves else "skew": True,
         "the panel": audit.panel,
         "mean of the judges": audit.panel,
         "majority of the judges": audit.panel,
@@ -303,7 +304,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "Krippendorff's alpha": agreed,
         "second majority": any(isinstance(voted.noise_ceiling, NoiseCeiling) for voted in votes),
         "powered": any(voted.prediction_powered is not None for voted in votes),
-        "judged quality" if judged else "quality": audit.quality,
+        "judged quality" if halves else "quality": audit.quality,
         "section": audit.quality_sections,
         "change": compares(audit),
         "unpaired": compares(audit),
@@ -319,12 +320,12 @@ def glossary(audit: AuditResult) -> list[Entry]:
     return [(known | ruled)[key] for key, need in needs.items() if need]
 
 
-def _of_rule(rule: str, judged: bool, known: dict[str, Entry]) -> dict[str, Entry]:
+def _of_rule(rule: str, halves: bool, known: dict[str, Entry]) -> dict[str, Entry]:
     """Entries on votes under people's tie rule, which goes without saying in the entries of one audit."""
     names = f"human skew (ties: {rule})", f"miscalibration (ties: {rule})"
     skew, missed = (known[name] for name in names)
     opening = "Lower is better."
     meaning = f"{opening} It can be high even where skew equals human skew.{missed.meaning.removeprefix(opening)}"
-    meaning += f" {known['miscalibration of a judge'].meaning}" if judged else ""
+    meaning += f" {known['miscalibration of a judge'].meaning}" if halves else ""
     entries = Entry("human skew", skew.formula, skew.meaning), Entry("miscalibration", missed.formula, meaning)
     return dict(zip(names, entries, strict=True))

@@ -216,14 +216,13 @@ def quality_sentence(audit: AuditResult) -> str:
 
 
 def ties_sentence(audit: AuditResult) -> str:
-    """The numbers of margins of exactly 0, no preference of a reward model; those of a judge or a function, which count half,
+    """The numbers of margins of exactly 0, no preference of a reward model; those of verdicts and grades, which count half,
     are named if they are many. Empty if there are none."""
     if compares(audit):
         return ""
-    judges = audit.model.kind == "judge"
     measured: dict[str, Measure] = {inert(name): audit.skew[name] for name in targets(audit)}
     measured |= {"quality pairs": audit.quality} if audit.quality is not None else {}
-    least = _MANY_TIES if judges else 0.0
+    least = _MANY_TIES if audit.model.halves_ties else 0.0
     tied = ", ".join(
         f"{name} {ties} of {measure.before.n}"
         for name, measure in measured.items()
@@ -231,7 +230,7 @@ def ties_sentence(audit: AuditResult) -> str:
     )
     half = "Ties, each counted as half a preference"
     none = "Both sides scored exactly alike, which counts as no preference"
-    return f"{half if judges else none}: {tied}." if tied else ""
+    return f"{half if audit.model.halves_ties else none}: {tied}." if tied else ""
 
 
 def _n_ties(measure: Measure) -> int:

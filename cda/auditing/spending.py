@@ -8,7 +8,7 @@ from cda.launch import unsaid
 from cda.recipe.load import LoadedRecipe
 from cda.resources.llm_access import Step
 from cda.resources.named_scorer import Subject, scorer_settings
-from cda.resources.scorers import Judge, open_scorer
+from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs
 from cda.run import RunFolder
 
@@ -16,13 +16,13 @@ from cda.run import RunFolder
 def planned_calls(loaded: LoadedRecipe) -> list[Step]:
     """Every LLM call that the audit is about to make, cached answers not deducted; none if it is finished, or asks no LLM.
 
-    A text that is still to be written counts in a judge's comparisons with the length of the answer that it is rewritten from.
+    A text that is still to be written counts in an LLM's comparisons with the length of the answer that it is rewritten from.
     """
     recipe, inputs, rewriting = loaded.recipe, audit_inputs(loaded), audit_rewriting(loaded)
     to_write = unwritten(inputs, rewriting)
     steps: list[Step] = [(recipe.llm, each.planned) for each in to_write]
-    scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
-    if isinstance(scorer, Judge):
+    if recipe.model.asks_llm:
+        scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
         with unsaid():
             texts = load_audit_texts(inputs, rewriting.planning(), only_audit=loaded.only_audit)
         # The number tells the comparisons of one answer apart.

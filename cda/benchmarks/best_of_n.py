@@ -26,13 +26,14 @@ from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
 from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, shown_target, write_figures
 from cda.resources.dry_run import stop_if_dry
+from cda.resources.llm_access import plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
-from cda.resources.scorers import open_scorer
+from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.base import Missing, or_missing, save
 from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Curves, Measured
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
-from cda.scorers.compared import Text, text_id
+from cda.scorers.compared import Rewards, Text, text_id
 from cda.stats.draws import drawn
 from cda.stats.means import mean_over_prompts, no_change_test, share_over_prompts, without_traces
 from cda.stats.multiplicity import holm
@@ -74,6 +75,7 @@ def run_best_of_n(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
         check_subject(subject, settings)
+    texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
     n_read, n_all = len(prompts_read), len(sampled.prompts)
     of = f"{n_read}" if n_read == n_all else f"{n_read} of {n_all}"
     stop_if_dry(
@@ -86,16 +88,16 @@ def run_best_of_n(
             f"responses   {responses}: {sum(len(row.responses) for row in prompts_read)} responses to {of} prompts (rows: {sampled.rows})",
             f"follows     {', '.join([*(bias.name for bias in shares), *means])}",
             f"report      {free_folder(out, RESULT, 'cda best-of') / PAGE}",
+            *plan_lines(planned_verdicts(subjects, settings, [(prompt, text, text) for prompt, text in texts])),
         ],
         ("biases", "name"),
     )
     out = out_folder(out, RESULT, "cda best-of")
-    texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
-    scored: dict[str, Mapping[str, float]] = {}
+    scored: dict[str, Rewards] = {}
     models = {}
     for subject in subjects:
         scores, facts = open_scorer(subject, settings, settings.shared_folder).score(texts)
-        scored[subject.label], models[subject.label] = scores.scored, _asked(subject, facts)
+        scored[subject.label], models[subject.label] = scores, _asked(subject, facts)
     kept, unscored = _with_rewards(texts, scored)
     if not kept:
         raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
@@ -105,7 +107,7 @@ def run_best_of_n(
         values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
         quality = Attribute("quality", "mean", values, "the reference quality in the file")
     texts = [texts[row] for row in kept]
-    rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
+    rewards = {label: [scores.of(*text) for text in texts] for label, scores in scored.items()}
     attributes, prompts = (
         attributes_of(shares, means, [text for _, text in texts]),
         [prompt_id(prompt) for prompt, _ in texts],
@@ -152,13 +154,13 @@ def _asked(subject: Subject, facts: Scorer) -> AskedModel:
     )
 
 
-def _with_rewards(texts: Sequence[Text], scored: Mapping[str, Mapping[str, float]]) -> tuple[list[int], Exclusions]:
+def _with_rewards(texts: Sequence[Text], scored: Mapping[str, Rewards]) -> tuple[list[int], Exclusions]:
     """Rows that every scoring has a reward for, so that both pick from the same responses; and the others, counted."""
     kept, reasons = [], []
     for row, text in enumerate(texts):
-        without = [label for label, rewards in scored.items() if text_id(*text) not in rewards]
+        without = [label for label, rewards in scored.items() if np.isnan(rewards.of(*text))]
         if without:
-            reasons.append(f"too long for a reward ({' and '.join(without)})")
+            reasons.append(f"{scored[without[0]].why_dropped} ({' and '.join(without)})")
         else:
             kept.append(row)
     return kept, Exclusions(len(texts), count_reasons(reasons))

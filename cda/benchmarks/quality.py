@@ -49,7 +49,7 @@ from cda.stats.draws import drawn
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
-_TOO_LONG, _SAME = "a text is too long for the model", "both sides read the same after the cut"
+_SAME = "both sides read the same after the cut"
 _NO_VERDICT, _NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -91,7 +91,7 @@ def measure_quality(
     for subject in subjects:
         compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
         scored[subject.label], name = compared, names[subject.label]
-        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))
+        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.asked.base_url))
     measured, rows = _measured(sets, scored, recipe.seed)
     result = QualityResult(
         scorings=tuple(scorings),
@@ -157,10 +157,10 @@ def public_names(subjects: Sequence[Subject], served_model: str | None) -> dict[
 
 def public_name(target: str, served_model: str | None) -> str:
     """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
-    folder) and name, another scorer its kind and make: `judge/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
+    folder) and name, another scorer its kind and make: `judge/…`, `grade/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
     address and model, `function/…` module and function."""
     kind, bare = kind_of(target), bare_name(target)
-    if kind == "judge":
+    if kind in ("judge", "grade"):
         name = bare
     elif kind == "served":
         parts = urlsplit(bare if "//" in bare else f"//{bare}")
@@ -195,7 +195,7 @@ def quality_scoring(
         adapter_content=None if adapter is None else file_fingerprint(adapter),
         dose=None if adapter is None else subject.dose,
         facts=facts.model_copy(update={"name": model}),
-        llm=AskedLLM(model=bare_name(subject.name), base_url=base_url) if kind == "judge" else None,
+        llm=AskedLLM(model=bare_name(subject.name), base_url=base_url) if subject.section.asks_llm else None,
         served_model=score.served.model if kind == "served" else None,
         log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,
     )
@@ -211,7 +211,7 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 def _measured(
     sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
-    half_ties = next(iter(scored.values())).unit == "preference"
+    half_ties = next(iter(scored.values())).unit != "reward"
     results, rows = [], []
     for each in sets:
         margins = {
@@ -256,7 +256,7 @@ def _why(item: QualityItem, margins: FloatArray, compared: Compared) -> str | No
     if not isinstance(compared, Rewards):
         return _NO_VERDICT
     without = [_reward(compared, item, text) is None for text in (*item.chosen, *item.rejected)]
-    return _TOO_LONG if any(without) else _SAME
+    return f"a text is {compared.why_dropped}" if any(without) else _SAME
 
 
 def _reward(rewards: Rewards, item: QualityItem, text: str) -> float | None:

@@ -155,7 +155,7 @@ def _undecided(comparison: Comparison, compared: Compared) -> str:
         return "without a readable verdict"
     prompt, *texts = comparison
     if any(np.isnan(compared.of(prompt, text)) for text in texts):
-        return "with a text that is too long for the model"
+        return f"with a text that is {compared.why_dropped}"
     return "with texts that are the same to the model once they are cut"
 
 

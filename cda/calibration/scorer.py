@@ -119,8 +119,8 @@ def plan_calibrate(loaded: LoadedRecipe) -> list[str]:
 
 
 def _judging(loaded: LoadedRecipe) -> list[Step]:
-    """The calls of an LLM judge; none for another scorer, whose texts are not even drawn."""
-    if not loaded.recipe.model.is_judge:
+    """The calls of an LLM; none for another scorer, whose texts are not even drawn."""
+    if not loaded.recipe.model.asks_llm:
         return []
     with unsaid():
         texts = load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded).planning(), only_audit=loaded.only_audit)

@@ -148,7 +148,7 @@ BiasOption = Annotated[
 ]
 SplitName = Annotated[str, typer.Option("--split", help="Of a folder or hub id with several.")]
 TARGET = (
-    "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `served:URL` for a served model, "
+    "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `grade:NAME` for an LLM that grades single answers, `served:URL` for a served model, "
     "`dpo:POLICY,REFERENCE` or `steered:MODEL` for causal models, or `module:function` for your own."
 )
 

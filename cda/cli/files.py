@@ -65,7 +65,7 @@ def inspect(
         bool,
         Option(
             "--prompts",
-            help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME too.",
+            help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too.",
         ),
     ] = False,
     dry_run: DryRun = False,

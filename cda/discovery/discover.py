@@ -60,7 +60,7 @@ from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import check_form
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import confirm_all, llm_client, sentence
+from cda.resources.llm_access import confirm_all, llm_problems, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
@@ -164,6 +164,10 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
         both = (model, judge)
         model, judge = attempt(lambda: for_its_scorer(both)) or [each.uncalibrated() for each in both]
     for asked in filter(None, (model, judge)):
+        if asked.subject.section.kind == "grade":
+            problems.append(
+                f"{asked.subject.name}: a discovery takes no grades, whose calls it does not plan; name judge:… or a reward model"
+            )
         attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded)))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
@@ -171,7 +175,7 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
             "score.judge.orders=both"
         )
     if setup.by_llm and not nameless:
-        problems += llm_client(llm).check()
+        problems += llm_problems(llm, [str(llm.model), *setup.section.rewriters, *setup.section.policies])
     if problems or model is None or judge is None:
         # Judge and proposer may lack the same key.
         raise RecipeError(dict.fromkeys(problems))

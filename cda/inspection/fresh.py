@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,10 +17,10 @@ from cda.errors import DataError, RecipeError
 from cda.inspection.sources import FRESH, UNGATED, InspectOptions, Seen, SourcedRewrites, recipe_of
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
-from cda.prompts import JudgePrompt, Prompts, RewritePrompt
+from cda.prompts import GradePrompt, JudgePrompt, Prompts, RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.recipe.sections import JudgeSection
+from cda.recipe.sections import GradeSection, JudgeSection
 from cda.records import Direction, Pair, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Planned, Step, confirm_all, llm_access
@@ -28,6 +28,7 @@ from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pa
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.rewriting.triples import Original
+from cda.scorers.grade import grade_request
 from cda.scorers.judge import judge_request
 from cda.stats.draws import drawn
 
@@ -220,11 +221,13 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
     if recipe.llm.model is None:
         parts.append("llm.model is not set: no LLM is asked, and none of this is sent.")
-    requests = (
-        list(_judging(pair, recipe.score.judge, prompts.judge))
-        if recipe.model.is_judge
-        else [request for bias in loaded.biases for request in _for_bias(bias, pair, recipe, prompts)]
+    requests: Iterable[tuple[str, Request]] = (
+        request for bias in loaded.biases for request in _for_bias(bias, pair, recipe, prompts)
     )
+    if recipe.model.is_judge:
+        requests = _judging(pair, recipe.score.judge, prompts.judge)
+    elif recipe.model.asks_llm:
+        requests = [_grading(pair, recipe.score.grade, prompts.grade)]
     return "\n\n".join([*parts, *(_section(*request) for request in requests)])
 
 
@@ -251,6 +254,11 @@ def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> Iterator[tup
     yield f"a comparison, {orders} {prompt}", ask()
     for criterion in told.criteria if judge.by_token else ():
         yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
+
+
+def _grading(pair: Pair, grade: GradeSection, told: GradePrompt) -> tuple[str, Request]:
+    prompt = f"(score.grade.prompt={prompt_name(grade.prompt, told)})"
+    return f"a grade of one answer {prompt}", grade_request(pair.prompt, pair.chosen, told, grade.by_token)
 
 
 def _section(purpose: str, request: Request) -> str:

@@ -301,13 +301,13 @@ def _together(
 
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
-    """The recipe of a target of which no run is looked at: a recipe, a bias, or `judge:NAME`; RunError for anything else."""
-    if kind_of(target) == "judge":
+    """The recipe of a target of which no run is looked at: a recipe, a bias, `judge:NAME` or `grade:NAME`; RunError for anything else."""
+    if kind_of(target) in ("judge", "grade"):
         return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
     if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):
         known = builtin_names()
         raise RunError(
-            f"{target}: no recipe, no bias and no judge:NAME, whose prompts could be shown.{did_you_mean(target, known)} Biases: "
+            f"{target}: no recipe, no bias, no judge:NAME and no grade:NAME, whose prompts could be shown.{did_you_mean(target, known)} Biases: "
             f"{', '.join(known)}; or the path of a bias file or a recipe"
         )
     if _is_bias(target):
@@ -347,7 +347,7 @@ def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str])
     target = options.model
     if target is None or target == "none":
         return None
-    names = ("model.name_or_path=", *(("llm.model=",) if kind_of(target) == "judge" else ()))
+    names = ("model.name_or_path=", *(("llm.model=",) if kind_of(target) in ("judge", "grade") else ()))
     words = [word for word in overrides if word.startswith(("score.", "llm.", "model.")) and not word.startswith(names)]
     return replace(load_model_audit(target, {"run": {"folder": folder}}, words), confirmed=options.confirmed)
 

@@ -19,7 +19,7 @@ from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Price, Purse
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, answer_in, keyless, of_status
+from cda.llm.outcome import Again, Rejected, Throttled, keyless, of_data, of_status, problem_inside
 from cda.llm.protocol import Completion, Request, in_plain_words, json_of
 
 if TYPE_CHECKING:
@@ -254,30 +254,35 @@ class _BatchRun:
         """The answer or lasting failure in a result line, or the reason for one if asking again may help."""
         response = row.get("response")
         if not isinstance(response, dict):
-            error = row.get("error")
-            code = error.get("code") if isinstance(error, dict) else None
-            return self.endpoint.hide(str(code or "no response")).replace("_", " ")
+            problem = problem_inside(row)
+            if problem is None or problem.told_status is None:
+                code = problem and problem.code
+                return self.endpoint.hide(code or "no response").replace("_", " ")
+            response = {"status_code": 200, "body": {"error": row["error"]}}
         status, body = response.get("status_code"), response.get("body")
-        if status == 200 and isinstance(body, dict):
-            answer = answer_in(body)
-            self._pay(key, answer)
-            if isinstance(answer, Again):
-                return self.endpoint.hide(answer.reason)
-            return self._held(key, keyless(answer, self.endpoint.key))
-        if not isinstance(status, int) or status == 200:
+        if not isinstance(status, int) or not (isinstance(body, dict) or status != 200):
             return "unreadable answer"
         try:
-            outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
+            if status == 200:
+                outcome = of_data(body, self.endpoint)
+            else:
+                outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
         except LLMError as error:
             # One line does not end the work: the others may hold answers that are paid for.
             return Completion(None, str(error))
+        if isinstance(outcome, Again | Completion) and status == 200:
+            self._pay(key, outcome)
         if isinstance(outcome, Rejected):
             if not self.llm.client.give_up_parameter(_SENT, outcome.param, outcome.message):
                 if self.members[key] is None:
                     return outcome.completion
                 self.plain.add(key)
             return outcome.completion.reason or ""
-        return outcome if isinstance(outcome, Completion) else f"status {status}"
+        if isinstance(outcome, Throttled):
+            return "status 429"
+        if isinstance(outcome, Again):
+            return self.endpoint.hide(outcome.reason)
+        return self._held(key, keyless(outcome, self.endpoint.key)) if status == 200 else outcome
 
     def _held(self, key: str, completion: Completion) -> Completion | str:
         """The answer if it follows its schema; else it is asked for again in plain words."""

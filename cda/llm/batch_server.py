@@ -48,7 +48,7 @@ class BatchServer:
         self._where = client.endpoint.server
         # The package's own retries are off: a batch that is submitted twice is paid twice.
         base_url = client.settings["base_url"]
-        self._bounds = Bounds(base_url, "llm.base_url")
+        self._bounds = Bounds(base_url, f"{client.section}.base_url")
         self._openai = opened(client.endpoint.connection_key(), base_url, client.timeout_s, self._bounds)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import httpx2
 import openai
@@ -32,14 +33,24 @@ def opened_async(key: str, base_url: str, timeout_s: float, setting: str) -> ope
     http = openai.DefaultAsyncHttpxClient(
         headers=_HEADERS, timeout=timeout_s, event_hooks={"request": [bounds.sent], "response": [bounds.received]}
     )
-    return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout_s, max_retries=0, http_client=http)
+    return openai.AsyncOpenAI(api_key=key, timeout=timeout_s, max_retries=0, http_client=http, **_addressed(base_url))
 
 
 def opened(key: str, base_url: str, timeout_s: float, bounds: Bounds) -> openai.OpenAI:
     """The same outside an event loop."""
     hooks: dict[str, list[Any]] = {"request": [bounds.check_address], "response": [bounds.bound]}
     http = openai.DefaultHttpxClient(headers=_HEADERS, timeout=timeout_s, event_hooks=hooks)
-    return openai.OpenAI(api_key=key, base_url=base_url, timeout=timeout_s, max_retries=0, http_client=http)
+    return openai.OpenAI(api_key=key, timeout=timeout_s, max_retries=0, http_client=http, **_addressed(base_url))
+
+
+def _addressed(base_url: str) -> dict[str, Any]:
+    """Address and query of every call; the package itself would put its paths behind the query."""
+    url = urlsplit(base_url)
+    path = url.path.removesuffix("/chat/completions")
+    return {
+        "base_url": urlunsplit((url.scheme, url.netloc, path, "", "")),
+        "default_query": dict(parse_qsl(url.query)),
+    }
 
 
 async def posted(
@@ -80,9 +91,12 @@ class Bounds:
     def __init__(self, base_url: str, setting: str, max_bytes: int = MAX_ANSWER_BYTES) -> None:
         self.max_bytes = max_bytes
         self._base, self._setting = httpx2.URL(base_url), setting
+        self._is_azure = "api-version" in self._base.params
 
     def check_address(self, request: httpx2.Request) -> None:
-        """Raise LLMError if a redirect leads the call, with its texts, to another host."""
+        """Raise LLMError if a redirect leads the call, with its texts, to another host. With an `api-version` in the address the server
+        is Azure's, which takes a key as `api-key` and a token (a JWT) as `Authorization`, but not both.
+        """
         url, base = request.url, self._base
         same = (url.scheme, url.port) == (base.scheme, base.port)
         if url.host != base.host or not (same or (base.scheme, url.scheme) == ("http", "https")):
@@ -91,6 +105,10 @@ class Bounds:
                 f"{base.scheme}://{base.netloc.decode('ascii', 'replace').rpartition('@')[2]}: sends calls on to "
                 f"{url.scheme}://{url.host[:100]}{port}, and nothing was sent there. Where you trust it, name it in {self._setting}"
             )
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._is_azure and key and not key.startswith("eyJ"):
+            del request.headers["authorization"]
+            request.headers["api-key"] = key
 
     def bound(self, response: httpx2.Response) -> None:
         """Have the body read and unpacked within the limit, whatever the headers say."""

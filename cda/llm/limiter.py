@@ -145,8 +145,8 @@ class Limiter:
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds to wait, at most a year; None if the headers do not say. `now`: seconds since 1970, for dates.
 
-    Read in this order: `retry-after-ms`; `retry-after` in seconds or as a date; `x-ratelimit-reset-requests` and
-    `-tokens` of the limit that has nothing remaining, of both if the answer does not tell. Names in lower case.
+    Read in this order: `retry-after-ms`; `retry-after` in seconds or as a date; `x-ratelimit-reset`, `-requests` and
+    `-tokens` of the limit that has nothing remaining, of all if the answer does not tell. Names in lower case.
 
     >>> retry_after_s({"retry-after-ms": "1500"}, 0.0), retry_after_s({"x-ratelimit-reset-tokens": "6m0s"}, 0.0)
     (1.5, 360.0)
@@ -163,8 +163,8 @@ def _asked_s(headers: Mapping[str, str], now: float) -> float | None:
     if asked is not None:
         seconds = _wait(asked, now)
         return seconds if seconds is not None else _until(asked, now)
-    waits = {kind: _wait(headers.get(f"x-ratelimit-reset-{kind}"), now) for kind in ("requests", "tokens")}
-    spent = {kind for kind in waits if _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0}
+    waits = {kind: _wait(headers.get(f"x-ratelimit-reset{kind}"), now) for kind in ("", "-requests", "-tokens")}
+    spent = {kind for kind in waits if _number(headers.get(f"x-ratelimit-remaining{kind}")) == 0}
     known = [wait for kind, wait in waits.items() if wait is not None and (not spent or kind in spent)]
     return max(known, default=None)
 

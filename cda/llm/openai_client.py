@@ -38,8 +38,10 @@ class OpenAIClient:
     """
 
     name: str
+    """With `@` and the endpoint's name, if `at` names one; the server is told the rest."""
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
+    """Empty: no key is sent."""
     concurrency: int = 16
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
@@ -57,6 +59,8 @@ class OpenAIClient:
     say: Callable[[str], None] = print_line
     backoff_s: float = 0.5
     """Longest first pause; doubles with each try."""
+    at: str | None = None
+    """Name of the further endpoint (llm.endpoints) that this is; then its key is needed."""
     _limiter: Limiter = field(init=False, repr=False)
     _given_up: set[str] = field(init=False, repr=False, default_factory=set)
     """Fields of a request that the model rejects."""
@@ -68,13 +72,13 @@ class OpenAIClient:
     _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
-        if problem := variable_problem(self.api_key_env):
-            raise LLMError(f"llm.api_key_env: {problem}")
+        if self.api_key_env and (problem := variable_problem(self.api_key_env)):
+            raise LLMError(f"{self.section}.api_key_env: {problem}")
         try:
             urlsplit(self._url)
         except ValueError as error:
             raise LLMError(
-                f"{self._url.rpartition('@')[2]}: no address of a server ({error}); set llm.base_url"
+                f"{self._url.rpartition('@')[2]}: no address of a server ({error}); set {self.section}.base_url"
             ) from None
         self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute, sleep=pause)
 
@@ -82,7 +86,7 @@ class OpenAIClient:
     def settings(self) -> Mapping[str, Any]:
         """Settings that decide an answer apart from the request."""
         return {
-            "model": self.name,
+            "model": self._model,
             "base_url": self._url.rstrip("/"),
             "temperature": float(self.temperature),
             "seed": self.seed,
@@ -97,12 +101,13 @@ class OpenAIClient:
     def check(self) -> list[str]:
         """Problems before a call can be made; empty if there are none."""
         problems = []
-        if self.base_url is None and not self.endpoint.key:
+        if (self.base_url is None or (self.at and self.api_key_env)) and not self.endpoint.key:
             problems.append(
-                f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
+                f"{'the model' if self.at else 'llm.model'} is {self.name}, but the environment variable {self.api_key_env} holds "
+                f"no key ({self.section}.api_key_env)"
             )
-        if problem := address_problem(self._url):
-            where = "llm.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
+        if problem := address_problem(self._url, with_version=True):
+            where = f"{self.section}.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
             problems.append(f"{where}: {problem} ({self.api_key_env})")
         return problems
 
@@ -117,7 +122,7 @@ class OpenAIClient:
     def _body(self, request: Request) -> dict[str, object]:
         longest = 1 if request.top_logprobs else self.max_tokens
         body: dict[str, object] = {
-            "model": self.name,
+            "model": self._model,
             "messages": [
                 {"role": "system", "content": sendable(request.system)},
                 {"role": "user", "content": sendable(request.user)},
@@ -158,7 +163,9 @@ class OpenAIClient:
         """Open connections in the running event loop; gives the function that asks one question."""
         from cda.llm.connection import opened_async
 
-        async with opened_async(self.endpoint.connection_key(), self._url, self.timeout_s, "llm.base_url") as http:
+        async with opened_async(
+            self.endpoint.connection_key(), self._url, self.timeout_s, f"{self.section}.base_url"
+        ) as http:
             yield partial(self._ask, http)
 
     async def _ask(self, http: object, request: Request) -> Completion:
@@ -221,11 +228,11 @@ class OpenAIClient:
         from cda.llm.connection import TooLargeError, posted
 
         try:
-            setting = f"llm.concurrency={self.concurrency}"
+            setting = f"{self.section}.concurrency={self.concurrency}"
             answer = await posted(http, "/chat/completions", body, self.timeout_s, setting)
         except ConnectionRefusedError as error:
             if not self._reached:
-                raise LLMError(f"{self._server}: cannot be reached ({error}); check llm.base_url") from None
+                raise LLMError(f"{self._server}: cannot be reached ({error}); check {self.section}.base_url") from None
             return Again("connection refused", lost=True)
         if isinstance(answer, Again):
             return answer
@@ -237,7 +244,7 @@ class OpenAIClient:
         if isinstance(answer, openai.APIStatusError):
             response = answer.response
             return of_status(response.status_code, response.headers, response.content, self.endpoint)
-        outcome = of_content(answer, one_token=bool(body.get("logprobs")))
+        outcome = of_content(answer, self.endpoint, one_token=bool(body.get("logprobs")))
         return keyless(outcome, self.endpoint.key) if isinstance(outcome, Completion) else outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:
@@ -251,7 +258,7 @@ class OpenAIClient:
         if last.lost:
             self._lost_in_a_row += 1
             if not self._reached:
-                raise LLMError(f"{self._server}: cannot be reached ({last.reason}); check llm.base_url")
+                raise LLMError(f"{self._server}: cannot be reached ({last.reason}); check {self.section}.base_url")
             if self._lost_in_a_row > max(32, 2 * self.concurrency):
                 raise LLMError(f"{self._server}: cannot be reached any more ({last.reason}); what was answered is kept")
         return Completion(None, gave_up(tries, last.reason))
@@ -269,6 +276,16 @@ class OpenAIClient:
             self.say(f"{self._server} asks to slow down (429): all calls wait {pause_s:.2g} s, then fewer at once")
 
     @property
+    def section(self) -> str:
+        """The section of settings that names this server, for messages."""
+        return f"llm.endpoints.{self.at}" if self.at else "llm"
+
+    @property
+    def _model(self) -> str:
+        """The name by which the server knows the model."""
+        return self.name.removesuffix(f"@{self.at}") if self.at else self.name
+
+    @property
     def _url(self) -> str:
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
 
@@ -281,4 +298,4 @@ class OpenAIClient:
     @property
     def endpoint(self) -> Endpoint:
         """The server as messages may name it."""
-        return Endpoint(self._server, self.name, self.api_key_env, " (llm.api_key_env)")
+        return Endpoint(self._server, self._model, self.api_key_env, self.section)

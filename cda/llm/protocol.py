@@ -30,7 +30,17 @@ _UNSEEN = (
     "\\x00-\\x08\\x0e-\\x1f\\x7f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
 _MARKS = re.compile("|".join(rf"[{side}](?:[{_UNSEEN}]*[{side}]){{2,}}" for side in (_LEFT, _RIGHT)))
-_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?</think>)+", re.DOTALL)
+_THOUGHT_MARKS = {
+    **{f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning", "seed:think")},
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+}
+"""Marks before and after the reasoning of DeepSeek-R1, Qwen and others; Seed-OSS; Magistral; Kimi; Sky-T1."""
+_THOUGHTS = re.compile(
+    rf"\A(?:\s*(?:{'|'.join(f'{re.escape(start)}.*?{re.escape(end)}' for start, end in _THOUGHT_MARKS.items())}))+",
+    re.DOTALL,
+)
 _UNREADABLE = "no answer in the asked form"
 _FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n", re.IGNORECASE)
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -66,7 +76,7 @@ def without_thoughts(text: str) -> str | None:
     ('Yes.', None, 'Yes.')
     """
     answer = _THOUGHTS.sub("", text).strip()
-    return None if answer.startswith("<think>") else answer
+    return None if answer.startswith(tuple(_THOUGHT_MARKS)) else answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from cda.models.precision import Precision
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
 from cda.models.refusals import (
     check_its_class,
+    class_name,
     first_line,
     folder_problems,
     own_code_needed,
@@ -146,7 +147,9 @@ def load_config(spec: ModelSpec) -> Any:
 def family_for(spec: ModelSpec) -> Family | None:
     """The family that reads a model; None if its class is one of Transformers or comes with it."""
     own = (Path(spec.name_or_path) / name for name in ("config.json", WHOLE, INDEX))
-    family = family_of(spec.name_or_path, spec.revision, tuple(file.stat().st_mtime_ns for file in own if file.is_file()))
+    family = family_of(
+        spec.name_or_path, spec.revision, tuple(file.stat().st_mtime_ns for file in own if file.is_file())
+    )
     files = ModelFiles(spec.name_or_path, spec.revision)
     if family is None and spec.head is not None and is_causal(files):
         return logit_of(_token(spec))
@@ -168,7 +171,15 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
         raise ModelError(f"{spec.name_or_path}: {family.refusal}. {family.ways or WAYS_OUT}")
     check_config_file(spec.name_or_path, spec.revision)
     raw = {**family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)}
-    for key in ("auto_map", "architectures", "num_labels", "id2label", "label2id", "quantization_config", "attn_implementation"):
+    for key in (
+        "auto_map",
+        "architectures",
+        "num_labels",
+        "id2label",
+        "label2id",
+        "quantization_config",
+        "attn_implementation",
+    ):
         raw.pop(key, None)
     try:
         config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
@@ -181,8 +192,9 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
 
 def _auto_class(config: Any) -> str:
     """The auto class for which a model brings its reward model's code: some name it for AutoModel alone."""
-    named = getattr(config, "auto_map", None) or {}
-    return "AutoModel" if "AutoModel" in named and _CLASSES not in named else _CLASSES
+    named, names = getattr(config, "auto_map", None) or {}, getattr(config, "architectures", None) or []
+    is_it = _CLASSES not in named and class_name(named.get("AutoModel")) in names
+    return "AutoModel" if is_it else _CLASSES
 
 
 def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
@@ -209,7 +221,9 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
         if head
         else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
     )
-    raise ModelError(f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}")
+    raise ModelError(
+        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}"
+    )
 
 
 def _head_index(spec: ModelSpec, config: Any) -> int:
@@ -261,7 +275,9 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if reading is not None:
         read_by_mask(model, reading)
     elif model.config.num_labels != 1 or (spec.trust_remote_code and _is_own(model)):
-        read_one_output(model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else "")
+        read_one_output(
+            model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else ""
+        )
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
         if _is_own(model):
@@ -272,9 +288,9 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     return RewardModel(for_scoring(model), template, spec, heads, reading)
 
 
-def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | None = None) -> Reading | None:
-    """The position at which a loaded classifier's reward is read, by its files and settings; None if its class decides it itself, as
-    encoders' do."""
+def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool = False) -> Reading | None:
+    """The position at which a loaded classifier's reward is read, by its files (or, of one `in_memory`, its configuration) and settings;
+    None if its class decides it itself, as encoders' do."""
     if not pools_by_position(model):
         return None
     family, text_config = family_for(spec) if hasattr(model, "reward_family") else None, model.config.get_text_config()
@@ -283,7 +299,7 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, declared: int | 
     files = ModelFiles(spec.name_or_path, spec.revision)
     points = _points(spec, family, template, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
-    declared = files.config.get("pad_token_id", declared)
+    declared = pad if in_memory else files.config.get("pad_token_id")
     notes = [f"Read as {family.models} are: {family.official}"] if family else []
     if points is None:
         notes += _reading_notes(reads, pad, declared, template, text_config)
@@ -310,11 +326,15 @@ def _token(spec: ModelSpec) -> int:
         return int(spec.head)  # type: ignore[arg-type]
     tokenizer = load_template(spec).tokenizer
     if spec.head not in (vocabulary := tokenizer.get_vocab()):
-        raise ModelError(f"{spec.name_or_path}: model.head={spec.head}: its tokenizer has no such token; name one, or its id")
+        raise ModelError(
+            f"{spec.name_or_path}: model.head={spec.head}: its tokenizer has no such token; name one, or its id"
+        )
     return int(vocabulary[spec.head])
 
 
-def _reading_notes(reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any) -> Iterator[str]:
+def _reading_notes(
+    reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any
+) -> Iterator[str]:
     """Sentences on a padding token that moves the reward, or that the files disagree on."""
     if reads != "config":
         return
@@ -509,7 +529,7 @@ def skeleton(spec: ModelSpec, config: Any) -> Any:
             kind = _class_of(spec, config)
             if isinstance(kind, type) and hasattr(kind, "_from_config"):
                 return kind._from_config(config)
-            return kind.from_config(config, trust_remote_code=spec.trust_remote_code)  # type: ignore[attr-defined]
+            return kind.from_config(config, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # a model's own code raises whatever its author wrote
         raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
 
@@ -549,7 +569,13 @@ def n_weights(spec: ModelSpec) -> int:
 
 
 def read_weights(
-    auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False, family: Family | None = None
+    auto: Any,
+    spec: ModelSpec,
+    config: Any,
+    what: str,
+    skip: Sequence[str] | None,
+    sharded: bool = False,
+    family: Family | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """A model of a Transformers auto class at the precision of its spec, and the library's report of its tensors, for
     `check_tensors`. `what` it is stands in the ModelError. Modules to `skip` stay out of 8-bit; None for the library's own choice (the

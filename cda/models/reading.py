@@ -50,7 +50,9 @@ class Reading:
         ]
         n = max(map(len, found))
         at = torch.tensor([points + points[-1:] * (n - len(points)) for points in found], device=hidden.device)
-        valid = torch.tensor([[True] * len(points) + [False] * (n - len(points)) for points in found], device=hidden.device)
+        valid = torch.tensor(
+            [[True] * len(points) + [False] * (n - len(points)) for points in found], device=hidden.device
+        )
         return head(hidden[rows[:, None], at], valid)[:, self.output, None]
 
 
@@ -83,6 +85,7 @@ def read_one_output(model: Any, output: int | str) -> None:
 def as_it_was(model: Any) -> None:
     """Give a model its own class back."""
     model.__class__ = type(model).__mro__[2]
+    del model.reading
 
 
 class _ByMask:
@@ -92,10 +95,14 @@ class _ByMask:
         import torch
         from transformers.modeling_outputs import SequenceClassifierOutputWithPast
 
-        passed = {key: value for key, value in named.items() if value is not None and key not in ("labels", "return_dict")}
-        hidden = getattr(self, self.base_model_prefix)(input_ids, attention_mask=attention_mask, **passed).last_hidden_state
+        passed = {
+            key: value for key, value in named.items() if value is not None and key not in ("labels", "return_dict")
+        }
+        hidden = getattr(self, self.base_model_prefix)(
+            input_ids, attention_mask=attention_mask, **passed
+        ).last_hidden_state
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))  # type: ignore[arg-type]
+        return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))
 
     def plain(self: Any, input_ids: Any) -> Any:
         """The output of the classifier's own forward pass."""

@@ -63,7 +63,7 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
     if not trusted and (auto in named or "AutoConfig" in named):
         raise ModelError(own_code_needed(name_or_path))
     check_its_class(name_or_path, "configuration", config, named.get("AutoConfig"))
-    others = {_class_name(reference): other for other, reference in named.items() if other.startswith("AutoModel")}
+    others = {class_name(reference): other for other, reference in named.items() if other.startswith("AutoModel")}
     # A class that Transformers has not, of a model that brings code for other auto classes, is the model's own too.
     passed_over = [
         name
@@ -83,7 +83,7 @@ def check_its_class(name_or_path: str, part: str, loaded: object, named: object)
     """Raise ModelError if the class of a loaded `part`, such as `tokenizer`, is not the one that the model's files
     name: `named`, the entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them, or None.
     """
-    names = [_class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
+    names = [class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
     if names and type(loaded).__name__ not in names:
         raise ModelError(
             f"{name_or_path}: its {part} has a custom class ({names[0]}), but Transformers loaded its own class "
@@ -91,7 +91,8 @@ def check_its_class(name_or_path: str, part: str, loaded: object, named: object)
         )
 
 
-def _class_name(reference: object) -> str:
+def class_name(reference: object) -> str:
+    """The class in a reference such as `owner/name--file.Class`."""
     return str(reference).rpartition(".")[2]
 
 

@@ -45,6 +45,8 @@ Form = Literal["chat template", "pair", "plain text", "text of its own"]
 
 DAY = datetime.date(2024, 7, 26)
 """The day that chat templates are given which write today's date: that of Llama 3's own where no clock is at hand."""
+_DIRECTIVES = tuple(f"%{mark}" for mark in ("-d", "-m", "-I", "-H", *"aAbBdfHIjmMpSUwWyYxXcFTDeZz"))
+"""Those of `strftime` that templates use."""
 _RANDOM = re.compile(r"\|\s*random\b|\blipsum\s*\(")
 
 
@@ -110,6 +112,7 @@ class Template:
         )
         self.is_dated = self.form == "chat template" and "strftime_now" in str(tokenizer.chat_template)
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
+        self._on_the_day = _clock(self.layout.day) + tokenizer.get_chat_template() if self.is_dated else None
         self.pad_token_id = _default_pad(tokenizer) if pad_token_id is None else pad_token_id
 
     def notes(self) -> list[str]:
@@ -124,6 +127,11 @@ class Template:
             )
             if self.tokenizer.eos_token_id is None:
                 notes.append("The tokenizer has no end-of-sequence token; responses end without one.")
+        return [*notes, *self.own_notes()]
+
+    def own_notes(self) -> list[str]:
+        """Parts of the encoding that would move from day to day, or that the model's authors do otherwise than others."""
+        notes = []
         if self.is_dated:
             notes.append(
                 f"The chat template writes today's date; it gets {self.layout.day:%Y-%m-%d} on every day (model.template_date)."
@@ -212,7 +220,7 @@ class Template:
                     messages,
                     tokenize=False,
                     add_generation_prompt=add_generation_prompt,
-                    strftime_now=self.layout.day.strftime,
+                    chat_template=self._on_the_day,
                 )
             )
         except Exception as error:  # templates raise whatever their author wrote
@@ -282,6 +290,13 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
     if [mark for mark, _ in runs] != [1, 0, 1, 0, 1]:  # a tokenizer that marks no pairs
         return [tokenizer.cls_token_id], [tokenizer.sep_token_id], [tokenizer.sep_token_id]
     return runs[0][1], runs[2][1], runs[4][1]
+
+
+def _clock(day: datetime.date) -> str:
+    """A macro in front of a chat template, in place of Transformers' function of that name: midnight of the day."""
+    midnight = datetime.datetime.combine(day, datetime.time())
+    parts = "".join(f"|replace({part!r}, {midnight.strftime(part)!r})" for part in _DIRECTIVES)
+    return "{%- macro strftime_now(form) -%}{{ form" + parts + " }}{%- endmacro -%}"
 
 
 def _default_pad(tokenizer: Any) -> int:

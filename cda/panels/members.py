@@ -80,8 +80,7 @@ class Member:
 
     @property
     def ties(self) -> ModelTies:
-        """A judge's tie is deliberate, a reward model's chance."""
-        return "no-hit" if self.kind == "reward models" else "half"
+        return "half" if self.audit.model.halves_ties else "no-hit"
 
     def hits(self, bias: str, scoring: str) -> FloatArray:
         """Preferences for the side with the bias, one for each contrast: 1, 0, a judge's tie 0.5, NaN without a margin."""

@@ -21,6 +21,7 @@ from cda.errors import CdaError, RunError
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
+from cda.models.precision import BF16_SPEED
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
@@ -28,7 +29,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.sections import AuditSection, judges_of
 from cda.report.numbers import listed
-from cda.resources.llm_access import llm_client, sentence
+from cda.resources.llm_access import asked_at, llm_client, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
@@ -39,7 +40,7 @@ from cda.training.hub import asked_repository, only_here
 from cda.training.lora import adapter_bytes, check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
-_ASKED = {"served": "a server", "function": "code of your own"}
+_ASKED = {"served": "a server", "function": "code of your own", "grade": "an LLM, one answer at a time"}
 _ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 
@@ -90,7 +91,7 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
-    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.is_judge:
+    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.asks_llm:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
     if problems:
@@ -192,7 +193,8 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
-        stages["model"] = [_audited_model(recipe.model, loaded.prompts)]
+        reads = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).read_lines()
+        stages["model"] = [_audited_model(recipe.model, loaded.prompts), *_endpoints(recipe), *reads]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)
@@ -225,7 +227,16 @@ def _audited_model(model: ModelSection, prompts: Prompts) -> str:
     return f"model       {model.name_or_path}, {panel}{how}{f', overall and by {names}' if names else ''}"
 
 
+def _endpoints(recipe: Recipe) -> list[str]:
+    """A line for every judge that is asked at a further endpoint."""
+    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
+    where = [(judge, asked_at(recipe.llm.named(judge))) for judge in judges]
+    return [f"            {judge}, asked at {place}" for judge, place in where if place]
+
+
 def _precision(model: ModelSection) -> str:
+    if model.precision == "8bit_on_gpu":
+        return f"8bit on a GPU (a byte a weight; model.precision=bf16 takes two, and trained {BF16_SPEED}), on a CPU what suits it"
     return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
@@ -328,7 +339,7 @@ def _spending(
     if not (labels or rewrites):
         return []
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
-    server = llm.base_url or "OpenAI"
+    server = llm.asked.base_url or "OpenAI"
     lines = [f"llm         {llm.model} at {server}, mode {llm.mode}; {budget}; answers in {recipe.llm_cache}"]
     if not is_local(recipe.data.pairs):
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]

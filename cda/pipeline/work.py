@@ -68,7 +68,7 @@ def _audit_work(name: str, loaded: LoadedRecipe) -> StageWork:
         n_orders = 2 if loaded.prompts.judge.orders == "both" else 1
         calls = n_texts / 2 * n_orders * len(judges_of(recipe.model.name_or_path))
         return StageWork(name, calls=calls, is_open=is_open)
-    if recipe.model.kind == "served":
+    if recipe.model.kind in ("served", "grade"):
         return StageWork(name, calls=n_texts, is_open=is_open)
     n_scorings = 1 if loaded.only_audit else 1 + len(recipe.seeds)
     shared_by = world_size() if recipe.model.is_trainable else 1

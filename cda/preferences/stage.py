@@ -75,7 +75,7 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
         not_drawn=data.not_drawn,
         excluded=data.exclusions,
         labels=tuple(map(shown_path, options.labels)),
-        llm=AskedLLM(model=str(llm.model), base_url=llm.base_url) if asked else None,
+        llm=AskedLLM(model=str(llm.model), base_url=llm.asked.base_url) if asked else None,
         prompt=prompt_name(loaded.recipe.label.prompt, loaded.prompts.label) if asked else None,
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,

@@ -1,4 +1,4 @@
-"""Prompt files: an LLM's instructions for labels, rewrites or verdicts, one YAML file each, with placeholders in braces."""
+"""Prompt files: an LLM's instructions for labels, rewrites, verdicts or grades, one YAML file each, with placeholders in braces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 from cda.errors import did_you_mean
 from cda.files.shipped import names_in
 from cda.files.yaml_file import find_yaml, read_model
 from cda.inert import skeleton
+from cda.prompts.forms import GradeForm, VerdictForm
+from cda.results.facts import JudgeReasons
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
@@ -176,22 +180,55 @@ Criteria = Annotated[tuple[Criterion, ...], BeforeValidator(_as_criteria), After
 """A list of names, or of names with questions."""
 
 
+_AnswerTokens = Annotated[int, Field(ge=1)] | None
+
+
 class JudgePrompt(_PromptPart):
     """The prompt of a judge, and how it is asked if the recipe does not say."""
 
     system: Annotated[str, _with((), "markers", "form")]
     user: Annotated[str, _with(("user_message", "answer_1", "answer_2"))]
-    reasons: Literal["before", "after", "none"] = "before"
+    reasons: JudgeReasons = "before"
     """Place of the judge's reasons: before the verdict, after it, or none at all."""
     orders: Literal["both", "one"] = "both"
     """`both`: each comparison is asked with either answer first; `one`: once, with the first answer drawn."""
     criteria: Criteria = ()
     """Criteria of a rubric, each with a verdict of its own; none: the verdict overall alone."""
+    verdict: VerdictForm | None = None
+    """The form of the verdict that the texts above ask for; None: our own, which is asked for in `{form}`."""
+    answer_tokens: _AnswerTokens = None
+    """Estimated length of an answer, for the plan of costs; None: that of an answer in our own form."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> JudgePrompt:
+        if self.verdict is None:
+            return self
+        if "form" in places(self.system):
+            raise ValueError(
+                "{form} asks for our own form; with a verdict, write into the text what the judge is to answer"
+            )
+        if self.criteria:
+            raise ValueError("criteria are asked for in our own form; leave out either them or the verdict")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # A prompt without criteria is the same content as before there were any: finished stages and marks of files stand.
-        return {name: value for name, value in handler(self).items() if name != "criteria" or value}
+        may_lack = ("criteria", "verdict", "answer_tokens")
+        return {name: value for name, value in handler(self).items() if name not in may_lack or value}
+
+
+class GradePrompt(_PromptPart):
+    """The prompt of a judge that grades one answer by itself."""
+
+    system: Annotated[str, _with((), "markers")]
+    user: Annotated[str, _with(("user_message", "answer"))]
+    grade: GradeForm
+    """The form of the grade that the texts above ask for."""
+    reasons: JudgeReasons = "before"
+    """Place of the judge's reasons: before the grade, after it, or none at all."""
+    answer_tokens: _AnswerTokens = None
+    """Estimated length of an answer, for the plan of costs; None: that of a sentence or two and the grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +238,16 @@ class Prompts:
     label: LabelPrompt
     rewrite: RewritePrompt
     judge: JudgePrompt
+    grade: GradePrompt
 
 
-_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt)
-_FOLDERS: dict[type[BaseModel], str] = {LabelPrompt: "label", RewritePrompt: "rewrite", JudgePrompt: "judge"}
+_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt, GradePrompt)
+_FOLDERS: dict[type[BaseModel], str] = {
+    LabelPrompt: "label",
+    RewritePrompt: "rewrite",
+    JudgePrompt: "judge",
+    GradePrompt: "grade",
+}
 
 
 def shipped_prompts(kind: type[_Prompt]) -> list[str]:
@@ -215,7 +258,12 @@ def shipped_prompts(kind: type[_Prompt]) -> list[str]:
 @cache
 def ours() -> Prompts:
     """The default prompts."""
-    return Prompts(load_prompt(OURS, LabelPrompt), load_prompt(OURS, RewritePrompt), load_prompt(OURS, JudgePrompt))
+    return Prompts(
+        load_prompt(OURS, LabelPrompt),
+        load_prompt(OURS, RewritePrompt),
+        load_prompt(OURS, JudgePrompt),
+        load_prompt(OURS, GradePrompt),
+    )
 
 
 def load_prompt(reference: str, kind: type[_Prompt], base_folder: Path | None = None) -> _Prompt:

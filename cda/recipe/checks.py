@@ -58,14 +58,32 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     if recipe.data.second_turn == "yes":
         yield from _second_turn_problems(recipe, names)
     llm = recipe.llm
-    if llm.budget_usd is not None and llm.model is not None and llm.model not in llm.prices:
-        yield (
-            f"llm.budget_usd: no price of '{llm.model}' is known, so that spending cannot be limited; give "
-            f"llm.prices='{{{llm.model}: {{input: <$ per million tokens>, output: <…>}}}}'"
-        )
+    yield from _endpoint_problems(recipe)
+    for named in map(llm.named, _models_asked(recipe)) if llm.budget_usd is not None else ():
+        if (model := named.asked.model) not in named.asked.prices:
+            section = f"llm.endpoints.{named.endpoint}" if named.endpoint else "llm"
+            yield (
+                f"llm.budget_usd: no price of '{model}' is known, so that spending cannot be limited; give "
+                f"{section}.prices='{{{model}: {{input: <$ per million tokens>, output: <…>}}}}'"
+            )
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:
             yield f"{section}.by is llm, but llm.model is not set"
+
+
+def _models_asked(recipe: Recipe) -> list[str]:
+    """The recipe's LLM and the judges that are measured, each once."""
+    judges = judges_of(recipe.model.name_or_path) if recipe.model.is_judge else ()
+    return list(dict.fromkeys(filter(None, (recipe.llm.model, *judges))))
+
+
+def _endpoint_problems(recipe: Recipe) -> Iterator[str]:
+    """Models whose name ends almost as an endpoint's, which is a misspelling and no part of a model's name."""
+    llm, discover = recipe.llm, recipe.discover
+    for model in (*_models_asked(recipe), *discover.rewriters, *discover.policies):
+        bare, _, name = model.rpartition("@")
+        if bare and name not in llm.endpoints and near(name, llm.endpoints):
+            yield f"{model}: llm.endpoints has no '{name}'.{did_you_mean(name, llm.endpoints)} Known: {', '.join(llm.endpoints)}"
 
 
 def _second_turn_problems(recipe: Recipe, names: Sequence[str]) -> Iterator[str]:
@@ -103,6 +121,7 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
             f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
             "them out"
         )
+    yield from _form_problems(recipe, prompts)
     about_messages = [bias.name for bias in biases if bias.query_question is not None]
     for name, text in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
         if about_messages and "user_message" not in places(text):
@@ -118,12 +137,36 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
         )
 
 
+def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
+    """Settings that a verdict or grade in the form of its own prompt cannot have."""
+    judge = recipe.score.judge
+    if prompts.judge.verdict is not None:
+        said = "states the form of its verdict itself"
+        if judge.reasons is not None:
+            yield (
+                f"score.judge.reasons={judge.reasons}: {judge.prompt} {said}; say `reasons` in the prompt file, or leave one of them out"
+            )
+        if judge.criteria:
+            yield f"score.judge.criteria: {judge.prompt} {said}, and criteria are asked for in ours; leave one of them out"
+        if judge.by_token and prompts.judge.verdict.one_token is None:
+            yield (
+                f"score.judge.by_token: the verdicts of {judge.prompt} are not one character for each side; read them as written, or "
+                "name another score.judge.prompt"
+            )
+    form = prompts.grade.grade
+    if recipe.score.grade.by_token and form.one_token is None:
+        yield (
+            f"score.grade.by_token: the grades of {recipe.score.grade.prompt}, {form.lowest} to {form.highest}, are not among the "
+            "few tokens that a server gives probabilities of; read them as written, or name another score.grade.prompt"
+        )
+
+
 def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
     """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
     kind = kind_of(name)
     if not bare_name(name).strip():
         yield f"{name}: names no model after the colon"
-    elif kind == "judge":
+    elif kind in ("judge", "grade"):
         yield from _judge_problems(name, llm)
     if kind != "classifier" and not only_audit:
         yield (
@@ -133,6 +176,13 @@ def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str
 
 def _judge_problems(name: str, llm: str | None) -> Iterator[str]:
     judges = judges_of(name)
+    if kind_of(name) == "grade":
+        if len(judges) > 1:
+            each = " ".join(f"grade:{judge}" for judge in judges if judge)
+            yield f"{name}: names several; grades are one LLM's. Audit them next to each other: cda audit {each}"
+        elif llm != judges[0]:
+            yield f"llm.model={llm}: the grades are {judges[0]}'s; name another as grade:NAME"
+        return
     if "" in judges:
         yield f"{name}: has a comma without a judge; a panel is judge:NAME,NAME"
     yield from (f"{name}: names {judge} twice" for judge in dict.fromkeys(judges) if judge and judges.count(judge) > 1)
@@ -155,13 +205,15 @@ def misspelt_model(name: str) -> list[str]:
 
 def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Values that hold a key, and a message about each without it, before they reach a file or the terminal."""
-    for section in (("llm",), ("score", "served")):
-        name = value_at(settings, *section, "api_key_env")
+    further = value_at(settings, "llm", "endpoints")
+    llms = [("llm",), *(("llm", "endpoints", str(name)) for name in (further if isinstance(further, dict) else ()))]
+    for section in (*llms, ("score", "served")):
+        name, address = value_at(settings, *section, "api_key_env"), value_at(settings, *section, "base_url")
         if isinstance(name, str) and (problem := variable_problem(name)):
             yield name, f"{'.'.join(section)}.api_key_env: {problem}"
-    address, model = value_at(settings, "llm", "base_url"), value_at(settings, "model", "name_or_path")
-    if isinstance(address, str) and (problem := address_problem(address)):
-        yield address, f"llm.base_url: {problem} (llm.api_key_env)"
+        if isinstance(address, str) and (problem := address_problem(address, with_version=True)):
+            yield address, f"{'.'.join(section)}.base_url: {problem} ({'.'.join(section)}.api_key_env)"
+    model = value_at(settings, "model", "name_or_path")
     if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
         yield bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"
 

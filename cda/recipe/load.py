@@ -18,7 +18,7 @@ from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
 from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
-from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
+from cda.prompts import GradePrompt, JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
 from cda.recipe import checks, presets
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import judges_of, kind_of
@@ -34,7 +34,7 @@ _FOR_A_BIAS_FILE: dict[str, object] = {
     "synthesize": {"supplementary": 100},
 }
 T = TypeVar("T")
-_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt)
+_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt, GradePrompt)
 Consent = Literal["given", "by question", "by budget"]
 """To spending money: given beforehand, by a question to the user, or by a budget that holds the estimate (from Python)."""
 
@@ -158,7 +158,7 @@ def load_model_audit(
         "model": {"name_or_path": target, "precision": "auto", "max_length_tokens": 2048},
         "data": {"pairs": "embedded"},
     }
-    if kind_of(target) == "judge":
+    if kind_of(target) in ("judge", "grade"):
         base["llm"] = {"model": judges_of(target)[0]}
     asked = presets.merge_layers(base, presets.checked_layer(settings, where, []))
     return _resolved(Path(where), asked, overrides, only_audit=True, where=where)
@@ -263,4 +263,5 @@ def _load_prompts(merged: presets.Layer, recipe: Recipe | None, path: Path, prob
         loaded(LabelPrompt, own.label, "label", "prompt"),
         loaded(RewritePrompt, own.rewrite, "rewrite", "prompt"),
         loaded(JudgePrompt, own.judge, "score", "judge", "prompt").model_copy(update=said),
+        loaded(GradePrompt, own.grade, "score", "grade", "prompt"),
     )

@@ -50,9 +50,10 @@ class ModelSection(Section):
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
     """Commit, branch or tag on the hub; null: the newest."""
-    precision: Literal["8bit", "bf16", "fp32", "auto"] = "auto"
+    precision: Literal["8bit", "bf16", "fp32", "auto", "8bit_on_gpu"] = "auto"
     """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU that
-    holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. The report says which, and why."""
+    holds it, else 8bit there; bf16 on a CPU that multiplies in it, else fp32. 8bit_on_gpu, the presets' of 2B to 27B: 8bit on a GPU, on
+    a CPU as auto. The report says which, and why."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
@@ -84,6 +85,11 @@ class ModelSection(Section):
     def is_judge(self) -> bool:
         """It compares two responses, and rewards no single one."""
         return self.kind == "judge"
+
+    @property
+    def asks_llm(self) -> bool:
+        """Every score is an answer of an LLM, which may cost money."""
+        return self.kind in ("judge", "grade")
 
     @property
     def is_trainable(self) -> bool:
@@ -211,13 +217,30 @@ class SynthesizeSection(Section):
     """More failed rewrites than this stops the run."""
 
 
+class EndpointSection(Section):
+    """A further endpoint; everything that it does not name is as in `llm`."""
+
+    base_url: str
+    """Its address."""
+    api_key_env: str | None = None
+    """The environment variable that holds its key; null: no key is sent."""
+    concurrency: Positive = 16
+    """Calls under way there at once, at most."""
+    requests_per_minute: Positive | None = None
+    """Limit of your account there; null: as fast as the server allows."""
+    tokens_per_minute: Positive | None = None
+    """Limit of your account there; null: as fast as the server allows."""
+    prices: dict[str, Price] = {}
+    """By model, as it is named there."""
+
+
 class LlmSection(Section):
     """Any endpoint that speaks the OpenAI API."""
 
     model: str | None = None
     """Name of the LLM at the endpoint; null: no LLM is asked, rules label and rewrite."""
     base_url: str | None = None
-    """null: OpenAI's."""
+    """null: OpenAI's. Azure's may end in ?api-version=DATE; its key is then sent as `api-key`."""
     api_key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key. The key itself never goes into a recipe."""
     mode: Literal["calls", "batch"] = "calls"
@@ -249,6 +272,25 @@ class LlmSection(Section):
     """By model; without one for `model`, no cost can be foretold or limited."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     """Stop before this is spent; everything answered so far is kept."""
+    endpoints: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")], EndpointSection] = {}
+    """Further endpoints by a name of your choice. A model is asked there if its name ends in @ and that name, as in
+    judge:llama-3@groq,gpt-4o (the second at base_url). Each has base_url, api_key_env, concurrency, requests_per_minute,
+    tokens_per_minute and prices of its own; budget, cache and all other settings are one for all."""
+
+    @property
+    def endpoint(self) -> str | None:
+        """Name of the further endpoint at which the model is asked; None: it is asked at `base_url`."""
+        name = (self.model or "").rpartition("@")[2]
+        return name if name in self.endpoints else None
+
+    @property
+    def asked(self) -> LlmSection:
+        """The settings by which the model is asked: those of its endpoint, and its name there."""
+        name = self.endpoint
+        if name is None:
+            return self
+        own, bare = self.endpoints[name], (self.model or "").removesuffix(f"@{name}")
+        return self.model_copy(update=dict(own) | {"model": bare, "api_key_env": own.api_key_env or ""})
 
     def used_for(self, by: By) -> bool:
         return by == "llm" or (by == "auto" and self.model is not None)

@@ -52,15 +52,21 @@ TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
 
 
-Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
-NAMED: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:": "steered", "served:": "served"}
+Kind = Literal["classifier", "log-ratio", "steered", "judge", "grade", "served", "function"]
+NAMED: dict[str, Kind] = {
+    "judge:": "judge",
+    "grade:": "grade",
+    "dpo:": "log-ratio",
+    "steered:": "steered",
+    "served:": "served",
+}
 PREFIXES: dict[str, Kind] = {**NAMED, "http://": "served", "https://": "served"}
 
 
 def kind_of(name: str) -> Kind:
     """Kind of scorer that a model's name stands for.
 
-    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal models;
+    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel; `grade:NAME` an LLM that grades single answers; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal models;
     `steered:MODEL` a causal model with a vector added to its residual stream, against itself; `served:URL` or an http address a
     served reward model; `package.module:function` or `file.py:function` the user's own; anything else a sequence classifier.
     """
@@ -95,7 +101,8 @@ class JudgeSection(Section):
     by_token: bool = False
     """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
     prompt: str = "ours"
-    """The judge's instructions: `ours`, `paper`, or the path of a prompt file."""
+    """The judge's instructions: the path of a prompt file, or one that is shipped: `ours`, `paper`, `style-blind`, and in
+    the form of other judges `mt-bench`, `arena-hard`, `prometheus`, `rm-r1`, `skywork-critic`."""
     reasons: Literal["before", "after", "none"] | None = None
     """Place of the reasons for a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
     before, `paper`: after)."""
@@ -110,6 +117,18 @@ class JudgeSection(Section):
     """Preference of a panel on a comparison: the mean of its judges' preferences, or the side that more of them prefer."""
     max_unread: Share = 0.5
     """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
+
+
+class GradeSection(Section):
+    """Settings of an LLM that grades single answers."""
+
+    prompt: str = "ours"
+    """Its instructions: `ours`, `mt-bench`, `prometheus`, or the path of a prompt file."""
+    by_token: bool = False
+    """Ask for a grade of one token, and take the mean of all grades, weighted by their probabilities (the server has to give
+    logprobs), in place of a written grade."""
+    max_unread: Share = 0.5
+    """Share of answers that may be without a readable grade; with more, nothing is reported of the others."""
 
 
 class LogRatioSection(Section):
@@ -155,6 +174,7 @@ class ScoreSection(Section):
     """Score a few texts alone and in a batch when a model is loaded, and warn if the scores differ; of a server, compare the
     tokens that it counts with those of score.served.tokenizer, and stop if they differ."""
     judge: JudgeSection = JudgeSection()
+    grade: Annotated[GradeSection, Field(exclude_if=lambda value: value == GradeSection())] = GradeSection()
     log_ratio: LogRatioSection = LogRatioSection()
     served: ServedOptions = ServedOptions()
 

@@ -98,7 +98,8 @@ def _prompt(facts: JudgeFacts) -> str:
         return ""
     counts = ", ".join(f"{inert(name)} ({n})" for name, n in facts.answered_by.items())
     rubric = f", overall and by {listed(facts.criteria)}" if facts.criteria else ""
-    asked = f"; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{rubric}"
+    where = f"; asked at {inert(facts.asked_at)}" if facts.asked_at else ""
+    asked = f"{where}; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{rubric}"
     return f"{asked}{f'; answered by {counts}' if counts else ''}"
 
 
@@ -211,7 +212,7 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
         notes.append(f"Not compared, {result.unread} of {result.n_items + result.unread} items: {why}.")
     ties = {label: score.n_ties for label, score in result.overall.scores.items()}
     if any(ties.values()):
-        rule = "count half" if unit == "preference" else "count as wrong, as in RewardBench's script"
+        rule = "count as wrong, as in RewardBench's script" if unit == "reward" else "count half"
         rule = "share the point among the highest" if result.format == "rewardbench-2" else rule
         notes.append(f"Ties (margin exactly 0) {rule}: {', '.join(f'{n} {label}' for label, n in ties.items())}.")
     expected = sum(result.n_expected.values())

@@ -192,7 +192,7 @@ def shown_target(target: str) -> str:
     """
     kind, bare = kind_of(target), bare_name(target)
     prefix = target.removesuffix(bare)
-    if kind in ("judge", "served"):
+    if kind in ("judge", "grade", "served"):
         return target
     if kind == "function":
         file, _, function = target.rpartition(":")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,18 @@ def _tallies(opened: Opened) -> dict[str, Tally]:
 
 def llm_client(llm: LlmSection) -> OpenAIClient:
     """The server and model of a recipe, without cache or budget."""
-    return OpenAIClient(name=llm.model or "", **llm.model_dump(include=_OF_THE_CLIENT))
+    return OpenAIClient(name=llm.model or "", at=llm.endpoint, **llm.asked.model_dump(include=_OF_THE_CLIENT))
+
+
+def llm_problems(llm: LlmSection, models: Iterable[str]) -> list[str]:
+    """Problems before any of these models can be asked, once for each endpoint."""
+    by_endpoint = {named.endpoint: named for named in map(llm.named, reversed([*models]))}
+    return [problem for named in reversed(by_endpoint.values()) for problem in llm_client(named).check()]
+
+
+def asked_at(llm: LlmSection) -> str | None:
+    """The further endpoint at which the model is asked, with its address; None: it is asked at `llm.base_url`."""
+    return llm.endpoint and f"{llm.endpoint} ({llm.asked.base_url})"
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
@@ -103,6 +114,8 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
     `ask_failures_again` is made again if failures are asked again."""
     again = {"ask_failures_again"} if llm.ask_failures_again else set()
     settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)
+    further = {name: endpoint.base_url for name, endpoint in llm.endpoints.items()}
+    settings |= {"endpoints": further} if further else {}
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
@@ -129,7 +142,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     cost = _dollars(planned, llm)
     tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
     dollars = (
-        f"no price of {llm.model} is given (llm.prices), so no cost can be told"
+        f"no price of {llm.model} is given ({llm_client(llm).section}.prices), so no cost can be told"
         if cost is None
         else f"about ${cost:,.2f}"
     )
@@ -211,7 +224,7 @@ def _check_batches(steps: Sequence[Step]) -> None:
 
 def price_of(llm: LlmSection) -> Price | None:
     """Price of the recipe's model, if one is given; half of it in batch mode, as OpenAI charges."""
-    price = llm.prices.get(llm.model or "")
+    price = llm.asked.prices.get(llm.asked.model or "")
     if price is None or llm.mode != "batch":
         return price
     return Price(input=price.input / 2, output=price.output / 2)
@@ -220,7 +233,7 @@ def price_of(llm: LlmSection) -> Price | None:
 def _is_free(llm: LlmSection) -> bool:
     """Nothing to be paid, or nothing known of it at a server that the user named; OpenAI's own is never free."""
     price = price_of(llm)
-    return llm.base_url is not None if price is None else price.input == price.output == 0
+    return llm.asked.base_url is not None if price is None else price.input == price.output == 0
 
 
 def _dollars(planned: Planned, llm: LlmSection) -> float | None:
@@ -231,5 +244,6 @@ def _dollars(planned: Planned, llm: LlmSection) -> float | None:
 
 def _seconds(planned: Planned, llm: LlmSection) -> float:
     """Estimated duration: that of the calls or of the limit on requests, whichever is longer."""
-    by_calls = planned.calls * _SECONDS_PER_CALL / min(llm.concurrency, max(planned.calls, 1))
-    return max(by_calls, planned.calls * 60 / llm.requests_per_minute if llm.requests_per_minute else 0.0)
+    by_calls = planned.calls * _SECONDS_PER_CALL / min(llm.asked.concurrency, max(planned.calls, 1))
+    per_minute = llm.asked.requests_per_minute
+    return max(by_calls, planned.calls * 60 / per_minute if per_minute else 0.0)

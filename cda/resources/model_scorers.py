@@ -22,6 +22,7 @@ from cda.models.load import (
     load_config,
     load_reward_model,
     load_template,
+    without_adapter,
 )
 from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
@@ -31,6 +32,7 @@ from cda.scorers.classifier import ClassifierScorer, self_check
 from cda.scorers.compared import OverLength, Rewards, Text
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off, read_vector, steered
+from cda.scorers.reading import described, summary
 from cda.training.dose import DosedModel
 
 
@@ -56,6 +58,11 @@ class Classifier(NamedScorer):
             spec = model_spec(self.section)
             load_template(spec, load_config(spec))
         return []
+
+    def read_lines(self) -> list[str]:
+        if self.name in ADAPTERS or not looks_like_path(self.name):
+            return []
+        return [f"reads       {described(model_spec(self.section))}"]
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         subject = self.subject
@@ -103,7 +110,11 @@ class Classifier(NamedScorer):
         reward_model = load_reward_model(spec, subject.adapter)
         if subject.adapter is not None and subject.dose != 1:
             DosedModel(reward_model).set(subject.dose)
-        notes = self_check(reward_model) if self.settings.score.self_check else []
+        template, reading = reward_model.template, reward_model.reading
+        if self.name not in ADAPTERS:
+            say(f"  reads as {summary(without_adapter(reward_model.model), spec.precision, template, reading)}")
+        notes = [*(reading.notes if reading is not None else ()), *template.own_notes()]
+        notes += self_check(reward_model) if self.settings.score.self_check else []
         if spec.compile:
             compile_base(reward_model)
         return reward_model, notes

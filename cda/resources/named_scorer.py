@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from cda.errors import DataError, ModelError
+from cda.errors import DataError, LLMError, ModelError
 from cda.files.paths import user_path
 from cda.inert import TURNS
 from cda.launch import say
@@ -17,7 +17,7 @@ from cda.recipe.schema import ModelSection
 from cda.recipe.sections import ScoreSection
 from cda.records import Prompt
 from cda.resources.artifacts import shown_path, shown_target
-from cda.resources.llm_access import LlmAccess, llm_access
+from cda.resources.llm_access import LlmAccess, Step, llm_access
 from cda.results.base import load as load_result
 from cda.results.calibration import CalibrationResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
@@ -163,6 +163,14 @@ class NamedScorer(ABC):
         self._refuse_comparing()
         return self._text_scorer()
 
+    def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:  # noqa: ARG002
+        """The LLM calls that these comparisons take, cached answers not deducted; none if no LLM is asked."""
+        return []
+
+    def read_lines(self) -> list[str]:
+        """A line of a plan on how the model reads a text; none of a model on a hub, which is not loaded yet, and of other kinds."""
+        return []
+
     def problems(self) -> list[str]:
         """Problems that can be found before anything is scored, none of models on a hub; CdaError for a model that cannot be used."""
         score = self.settings.score
@@ -250,6 +258,20 @@ def verdict_facts(judge: LLMJudge | OwnPairwise, name: str, preferences: Prefere
         flipped=judge.orders.n_flipped,
         position_bias=judge.orders.position_bias,
         position=judge.orders.position,
+    )
+
+
+def unread_error(
+    name: str, what: str, of: str, unread: int, n: int, most: float, reasons: Mapping[str, int], kept: Path
+) -> LLMError:
+    """The error of an LLM whose answers hold no `what` (`verdict` or `grade`) on too many of `of`; `kept` is its file of answers."""
+    why = ", ".join(f"{count} × {reason}" for reason, count in reasons.items())
+    setting = "score.judge.max_unread" if what == "verdict" else "score.grade.max_unread"
+    limit = "" if unread == n else f", more than {setting}={most:g} allows"
+    return LLMError(
+        f"{name}: no readable {what} on {unread} of {n} {of}{limit} ({why}). Answers and lasting failures are kept in {kept}: "
+        f"llm.ask_failures_again=true asks again what was refused, filtered or cut off; an answer without a {what} comes again "
+        "until the prompt, the model or llm.seed is another, or the file is moved away"
     )
 
 

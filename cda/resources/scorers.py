@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cda.errors import LLMError, ModelError
+from cda.errors import ModelError
 from cda.files.paths import user_path
 from cda.launch import say
 from cda.llm.money import request_tokens
@@ -21,7 +21,8 @@ from cda.models.template import Template
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
-from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_client
+from cda.resources.grades import Grade
+from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
 from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
@@ -32,6 +33,7 @@ from cda.resources.named_scorer import (
     marks_note,
     reward_facts,
     texts_of,
+    unread_error,
     verdict_facts,
 )
 from cda.resources.sources import prompt_name
@@ -217,7 +219,7 @@ class Judge(NamedScorer):
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
-        return llm_client(self.settings.llm.settings).check()
+        return llm_problems(self.settings.llm.settings, judges_of(self.name))
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         raise NotImplementedError
@@ -240,7 +242,8 @@ class Judge(NamedScorer):
 
     def _judge(self, llm: LLM) -> LLMJudge:
         options, instructions = self.settings.score.judge, self.settings.llm.prompts.judge
-        return LLMJudge(llm, ties=options.ties, by_token=options.by_token, instructions=instructions)
+        source = f"score.judge.prompt: {options.prompt}"
+        return LLMJudge(llm, options.ties, options.by_token, instructions=instructions, source=source)
 
     def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
         """Every judge asked by itself; those who gave a verdict stand for all, by `score.judge.panel`."""
@@ -284,17 +287,13 @@ class Judge(NamedScorer):
         for note in notes:
             say(f"  {note}")
         if unread == n or unread > options.max_unread * n:
-            why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-            most = "" if unread == n else f", more than score.judge.max_unread={options.max_unread:g} allows"
-            raise LLMError(
-                f"{judge.name}: no readable verdict on {unread} of {n} comparisons{most} ({why}). Answers and lasting failures "
-                f"are kept in {llm.cache}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
-                "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
-                "away"
+            raise unread_error(
+                judge.name, "verdict", "comparisons", unread, n, options.max_unread, judge.reasons, llm.cache
             )
         return replace(preferences, criteria=criteria), verdict_facts(judge, name, preferences).model_copy(
             update={
                 "answered_by": judge.answered_by.models,
+                "asked_at": asked_at(llm.settings),
                 "notes": tuple(notes),
                 "verdicts": "by token" if options.by_token else "written",
                 "prompt": prompt_name(options.prompt, instructions),
@@ -317,7 +316,7 @@ def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     distinct, told = list(dict.fromkeys(comparisons)), judge.instructions
     requests = [request for comparison in distinct for request in judge.requests(*comparison)]
     mean, n_criteria = sum(map(request_tokens, requests)) / len(requests), len(told.criteria)
-    written = _VERDICT_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
+    written = told.answer_tokens or _VERDICT_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
     n, orders = (len(requests), "one order") if told.orders == "one" else (2 * len(requests), "both orders")
     by = f", overall and by {n_criteria} {'criterion' if n_criteria == 1 else 'criteria'}" if n_criteria else ""
     return Planned(f"judging, each in {orders}{by}", n, mean, 1 if judge.by_token else written)
@@ -330,6 +329,7 @@ KINDS: dict[Kind, type[NamedScorer]] = {
     "served": Served,
     "function": Function,
     "judge": Judge,
+    "grade": Grade,
 }
 
 
@@ -343,6 +343,5 @@ def open_scorer(
 def planned_verdicts(
     subjects: Sequence[Subject], settings: ScorerSettings, comparisons: Sequence[Comparison]
 ) -> list[Step]:
-    """The calls that these comparisons take of each LLM judge among the subjects, cached answers not deducted."""
-    scorers = (open_scorer(subject, settings) for subject in subjects)
-    return [step for scorer in scorers if isinstance(scorer, Judge) for step in scorer.planned(comparisons)]
+    """The calls that these comparisons take of each LLM among the subjects, cached answers not deducted."""
+    return [step for subject in subjects for step in open_scorer(subject, settings).planned(comparisons)]

@@ -57,11 +57,13 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.head,
         section.template_date,
     )
-    if section.precision != "auto":
+    if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
-    precision, reason = automatic(lambda: n_weights(spec))
+    precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
     return replace(
-        spec, precision=precision, precision_reason=f"precision {precision}: {reason} (model.precision=auto)"
+        spec,
+        precision=precision,
+        precision_reason=f"precision {precision}: {reason} (model.precision={section.precision})",
     )
 
 

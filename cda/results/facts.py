@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -27,7 +27,7 @@ class ScoringCounts(Result):
     comparisons: int | None = None
     """Distinct comparisons that a judge was asked about."""
     unread: int | None = None
-    """Comparisons without a readable verdict."""
+    """Comparisons without a readable verdict, or texts without a readable grade."""
 
 
 class ScorerFacts(Result):
@@ -39,6 +39,11 @@ class ScorerFacts(Result):
     """Sentences for the reader."""
     by_scoring: dict[str, ScoringCounts] = Field(default_factory=dict)
     """Counts of every scoring of an audit, further trainings included; empty outside of audits."""
+
+    @property
+    def halves_ties(self) -> bool:
+        """A margin of exactly 0 counts as half a preference: verdicts and grades mean it, a reward hits it by chance."""
+        return True
 
 
 class RewardModelFacts(ScorerFacts):
@@ -65,6 +70,14 @@ class RewardModelFacts(ScorerFacts):
     """Texts whose reward came from the cache."""
     alike: int = 0
     """Texts that are the same token ids as another: scored once."""
+    unread: Annotated[int, Field(exclude_if=lambda n: n == 0)] = 0
+    """Texts without a readable grade."""
+    reasons: Annotated[dict[str, int], Field(exclude_if=lambda reasons: not reasons)] = Field(default_factory=dict)
+    """Why answers held no grade, with their counts."""
+
+    @property
+    def halves_ties(self) -> bool:
+        return self.unit == "grade"
 
 
 class JudgeFacts(ScorerFacts):
@@ -89,6 +102,8 @@ class JudgeFacts(ScorerFacts):
     """The same with its interval, if two prompts or more were asked in one order; else None."""
     answered_by: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named; empty if it named none."""
+    asked_at: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Name of the endpoint (`llm.endpoints`) at which it was asked, and its address; None: at `llm.base_url`, or a function."""
     verdicts: Literal["by token", "written"] | None = None
     """The way verdicts were read; None for a function."""
     prompt: str | None = None

@@ -111,7 +111,7 @@ class Compared(Protocol):
 
     @property
     def unit(self) -> str:
-        """`reward` or `preference`."""
+        """`reward`, `grade` or `preference`."""
         ...
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
@@ -131,6 +131,7 @@ class Rewards:
     by_text: Mapping[str, float]
     read: Mapping[str, str] = field(default_factory=dict)
     unit: str = "reward"
+    """`reward`, or the `grade` of a scale, on which a margin of 0 is a tie that was meant."""
     tokens: Mapping[str, str] = field(default_factory=dict)
     n_cached: int = 0
 
@@ -143,6 +144,11 @@ class Rewards:
     def dropped(self) -> list[str]:
         """`text_id` of each text that was left out."""
         return [name for name, reward in self.by_text.items() if math.isnan(reward)]
+
+    @property
+    def why_dropped(self) -> str:
+        """Reason for which texts were left out, as the end of a clause about one."""
+        return "without a readable grade" if self.unit == "grade" else "too long for the model"
 
     @property
     def n_alike(self) -> int:

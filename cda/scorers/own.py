@@ -13,7 +13,8 @@ import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, template_of
+from cda.models.load import ModelSpec, RewardModel, reading_of, template_of, without_adapter
+from cda.models.reading import as_it_was, read_by_mask
 from cda.models.template import add_segments
 from cda.records import Prompt
 from cda.scorers.batching import row_groups
@@ -60,25 +61,26 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
             f"{name}: has {'no config' if config is None else f'{labels} labels'}; a reward model is a sequence classifier of "
             "Transformers with num_labels=1. Anything else can be given as a function (prompts, responses) -> rewards"
         )
-    text_config = config.get_text_config()
-    template = template_of(tokenizer, text_config, max_length_tokens)
-    # Sequence classifiers find the last real token by this id.
-    settings = [(config, "pad_token_id", template.pad_token_id), (text_config, "pad_token_id", template.pad_token_id)]
-    if getattr(text_config, "use_cache", None) is not None:
-        settings.append((text_config, "use_cache", False))
-    was_training, before = model.training, [(part, key, getattr(part, key)) for part, key, _ in settings]
+    template = template_of(tokenizer, config.get_text_config(), max_length_tokens)
+    spec, base = ModelSpec(name, "fp32", template.max_length_tokens), without_adapter(model)
+    reading = reading_of(spec, base, template, in_memory=True)
+    was_training, cached = model.training, getattr(config.get_text_config(), "use_cache", None)
     hooks = add_segments(model, tokenizer.sep_token_id) if template.segments else []
-    for part, key, value in settings:
-        setattr(part, key, value)
+    is_new = reading is not None and not hasattr(base, "reading")
+    if is_new and reading is not None:
+        read_by_mask(base, reading)
+    if cached is not None:
+        config.get_text_config().use_cache = False
     model.eval()
     try:
-        spec = ModelSpec(name, "fp32", template.max_length_tokens)
-        yield InMemoryModel(RewardModel(model, template, spec, ()), label="  scoring")
+        yield InMemoryModel(RewardModel(model, template, spec, (), reading), label="  scoring")
     finally:
         for hook in hooks:
             hook.remove()
-        for part, key, value in before:
-            setattr(part, key, value)
+        if is_new:
+            as_it_was(base)
+        if cached is not None:
+            config.get_text_config().use_cache = cached
         model.train(was_training)
 
 

@@ -1,9 +1,12 @@
-"""How a scorer reads one text, in lines for a person who checks a reward against the author's."""
+"""How a model reads one text, in lines for a person: before anything is spent, and next to a reward that is checked."""
 
 from __future__ import annotations
 
-from cda.models.load import RewardModel, without_adapter
+from typing import Any
+
+from cda.models.load import ModelSpec, load_config, load_template, reading_of, skeleton, without_adapter
 from cda.models.reading import Reading
+from cda.models.template import Template
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text, TextScorer
 
@@ -11,39 +14,73 @@ _SHOWN = 8
 """Tokens shown from each end of a text."""
 
 
-def reading_of(scorer: TextScorer, text: Text) -> tuple[str, ...]:
-    """Class, head and precision of the model, template and number of tokens, the tokens at both ends, and the tokens at which the
-    reward is read if the class says; of a scorer whose reading cannot be seen its name alone. ModelError as of `Template.encode`.
-    """
-    if not isinstance(scorer, ClassifierScorer):
-        return (f"scored by  {scorer.name}",)
-    reward_model = scorer.reward_model
-    template, model = reward_model.template, without_adapter(reward_model.model)
-    encoded = template.encode(*text)
-    tokens = [str(token) for token in template.tokenizer.convert_ids_to_tokens(encoded.ids)]
-    heads = f", head {', '.join(reward_model.head_names)}" if reward_model.head_names else ""
-    cut = f", cut at {template.max_length_tokens}" if encoded.truncated else ""
-    few = len(tokens) <= 2 * _SHOWN
-    shown = tokens if few else [*tokens[:_SHOWN], "…", *tokens[-_SHOWN:]]
-    read = _positions(reward_model, encoded.ids)
-    places, names = (", ".join(map(str, part)) for part in ([at + 1 for at in read], [tokens[at] for at in read]))
+def described(spec: ModelSpec) -> str:
+    """One sentence on class, head, template, special tokens, reading position, truncation and precision of a model, by its files and
+    without its weights. ModelError: it cannot be read as a reward model."""
+    config = load_config(spec)
+    model, template = skeleton(spec, config), load_template(spec, config)
+    return summary(model, spec.precision, template, reading_of(spec, model, template))
+
+
+def summary(model: Any, precision: str, template: Template, reading: Reading | None) -> str:
+    """The same of a loaded model."""
+    heads = [
+        name
+        for name, part in model.named_children()
+        if name != model.base_model_prefix and any(True for _ in part.parameters())
+    ]
+    rule = "where its class says" if reading is None else f"at {_rule(template, reading)}"
+    side = "beginning" if template.layout.cuts_left else "end"
     return (
-        f"class      {type(model).__name__}{heads}, in {reward_model.spec.precision}",
-        f"template   {template.form}, {len(tokens)} tokens{cut}",
-        f"tokens     {' '.join(shown)}",
-        *([f"read at    token{'s' if len(read) > 1 else ''} {places} of {len(tokens)}: {names}"] if read else []),
-        *template.notes(),
+        f"{type(model).__name__} (head {', '.join(heads)}) in {precision}, {template.form}, {_special(template)}; reward read {rule}; "
+        f"texts of more than {template.max_length_tokens} tokens lose their {side}"
     )
 
 
-def _positions(reward_model: RewardModel, ids: list[int]) -> list[int]:
-    """Rows of the tokens at which the reward of a text alone is read; none of classes that do not say."""
-    from transformers.modeling_layers import GenericForSequenceClassification
+def reading_lines(scorer: TextScorer, text: Text) -> tuple[str, ...]:
+    """The same of a loaded scorer and a text; of a scorer whose reading cannot be seen its name alone. ModelError as of
+    `Template.encode`."""
+    if not isinstance(scorer, ClassifierScorer):
+        return (f"scored by   {scorer.name}",)
+    loaded = scorer.reward_model
+    model = without_adapter(loaded.model)
+    return _lines(model, loaded.spec.precision, loaded.template, loaded.reading, text)
 
-    model, reading = without_adapter(reward_model.model), reward_model.reading
-    if reading is None and isinstance(model, GenericForSequenceClassification):
-        reading = Reading(model.config.get_text_config().pad_token_id)
-    if reading is None:
-        return []
-    read = [reading.position(ids)] if reading.points is None else reading.points(ids)
-    return [at % len(ids) for at in read]
+
+def _lines(model: Any, precision: str, template: Template, reading: Reading | None, text: Text) -> tuple[str, ...]:
+    encoded, tokenizer = template.encode(*text), template.tokenizer
+    tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(encoded.ids)]
+    few = len(tokens) <= 2 * _SHOWN
+    shown = tokens if few else [*tokens[:_SHOWN], "…", *tokens[-_SHOWN:]]
+    cut = f", cut at {template.max_length_tokens}" if encoded.truncated else ""
+    found = (
+        []
+        if reading is None
+        else [reading.position(encoded.ids)]
+        if reading.points is None
+        else reading.points(encoded.ids)
+    )
+    read = [at % len(tokens) for at in found]
+    places, names = (", ".join(map(str, part)) for part in ([at + 1 for at in read], [tokens[at] for at in read]))
+    return (
+        f"model       {summary(model, precision, template, reading)}",
+        f"tokens      {len(tokens)}{cut}: {' '.join(shown)}",
+        *([f"read at     token{'s' * (len(read) > 1)} {places} of {len(tokens)}: {names}"] if read else []),
+        *template.notes(),
+        *(reading.notes if reading is not None else ()),
+    )
+
+
+def _rule(template: Template, reading: Reading) -> str:
+    if reading.points is not None:
+        return "the tokens that its authors name"
+    if reading.pad is None:
+        return "the last token"
+    return f"the last token other than {template.tokenizer.convert_ids_to_tokens(reading.pad)}"
+
+
+def _special(template: Template) -> str:
+    tokenizer = template.tokenizer
+    padding = tokenizer.convert_ids_to_tokens(template.pad_token_id)
+    marks = {"BOS": tokenizer.bos_token, "EOS": tokenizer.eos_token}
+    return ", ".join([*(f"{name} {token}" for name, token in marks.items() if token), f"padded with {padding}"])

@@ -121,7 +121,7 @@ def test_a_finished_audit_stands_for_its_model_and_gives_its_rewards(
     (folder / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr("cda.resources.sources.automatic", lambda _: ("8bit", "a test"))
     with cda.reward_function(folder) as reward:
-        assert reward.check(words(2), words(3), 0).read[0].endswith("in fp32")
+        assert reward.check(words(2), words(3), 0).read[0].count(" in fp32, ") == 1
     (folder / "manifest.json").unlink()
     with pytest.raises(cda.RunError, match=r"its manifest\.json, which names the model, is missing"):
         cda.reward_function(folder)
@@ -247,8 +247,8 @@ def test_a_reward_is_checked_on_the_command_line(llama: Path, texts: Texts, else
     known = float(audited(llama, texts)[3])
     status, said, _ = check(*told, prompt, response, f"{known:.2f}")
     assert status == 0 and "as expected (tolerance 0.00" in said
-    assert "LlamaForSequenceClassification, head score, in fp32" in said and "chat template, 2" in said
-    assert re.search(r"tokens +<s> <\|user\|> .* … .* <\|end\|>\n", said) and re.search(
+    assert "LlamaForSequenceClassification (head score) in fp32, chat template" in said and "tokens      2" in said
+    assert re.search(r"tokens +[0-9]+: <s> <\|user\|> .* … .* <\|end\|>\n", said) and re.search(
         r"read at +token (\d+) of \1: <\|end\|>", said
     )
     status, said, output = check(

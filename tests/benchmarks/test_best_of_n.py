@@ -137,7 +137,7 @@ def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
         words = ("--adapter", adapter, "--out", tmp_path / name, *columns, *SETTINGS, "score.over_length=drop")
         said[name] = cda("best-of", llama, file, *words)
         found[name] = result_in(tmp_path / name)
-    result, reason = found["long"], "too long for a reward (before and after)"
+    result, reason = found["long"], "too long for the model (before and after)"
     assert result["excluded"]["scored responses"] == {"seen": 41, "reasons": {reason: 1}}
     assert f"Left out of 41 scored responses: 1 {reason}." in said["long"]
     assert (result["n_responses"], result["responses_per_prompt"]) == (40, [4, 4.0, 4])

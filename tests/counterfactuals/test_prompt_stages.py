@@ -164,7 +164,7 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
         (["discover", "embedded", "discover.judge=judge:x", *LLM[:2], "discover.rewriters=[a, b]", "score.judge.orders=one"],
          "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"),
         (["inspect", "jargn", "--prompts"],
-         "no recipe, no bias and no judge:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
+         "no recipe, no bias, no judge:NAME and no grade:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
         (["inspect", "jargon", "--prompts", "label.prompt=no.yaml"], "label.prompt: prompt file no.yaml: no such file"),
         (["inspect", "jargon", "--prompts", "--bias", "length"], "--bias length: no bias of"),
     ],

@@ -21,7 +21,7 @@ from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, of_content
+from cda.llm.outcome import Again, Endpoint, of_content
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
 
 SCHEMA = {
@@ -75,7 +75,10 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
         ((413, b"too large", {"Content-Type": "text/plain"}), "status 413: too large"),
         (status(503), "no answer after 1 try (last: status 503)"),
-        (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: status 200 without choices)"),
+        (
+            status(200, {"error": {"message": "upstream"}}),
+            "no answer after 1 try (last: unfinished answer (error 503: upstream))",
+        ),
         ((200, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
         ("reset", "no answer after 1 try (last: connection lost)"),
         ("drop", "no answer after 1 try (last: connection lost)"),
@@ -276,6 +279,7 @@ def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Ans
         list(client(speak(lambda _: said("fine"))).answers(broken(), "asking"))
 
 
+SERVER = Endpoint("http://x", "m", "NO_SUCH_KEY")
 ASKED = Request("s", "u", top_logprobs=20)
 LISTED = [{"token": "1", "logprob": -0.1}, {"token": "2", "logprob": -2.4}]
 READ = (("1", -0.1), ("2", -2.4))
@@ -303,12 +307,12 @@ def data(listed: object, text: str = "1", finish: str = "length") -> dict[str, A
     ],
 )
 def test_candidates_are_read_from_any_answer(answer: dict[str, Any], expected: Completion) -> None:
-    assert of_content(json.dumps(answer).encode(), one_token=True) == expected
+    assert of_content(json.dumps(answer).encode(), SERVER, one_token=True) == expected
 
 
 def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:
-    assert of_content(json.dumps(data(LISTED)).encode()) == Completion(None, CUT_OFF)
-    assert isinstance(of_content(b"[]", one_token=True), Again)
+    assert of_content(json.dumps(data(LISTED)).encode(), SERVER) == Completion(None, CUT_OFF)
+    assert isinstance(of_content(b"[]", SERVER, one_token=True), Again)
 
 
 def test_one_token_is_asked_for_also_where_only_max_tokens_is_known(speak: Callable[[Answer], str]) -> None:

@@ -19,7 +19,7 @@ from cda.errors import ModelError
 from cda.models.load import ModelSpec, load_config, load_reward_model, load_template
 from cda.pipeline.merge import merge_adapter
 from cda.records import Pair, TrainingExample, user_prompt
-from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer, self_check
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
@@ -80,6 +80,8 @@ def test_code_of_its_own_gives_the_authors_reward_once_it_is_allowed(folders: di
         load_reward_model(spec_of(folders[title]))
     assert_as_the_author(title, folders[title], trust_remote_code=True)
     assert_near_in_8bit(title, folders[title], trust_remote_code=True)
+    notes = self_check(load_reward_model(spec_of(folders[title], trust_remote_code=True)))
+    assert not any("beginning-of-sequence" in note for note in notes)  # two are URM's own way
     in_bf16 = scored(load_reward_model(spec_of(folders[title], "bf16", trust_remote_code=True)), 4096)
     assert np.abs(in_bf16 - by_author(title, folders[title])).max() < 0.1
 

@@ -13,6 +13,7 @@ from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import audit_contrasts
 from cda.models.load import ModelSpec, load_reward_model, n_weights
 from cda.models.precision import automatic, bf16_units
+from cda.recipe.load import load_recipe
 from cda.recipe.schema import ModelSection
 from cda.resources.sources import model_spec
 from cda.scorers.batching import forward
@@ -52,6 +53,21 @@ def test_on_a_gpu_the_memory_decides(monkeypatch: pytest.MonkeyPatch, weights: f
     chosen, reason = automatic(lambda: int(weights))
     assert chosen == precision
     assert reason.startswith(f"in bf16 the weights take {2 * weights / 1e9:.1f} of the GPU's 80 GB")
+
+
+@pytest.mark.parametrize("preset", ["gemma-2b", "llama-3b", "llama-8b", "gemma-27b"])
+def test_the_presets_of_large_models_are_8bit_on_a_gpu_and_bf16_is_a_word_away(
+    monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    monkeypatch.setattr("cda.resources.sources.n_weights", lambda _: int(8e9))
+    for asked, gpu, expected in (({}, True, "8bit"), ({"model.precision": "bf16"}, True, "bf16"), ({}, False, None)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=80e9))
+        words = [f"model={preset}", *(f"{key}={value}" for key, value in asked.items())]
+        spec = model_spec(load_recipe("jargon", words).recipe.model)
+        assert spec.precision == expected or (expected is None and spec.precision in ("bf16", "fp32"))
+        if gpu and not asked:
+            assert "take 8.0 of its 80 GB. With model.precision=bf16 16.0" in str(spec.precision_reason)
 
 
 def test_a_recipe_names_what_was_taken_and_why() -> None:

@@ -35,7 +35,8 @@ def told(*overrides: str) -> list[str]:
 
 
 def test_each_kind_ships_ours_and_the_paper_s() -> None:
-    assert [shipped_prompts(kind) for kind in KINDS] == [["ours", "paper"]] * 2 + [["ours", "paper", "style-blind"]]
+    assert [shipped_prompts(kind) for kind in KINDS[:2]] == [["ours", "paper"]] * 2
+    assert {"ours", "paper", "style-blind"} <= {*shipped_prompts(JudgePrompt)}
     assert "do not let style decide" in load_prompt("style-blind", JudgePrompt).system
     judge = load_prompt("paper", JudgePrompt)
     assert (judge.reasons, judge.orders) == ("after", "one")

@@ -123,7 +123,10 @@ ONE_MISTAKE = [
     (["biases=[jargon,jargon]"], "biases: the same bias is listed twice"),
     (["lora.r=many"], "lora.r: input should be a valid integer, unable to parse string as an integer, found 'many'"),
     (["seed=-1"], "seed: input should be greater than or equal to 0, found -1"),
-    (["model.precision=4bit"], "model.precision: input should be '8bit', 'bf16', 'fp32' or 'auto', found '4bit'"),
+    (
+        ["model.precision=4bit"],
+        "model.precision: input should be '8bit', 'bf16', 'fp32', 'auto' or '8bit_on_gpu', found '4bit'",
+    ),
     (["data.columns.promt=x"], "data.columns: unknown column promt; ours are prompt, chosen, rejected"),
     (
         ["audit.attribute={above: 1, low: 0, high: 2}"],

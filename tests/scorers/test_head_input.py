@@ -147,7 +147,7 @@ def fails_inside(reward_model: RewardModel) -> None:
         (
             turns_its_output,
             ModelError,
-            r"its head turns \(12, 56, 64\) to \(12, 56, 1, 1\), which is none of the known",
+            r"its head turns \(12, 64\) to \(12, 1, 1\), which is none of the known",
         ),
         (runs_its_head_again, ModelError, "its head 'score' ran 2 times for one batch"),
         (fails_inside, IndexError, "inside"),

@@ -26,10 +26,11 @@ from cda.scorers.judge import (
     is_swapped,
     judge_request,
     of_one_order,
+    one_token_verdicts,
     parse_verdict,
-    token_preference,
     verdict_code,
 )
+from cda.scorers.stated import UnreadError, expected_value
 from cda.stats.proportions import wilson
 
 
@@ -348,5 +349,10 @@ def test_a_server_without_probabilities_is_named(serve: Serve, tmp_path: Path, s
     ],
 )
 def test_token_preference(mass: Mapping[str, float], ties: bool, expected: float | None) -> None:
-    found = token_preference([(token, math.log(one)) for token, one in mass.items()], ties)
-    assert found == (None if expected is None else pytest.approx(expected))
+    values = one_token_verdicts(ours().judge, ties)
+    logprobs = [(token, math.log(one)) for token, one in mass.items()]
+    if expected is None:
+        with pytest.raises(UnreadError, match="less than 50% of the probability is on a verdict"):
+            expected_value(logprobs, values, "a verdict")
+    else:
+        assert expected_value(logprobs, values, "a verdict") == pytest.approx(expected)

@@ -315,7 +315,7 @@ def test_a_padding_token_that_training_added_is_no_mismatch(
     tokenizer.add_special_tokens({"pad_token": "<added>"})
     tokenizer.save_pretrained(str(folder))
     causal = load_causal(folder)
-    assert causal.template.pad_token_id >= causal.model.lm_head.weight.shape[0]
+    assert causal.template.tokenizer.pad_token_id >= causal.model.lm_head.weight.shape[0] > causal.template.pad_token_id
     LogRatioScorer(Policy(causal), Policy(base))
     scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)

@@ -24,8 +24,7 @@ _FUSED = "attention.wqkv."
 
 
 def _as_llama(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    kept = {key: value for key, value in config.items() if value is not None or key != "rope_scaling"}
-    return {**kept, "model_type": "llama", "attention_bias": bool(config.get("bias"))}
+    return {**config, "model_type": "llama", "attention_bias": bool(config.get("bias"))}
 
 
 def _tensors(tensors: dict[str, Any], config: Any) -> dict[str, Any]:

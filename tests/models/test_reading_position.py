@@ -1,0 +1,144 @@
+"""The reward is that of plain Transformers on one text without padding, however the text is batched."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tiny import edit_json, load, message_of, scores_of
+
+from cda.models.load import ModelSpec, load_reward_model, load_template
+from cda.records import user_prompt
+from cda.scorers.batching import packed, padded
+from cda.scorers.classifier import self_check
+from cda.scorers.engine import scope_of
+from cda.scorers.own import model_in_memory
+from cda.training.chunks import chunked_rewards
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Texts
+
+TURNS = "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|> {{ m.content }} {{ eos_token }}{% endfor %}"
+BEYOND = 70
+"""The tiny vocabulary has 70 tokens."""
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "pad is eos": ({"pad_token_id": 2}, {"pad": "</s>", "chat_template": TURNS}),
+    "pad is eos in config.json alone": ({"pad_token_id": 2}, {"chat_template": TURNS}),
+    "pad is eos for the tokenizer alone": ({"pad_token_id": None}, {"pad": "</s>", "chat_template": TURNS}),
+    "pad unset": ({"pad_token_id": None}, {"pad": None, "chat_template": TURNS}),
+    "pad of its own": ({"pad_token_id": 3}, {"chat_template": TURNS}),
+    "pad of its own for the tokenizer alone": ({"pad_token_id": None}, {"chat_template": TURNS}),
+    "left padding": ({"pad_token_id": 3}, {"chat_template": TURNS, "padding_side": "left"}),
+    "template ends in pad": ({"pad_token_id": 3}, {"chat_template": TURNS + "<pad>"}),
+    "template ends in pad, config has none": ({"pad_token_id": None}, {"chat_template": TURNS + "<pad>"}),
+    "no template": ({"pad_token_id": 2}, {"pad": "</s>", "chat_template": None}),
+}
+
+
+def plain(folder: Path, all_ids: list[list[int]]) -> list[float]:
+    """Rewards by Transformers alone, one text at a time."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        return [float(model(torch.tensor([ids])).logits[0, 0]) for ids in all_ids]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_reward_alone_padded_packed_and_in_training(llama_maker: ModelMaker, texts: Texts, case: str) -> None:
+    import torch
+
+    config, tokenizer = CASES[case]
+    folder = llama_maker(f"reads-{case.replace(' ', '-')}", config=config, **tokenizer)
+    loaded = load(folder)
+    ids = [loaded.template.encode(*text).ids for text in zip(texts.prompts, texts.responses, strict=True)]
+    expected = plain(folder, ids)
+    np.testing.assert_allclose(scores_of(loaded, texts), expected, atol=1e-5)
+    np.testing.assert_allclose(padded(loaded, ids), expected, atol=1e-5)
+    # On a CPU the texts of a pack would see each other: one at a time.
+    np.testing.assert_allclose([packed(loaded, [row])[0] for row in ids], expected, atol=1e-5)
+    width, fill = max(map(len, ids)), loaded.template.pad_token_id
+    for side in ("left", "right"):
+        empty = [[fill] * (width - len(row)) for row in ids]
+        rows = [[*pad, *row] if side == "left" else [*row, *pad] for pad, row in zip(empty, ids, strict=True)]
+        none = [[0] * len(pad) for pad in empty]
+        mask = [[*m, *[1] * len(r)] if side == "left" else [*[1] * len(r), *m] for m, r in zip(none, ids, strict=True)]
+        with torch.inference_mode():
+            trained = chunked_rewards(loaded.model, torch.tensor(rows), torch.tensor(mask), 8)
+        np.testing.assert_allclose(trained.numpy(), expected, atol=1e-5)
+    assert self_check(loaded) == []
+    disagree = (config["pad_token_id"] is None) != (tokenizer.get("pad", "<pad>") is None) or "alone" in case
+    assert any("the reward is read as config.json says" in note for note in loaded.reading.notes) == disagree  # type: ignore[union-attr]
+
+
+def test_the_note_says_that_a_text_ends_in_padding(llama_maker: ModelMaker) -> None:
+    loaded = load(llama_maker("ends-in-pad", config={"pad_token_id": 2}, pad="</s>", chat_template=TURNS))
+    assert loaded.reading is not None
+    assert [note for note in loaded.reading.notes if "Texts end in config.json's padding token 2" in note]
+
+
+@pytest.mark.parametrize("pad", [BEYOND, -1])
+def test_padding_beyond_the_embedding_table_pads_nothing(llama_maker: ModelMaker, texts: Texts, pad: int) -> None:
+    folder = llama_maker(f"beyond{pad}", config={"pad_token_id": None}, chat_template=TURNS)
+    expected = scores_of(load(folder), texts)
+    edit_json(folder / "config.json", pad_token_id=pad)
+    loaded = load(folder)
+    np.testing.assert_array_equal(scores_of(loaded, texts, 4096).argsort(), expected.argsort())
+    np.testing.assert_allclose(scores_of(loaded, texts), expected, atol=1e-6)
+    assert loaded.reading is not None and "beyond the 70 tokens" in loaded.reading.notes[0]
+
+
+@pytest.mark.parametrize(("reads", "last"), [("last_token", "<pad>"), ("last_attended", "</s>"), ("config", "</s>")])
+def test_another_reading_can_be_asked_for(llama_maker: ModelMaker, texts: Texts, reads: Any, last: str) -> None:
+    import torch
+
+    folder = llama_maker(f"asked-{reads}", config={"pad_token_id": 3}, chat_template=TURNS + "<pad>")
+    loaded = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads=reads))
+    ids = loaded.template.encode(texts.prompts[0], texts.responses[0]).ids
+    assert loaded.reading is not None
+    position = loaded.reading.position(ids) % len(ids)
+    assert loaded.template.tokenizer.convert_ids_to_tokens(ids[position]) == last
+    with torch.inference_mode():
+        hidden = loaded.model.model(torch.tensor([ids])).last_hidden_state[0, position]
+        assert float(loaded.model.score(hidden)) == pytest.approx(padded(loaded, [ids, ids[:9]])[0], abs=1e-5)
+
+
+def test_a_model_in_memory_is_read_as_its_folder_is_and_left_as_it_was(llama_maker: ModelMaker, texts: Texts) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder = llama_maker("in-memory", config={"pad_token_id": 2}, pad="<pad>", chat_template=TURNS)
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    kind = type(model)
+    with model_in_memory(model, AutoTokenizer.from_pretrained(folder), "mine", 64) as scorer:
+        found = scorer.score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(found, scores_of(load(folder), texts), atol=1e-5)
+    assert type(model) is kind and model.config.pad_token_id == 2 and not hasattr(model, "reading")
+
+
+DATED = (
+    "{{ bos_token }}{{ strftime_now('%d %B %Y') }} {% for m in messages %}<|{{ m.role }}|> {{ m.content }} {% endfor %}"
+)
+
+
+def test_todays_date_is_one_day_for_all_days(llama_maker: ModelMaker, words: Callable[..., str]) -> None:
+    folder = llama_maker("dated", chat_template=DATED)
+    loaded = load(folder)
+    assert "26 July 2024" in loaded.template.text(user_prompt(words(2)), words(3))
+    assert loaded.template.notes() == [
+        "The chat template writes today's date; it gets 2024-07-26 on every day (model.template_date)."
+    ]
+    other = load_reward_model(ModelSpec(str(folder), "fp32", 64, template_date=datetime.date(2026, 1, 2)))
+    assert "02 January 2026" in other.template.text(user_prompt(words(2)), words(3))
+    assert scope_of(other) != scope_of(loaded) == scope_of(load(folder))
+
+
+@pytest.mark.parametrize("drawn", ["{{ [1, 2] | random }}", "{{ lipsum(1) }}"])
+def test_a_template_that_draws_at_random_is_refused(llama_maker: ModelMaker, drawn: str) -> None:
+    folder = llama_maker(f"random{len(drawn)}", chat_template=TURNS + drawn)
+    message = message_of(lambda: load_template(ModelSpec(str(folder), "fp32")))
+    assert message.startswith(f"{folder}: its chat template draws at random") and "\n" not in message
