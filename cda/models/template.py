@@ -146,7 +146,7 @@ class Template:
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
         own: list[object] = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
-        own += [("bos", layout.adds_bos), ("system", layout.system)] if layout.adds_bos or layout.system is not None else []
+        own += [(layout.adds_bos, layout.system)] if layout.adds_bos or layout.system is not None else []
         own += [layout.step_end] if layout.step_end else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 

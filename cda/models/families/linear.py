@@ -158,7 +158,8 @@ LINEAR: tuple[Family, ...] = (
         _BEAVER,
         key="beaver-cost",
         models="beaver-7b-v1.0-cost to -v3.0-cost",
-        official="As Beaver's reward, over std alone if do_normalize. It is a cost, more is worse: the reward is minus the cost.",
+        official="The text BEGINNING OF CONVERSATION: USER: … ASSISTANT:…; `score_head` at the last token, over std if do_normalize. It is a cost, "
+        "more is worse: the reward is minus the cost.",
         claims=lambda files: _beaver(files) and files.config.get("score_type") == "cost",
     ),
     _STARLING,
