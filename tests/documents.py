@@ -20,6 +20,7 @@ READING = ROOT / "cda" / "report" / "README.md"
 RECIPES = ROOT / "recipes" / "README.md"
 DISCOVER = ROOT / "cda" / "discovery" / "README.md"
 EVALS = ROOT / "evals" / "README.md"
+MODELS = ROOT / "docs" / "how-to" / "your-model.md"
 _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 
 
@@ -35,6 +36,7 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (EVALS, "real debias"): real_debias_table(),
         (EVALS, "results"): results_table(),
         (EVALS, "attempts"): attempts_text(),
+        (MODELS, "published models"): published_models_table(),
     }
 
 
@@ -147,6 +149,46 @@ def attempts_text() -> str:
     return table(
         "kind of attempt | survived / tried", ((kind, "{survived} / {tried}".format(**row)) for kind, row in kinds)
     )
+
+
+def published_models_table() -> str:
+    """How published reward models are scored by their authors and by cda, and what the eval found, from the families and its result."""
+    from cda.models.families import FAMILIES
+
+    families = {family.key: family for family in FAMILIES}
+    rows = []
+    for row in _result("reward_models")["numbers"]["rows"]:
+        names = ", ".join(row["models"]) or f"any: {row['title']}"
+        if row["status"] == "refused":
+            rows.append((names, row["official"], "refused", f"refused: {row['reason'].split('. ')[0]}"))
+            continue
+        family = families.get(row["family"])
+        read = row["reading"].split(",")[0] if family is None else _how_read(family)
+        found = [row[place] for place in ("alone", "padded", "packed") if row[place] is not None]
+        checked = f"{row['status']}: off by {max(found):.0e} at most"
+        checked += "" if row["packed"] is not None else ", not packed"
+        rows.append((names, row["official"], f"{read}; {_form(row['reading'])}", checked))
+    cells = ([_cell(cell) for cell in row] for row in rows)
+    return table("model | as its authors score it | how cda reads it | tiny copy in the eval", cells)
+
+
+def _form(reading: str) -> str:
+    return {"pair": "pair of texts"}.get(form := reading.split(", ")[1], form)
+
+
+def _how_read(family: Any) -> str:
+    """A family's declaration in a few words: its key, the token that is read, and what is special in its texts."""
+    places = {"config": "last token but padding", "last_token": "last token", "last_attended": "last token"}
+    special = {
+        "two BOS": family.doubles_bos,
+        "BOS added": family.adds_bos,
+        "an empty system turn": family.system == "",
+        "the beginning cut": family.cuts_left,
+        "an end token asked for": family.last is not None,
+    }
+    read = "tokens that its head chooses" if family.points else places[family.reads]
+    read = "its own code" if family.runs_code else read
+    return ", ".join([f"family `{family.key}`", read, *(words for words, there in special.items() if there)])
 
 
 def loop_text() -> str:

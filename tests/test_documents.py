@@ -10,7 +10,7 @@ import command_reference
 import pytest
 import result_reference
 from documented_commands import READMES, worked_example
-from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
+from documents import DISCOVER, EVALS, MODELS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 from typer.main import get_command
 
@@ -28,7 +28,7 @@ def test_made_parts_are_all_there_and_up_to_date() -> None:
     fewest_lines = {
         (NOTICES, "dependencies"): 20, (READING, "glossary"): 50, (READING, "methods"): 25, (RECIPES, "memory"): 6,
         (DISCOVER, "recall"): 20, (EVALS, "results"): 28, (EVALS, "real debias"): 5, (EVALS, "attempts"): 9,
-        (DISCOVER, "loop"): 6,
+        (DISCOVER, "loop"): 6, (MODELS, "published models"): 40,
     }  # fmt: skip
     made = made_parts()
     for place, fewest in fewest_lines.items():

@@ -470,7 +470,16 @@ def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
         last = tokenizer.eos_token_id if spec.reads == "last_attended" else None
         return Layout(last_id=last, cuts_left=left, day=spec.template_date)
     last = family.last(tokenizer, ModelFiles(spec.name_or_path, spec.revision)) if family.last else None
-    return Layout(family.turns, last, family.doubles_bos, left, family.step_end, spec.template_date)
+    return Layout(
+        family.turns,
+        last,
+        family.doubles_bos,
+        left or family.cuts_left,
+        step_end=family.step_end,
+        day=spec.template_date,
+        adds_bos=family.adds_bos,
+        system=family.system,
+    )
 
 
 def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout: Layout | None = None) -> Template:

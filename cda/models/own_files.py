@@ -25,18 +25,30 @@ class ModelFiles:
     @property
     def architectures(self) -> tuple[str, ...]:
         """Classes that config.json names."""
-        return tuple(self.config.get("architectures") or ())
+        named = self.config.get("architectures")
+        return tuple(map(str, named)) if isinstance(named, list) else ()
 
     @property
     def auto_map(self) -> dict[str, Any]:
-        """Classes of the model's own code by auto class."""
-        return self.config.get("auto_map") or {}
+        """Classes of the model's own code by auto class; empty if they are not named so, which loading refuses."""
+        named = self.config.get("auto_map")
+        return named if isinstance(named, dict) else {}
+
+    @cached_property
+    def chat_template(self) -> str:
+        """The tokenizer's chat template; empty if there is none."""
+        file = self.path("chat_template.jinja")
+        return (
+            str(self._json("tokenizer_config.json").get("chat_template") or "")
+            if file is None
+            else file.read_text("utf-8")
+        )
 
     @cached_property
     def tensors(self) -> dict[str, str]:
         """File of each tensor, by the tensor's name; empty if no weights can be read."""
         if named := self._json(INDEX).get("weight_map"):
-            return dict(named)
+            return dict(named) if isinstance(named, dict) else {}  # loading refuses it
         file = self.path(WHOLE)
         return {} if file is None else dict.fromkeys(_names(file), WHOLE)
 

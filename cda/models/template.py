@@ -77,6 +77,10 @@ class Layout:
     step_end: str | None = None
     """A special token after every paragraph of the answer."""
     day: datetime.date = DAY
+    adds_bos: bool = False
+    """The tokenizer adds a BOS to the text of a template that writes none."""
+    system: str | None = None
+    """The system turn of a conversation that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,7 @@ class Template:
         layout = self.layout
         moving = [layout.day.isoformat()] if self.is_dated else []
         own: list[object] = [layout.turns, layout.last_id, layout.doubles_bos, layout.cuts_left]
+        own += [(layout.adds_bos, layout.system)] if layout.adds_bos or layout.system is not None else []
         own += [layout.step_end] if layout.step_end else []
         return [*moving, *([repr(own)] if layout != Layout(day=layout.day) else [])]
 
@@ -177,7 +182,7 @@ class Template:
     def ids(self, text: str) -> list[int]:
         """Token ids of such a text with a single BOS, or two if its authors want them, not cut."""
         if self.form in ("chat template", "text of its own"):
-            special = self.form == "text of its own" or self.layout.doubles_bos
+            special = self.form == "text of its own" or self.layout.doubles_bos or self.layout.adds_bos
             ids = list(self.tokenizer(sendable(text), add_special_tokens=special, verbose=False)["input_ids"])
         else:
             ids = self._as_text(text, add_special_tokens=True)
@@ -196,6 +201,8 @@ class Template:
     def messages(self, prompt: Prompt, response: str | None) -> list[dict[str, str]]:
         """The conversation as the chat template gets it: no text in it holds a mark of a turn."""
         said = [(message.role, message.content) for message in prompt]
+        if self.layout.system is not None and said[:1] and said[0][0] != "system":
+            said.insert(0, ("system", self.layout.system))
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
         found = [

@@ -257,8 +257,10 @@ def merge_adapter(
         model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
         model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
         model.config.name_or_path = ""  # the base's path on this machine is private
+        # A family's names of tensors, turned back, may stand for several: its merged model has those of the classifier.
+        original = not hasattr(model, "reward_family")
         with quiet_files():
-            model.save_pretrained(str(partial))
+            model.save_pretrained(str(partial), save_original_format=original)
         tokenizer.save_pretrained(str(partial))
         if readme is not None:
             (partial / "README.md").write_text(readme, encoding="utf-8")

@@ -39,8 +39,12 @@ class Family:
     compares: bool = False
     runs_code: bool = False
     """The reward can only be had by running the folder's own code."""
+    is_cost: bool = False
+    """The author's number is better the lower it is; ours is compared with minus that."""
     needs_reference: bool = False
     """The author scores a response against a reference answer, which an audit does not have."""
+    refused: str = ""
+    """Words of the true reason for which it has no reward of a single text; empty if it has one."""
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -239,7 +243,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "LDL-Reward-Gemma-2",
         ("ShikaiChen/LDL-Reward-Gemma-2-27B-v0.1",),
-        "A distribution over ten levels per attribute, mixed by a gate; the mean level. Heads come in two files beside the model.",
+        "A distribution over ten levels per attribute, mixed by a gate; the mean level. Two pickles hold the heads; here they are converted.",
         f"{_REWARD_BENCH}/ldlreward.py",
         tiny.headed(
             tiny.GEMMA2, "LDLRewardModel27B", tokens.gemma, pad_token_id="own", num_objectives=220,
@@ -270,6 +274,7 @@ FAMILIES: tuple[Family, ...] = (
         tiny.internlm2({"factor": 2.0, "type": "dynamic"}, max_position_embeddings=262144, rope_theta=50000000),
         by_author.polar,
         needs_reference=True,
+        refused="scores a response against a reference answer",
     ),
     Family(
         "Athene",
@@ -346,6 +351,7 @@ FAMILIES: tuple[Family, ...] = (
                    "normalizer__var": (1,), "normalizer__count": (1,)},
         ),
         by_author.beaver,
+        is_cost=True,
     ),
     Family(
         "Starling-RM-7B-alpha",
@@ -472,6 +478,7 @@ FAMILIES: tuple[Family, ...] = (
         f"model cards; {_REWARD_BENCH}/shp.py",
         tiny.steam_shp,
         by_author.steam_shp,
+        refused="writes an answer, without a reward head",
     ),
     Family(
         "PairRM",
@@ -486,6 +493,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_rm,
         compares=True,
+        refused="compares two responses in one text",
     ),
     Family(
         "pair-preference-model",
@@ -498,6 +506,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_preference,
         compares=True,
+        refused="compares two responses in one text",
     ),
     Family(
         "URM",

@@ -10,9 +10,10 @@ from cda.models.families.family import Family
 from cda.models.families.gated import GATED
 from cda.models.families.internlm2 import INTERNLM2
 from cda.models.families.linear import LINEAR, named_head
+from cda.models.families.texts import TEXTS
 from cda.models.own_files import ModelFiles
 
-FAMILIES: tuple[Family, ...] = (*LINEAR, *GATED, *INTERNLM2, *CAUSAL, *COMPARING)
+FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS, *GATED, *INTERNLM2, *CAUSAL, *COMPARING)
 """Every family; the first that claims a model's files reads it."""
 
 

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
-from cda.models.families.family import Family, Points
+from cda.models.families.family import Family, Points, published
 from cda.models.families.linear import is_class, size
 from cda.models.own_files import ModelFiles
 
 _LOGIT = "logit:"
-
-
-def is_named(*names: str) -> Any:
-    """A claim of models by their published name, with which a hub id, a folder or its place in the hub's cache ends."""
-
-    def claims(files: ModelFiles) -> bool:
-        path = Path(files.name_or_path)
-        own = {path.name.lower(), path.parent.parent.name.rpartition("--")[2].lower()}
-        return any(name.lower() in own for name in names)
-
-    return claims
 
 
 def is_causal(files: ModelFiles) -> bool:
@@ -91,7 +79,7 @@ CAUSAL: tuple[Family, ...] = (
         "Llama-3.1-Nemotron-70B-Reward-HF, Llama-3.3-Nemotron-70B-Reward and -Multilingual",
         "The logit of the token with id 0 after the chat template.",
         "model cards of nvidia/Llama-3.1-Nemotron-70B-Reward-HF and nvidia/Llama-3.3-Nemotron-70B-Reward",
-        is_named(
+        published(
             "Llama-3.1-Nemotron-70B-Reward-HF",
             "Llama-3.3-Nemotron-70B-Reward",
             "Llama-3.3-Nemotron-70B-Reward-Multilingual",
@@ -114,7 +102,7 @@ CAUSAL: tuple[Family, ...] = (
         "URM-LLaMa-3.1-8B, URM-LLaMa-3-8B",
         "The model's own code, on the chat template as text, tokenized with a second BOS.",
         "model cards of LxzGordon/URM-LLaMa-3.1-8B and -3-8B",
-        is_named("URM-LLaMa-3.1-8B", "URM-LLaMa-3-8B"),
+        published("URM-LLaMa-3.1-8B", "URM-LLaMa-3-8B"),
         runs_code=True,
         doubles_bos=True,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,9 @@ class Family:
     """How the authors score a text, in one sentence."""
     source: str
     claims: Callable[[ModelFiles], bool]
-    """True of the files of a model of this family."""
+    """True of the files of a model of this family. It rests on what only its files have: a class, keys, names of tensors, the chat
+    template. Where a card alone tells how texts are written, it rests on the published name, as hub id or folder (`published`); in a
+    folder of another name a key `reward_family` in config.json says it."""
     refusal: str | None = None
     """Why such a model has no reward of a single text that could be read; None if it has."""
     ways: str = ""
@@ -53,5 +56,25 @@ class Family:
     """A special token after every paragraph of the answer. With `points` that read them, model.reads=last_token reads the last alone."""
     doubles_bos: bool = False
     """The authors encode with two BOS, one of the template and one of the tokenizer."""
+    adds_bos: bool = False
+    """The authors let the tokenizer add BOS to the text of a template that writes none."""
+    cuts_left: bool = False
+    """The authors cut the beginning of a text that is too long, whatever the tokenizer's files say."""
+    system: str | None = None
+    """The system turn that the authors give a conversation without one."""
     unused: Sequence[str] = ()
     """Regular expressions of tensors in the files that no score passes through."""
+
+
+def published(*names: str) -> Callable[[ModelFiles], bool]:
+    """A claim of models with one of these published names (regular expressions, without the owner): the last part of a hub id or
+    folder as the user gives it, or the folder of a hub id in the library's cache. Case does not matter.
+    """
+    pattern = re.compile("|".join(f"(?:{name})" for name in names), re.IGNORECASE)
+
+    def claims(files: ModelFiles) -> bool:
+        parts = files.name_or_path.rstrip("/\\").replace("\\", "/").split("/")
+        cached = [part.split("--")[-1] for part in parts if part.startswith("models--")]
+        return any(pattern.fullmatch(part) for part in (parts[-1], *cached))
+
+    return claims

@@ -23,6 +23,26 @@ def mlp(*sizes: int) -> Any:
     return torch.nn.Sequential(*layers[:-1])
 
 
+def scaled(head: Any, scales: bool, shifts: bool, sign: int) -> Any:
+    """A head whose reward is sign · r, or sign · (r − mean) / (std + 1e-8) if it `scales`, the mean only if it `shifts`; mean and
+    variance come with the weights.
+    """
+    import torch
+
+    class Scaled(type(head)):  # type: ignore[misc]
+        def forward(self, states: Any) -> Any:
+            found = super().forward(states)
+            if scales:
+                found = (found - self.mean if shifts else found) / (self.var.sqrt() + 1e-8)
+            return sign * found
+
+    head.__class__ = Scaled
+    if scales:
+        head.register_buffer("mean", torch.zeros(1))
+        head.register_buffer("var", torch.ones(1))
+    return head
+
+
 def normalised(head: Any, mean: float, std: float) -> Any:
     """A head whose reward is shifted and scaled: (r − mean) / std. The tensors keep the head's names."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cda.models.families import heads
-from cda.models.families.family import Family
+from cda.models.families.family import Family, published
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reads
+from cda.models.template import Turns
 
 HEADS = ("score", "v_head", "value_head", "regression_head", "reward_head", "rm_head", "score_head", "classifier")
 """Names of the last layer in published reward models."""
@@ -48,6 +50,85 @@ OPEN_RLHF = Family(
     reads="last_attended",
     last=lambda tokenizer, _: tokenizer.eos_token_id,
 )
+
+
+def _renamed(head: str, **others: str) -> dict[str, str]:
+    """Names of tensors: those of a head to `score`, and others to others."""
+    return {rf"^{re.escape(head)}\.": "score."} | {rf"^{re.escape(old)}\.": f"{new}." for old, new in others.items()}
+
+
+def _one(head: str) -> Callable[[Any, ModelFiles], Any]:
+    """A linear layer of one output, with a bias if the files (or those of a merged model) hold one."""
+    return lambda config, files: heads.linear(
+        size(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
+    )
+
+
+def _mlp(config: Any, _: ModelFiles) -> Any:
+    return heads.mlp(size(config), size(config), 1)
+
+
+def _beaver_head(config: Any, files: ModelFiles) -> Any:
+    scales, is_cost = bool(files.config.get("do_normalize")), files.config.get("score_type") == "cost"
+    return heads.scaled(_one("score_head")(config, files), scales, not is_cost, -1 if is_cost else 1)
+
+
+def _beaver(files: ModelFiles) -> bool:
+    return is_class("LlamaForScore", "LlamaModelForScore")(files) and files.config.get("score_dim", 1) == 1
+
+
+_BEAVER = Family(
+    "beaver-reward",
+    "beaver-7b-v1.0-reward to -v3.0-reward",
+    "The text BEGINNING OF CONVERSATION: USER: … ASSISTANT:…; `score_head` at the last token, minus mean and over std if do_normalize.",
+    "github.com/PKU-Alignment/safe-rlhf; github.com/allenai/reward-bench: rewardbench/models/beaver.py",
+    lambda files: _beaver(files) and files.config.get("score_type") != "cost",
+    names=_renamed("score_head") | {r"^normalizer\.": "score."},
+    head=_beaver_head,
+    reads="last_attended",
+    turns=Turns("USER: {text} ", "ASSISTANT:{text}", between=" ", begin="BEGINNING OF CONVERSATION: "),
+    unused=(r"^(score|normalizer)\.(mean|var|count)$",),
+)
+_STARLING = Family(
+    "starling-7b",
+    "Starling-RM-7B-alpha",
+    "Llama 2's turns by hand and a second BOS; `v_head` at the last token of one text; long texts lose their beginning.",
+    "model card of berkeley-nest/Starling-RM-7B-alpha; github.com/allenai/reward-bench: rewardbench/models/starling.py",
+    is_class("GPTRewardModel"),
+    names={r"^model\.model\.": "again."} | _renamed("v_head", transformer="model"),  # it may hold the backbone twice
+    reads="last_token",
+    turns=Turns("<s>[INST] {text} </s> [/INST]", " {text}</s>", between=""),
+    doubles_bos=True,
+    cuts_left=True,
+    unused=(r"^again\.",),
+)
+
+
+def _has_no_score(files: ModelFiles) -> bool:
+    """True of a folder whose weights have Starling's names under the name of a class of Transformers."""
+    return Path(files.name_or_path).is_dir() and files.has("transformer.layers.", "v_head.")
+
+
+def _writes_value_head(files: ModelFiles) -> bool:
+    """True of GRM's models that keep a language model's output layer beside a value head."""
+    return any(str(name).endswith("AutoModelForCausalLMWithValueHead") for name in files.auto_map.values()) or (
+        "vhead_layer_type" in files.config and any(name.endswith("ForCausalLM") for name in files.architectures)
+    )
+
+
+def _grm_head(config: Any, files: ModelFiles) -> Any:
+    if files.config.get("vhead_layer_type") == "linear":
+        return heads.linear(size(config), bias=True)
+    inner = [int(files.config.get("vhead_num_neurons", 1024))] * int(files.config.get("vhead_num_layers", 1))
+    return heads.mlp(size(config), *inner, 1)
+
+
+def _ends_in_endoftext(files: ModelFiles) -> bool:
+    return is_class("Qwen2ForRewardModel")(files) and (
+        published(r"worldpm-72b.*")(files) or files.chat_template.rstrip().endswith("<|endoftext|>")
+    )
+
+
 LINEAR: tuple[Family, ...] = (
     OPEN_RLHF,
     Family(
@@ -56,7 +137,7 @@ LINEAR: tuple[Family, ...] = (
         "The chat template; an MLP on the last token that is not padding.",
         "model card of infly/INF-ORM-Llama3.1-70B; github.com/allenai/reward-bench: rewardbench/models/inform.py",
         is_class("INFORMForSequenceClassification"),
-        head=lambda config, _: heads.mlp(size(config), size(config), 1),
+        head=_mlp,
     ),
     Family(
         "athene",
@@ -67,10 +148,114 @@ LINEAR: tuple[Family, ...] = (
             "AtheneForSequenceClassification" in files.architectures
             or ("CustomAutoModelForSequenceClassification" in files.architectures and files.has("v_head."))
         ),
-        names={r"^v_head\.": "score."},
+        names=_renamed("v_head"),
         reads="last_token",
         last=lambda tokenizer, _: tokenizer.cls_token_id,
         doubles_bos=True,
+    ),
+    _BEAVER,
+    replace(
+        _BEAVER,
+        key="beaver-cost",
+        models="beaver-7b-v1.0-cost to -v3.0-cost",
+        official="The text BEGINNING OF CONVERSATION: USER: … ASSISTANT:…; `score_head` at the last token, over std if do_normalize. It is a cost, "
+        "more is worse: the reward is minus the cost.",
+        claims=lambda files: _beaver(files) and files.config.get("score_type") == "cost",
+    ),
+    _STARLING,
+    replace(
+        _STARLING,
+        key="starling-34b",
+        models="Starling-RM-34B",
+        official="Yi's ChatML by hand, without BOS; `v_head` at the last token of one text; long texts lose their beginning.",
+        source="model card of Nexusflow/Starling-RM-34B; github.com/allenai/reward-bench: rewardbench/models/starling.py",
+        claims=lambda files: published("starling-rm-34b")(files) or _has_no_score(files),
+        turns=Turns(
+            "<|im_start|>user\n{text}<|im_end|>\n",
+            "<|im_start|>assistant\n{text}<|im_end|>",
+            "<|im_start|>system\n{text}<|im_end|>\n",
+        ),
+        doubles_bos=False,
+    ),
+    Family(
+        "ultrarm",
+        "UltraRM-13b",
+        "The text Human: … Assistant: …; `regression_head` at the last token.",
+        "model card of openbmb/UltraRM-13b; github.com/allenai/reward-bench: rewardbench/models/openbmb.py",
+        lambda files: "LlamaRewardModel" in files.architectures and files.has("regression_head."),
+        names=_renamed("regression_head"),
+        head=_one("regression_head"),
+        reads="last_attended",
+        turns=Turns("Human: {text}\n", "Assistant: {text}"),
+    ),
+    Family(
+        "eurus",
+        "Eurus-RM-7b",
+        "The text [INST] … [/INST] …; `regression_head` at the last token.",
+        "model card of openbmb/Eurus-RM-7b; github.com/allenai/reward-bench: rewardbench/models/openbmb.py",
+        is_class("EurusRewardModel"),
+        names=_renamed("regression_head"),
+        head=_one("regression_head"),
+        reads="last_attended",
+        turns=Turns("[INST] {text} [/INST] ", between=" "),
+    ),
+    Family(
+        "worldpm",
+        "WorldPM-72B, WorldPM-72B-HelpSteer2, -UltraFeedback, -RLHFlow",
+        "The chat template with an empty system turn; an MLP at the last token, which is <|endoftext|>.",
+        "model card of Qwen/WorldPM-72B",
+        _ends_in_endoftext,
+        head=_mlp,
+        reads="last_token",
+        last=lambda tokenizer, _: tokenizer.get_vocab().get("<|endoftext|>"),
+        system="",
+    ),
+    Family(
+        "qwen2.5-math-rm",
+        "Qwen2.5-Math-RM-72B",
+        "The chat template, with its own system turn; an MLP at the last token.",
+        "model card of Qwen/Qwen2.5-Math-RM-72B; github.com/vllm-project/vllm: vllm/model_executor/models/qwen2_rm.py",
+        is_class("Qwen2ForRewardModel"),
+        head=_mlp,
+        reads="last_token",
+    ),
+    Family(
+        "oasst-pythia",
+        "oasst-rm-2-pythia-6.9b-epoch-1, oasst-rm-2.1-pythia-1.4b-epoch-2.5",
+        "<|prompter|> and <|assistant|> turns that each end in EOS; `out_proj` at the last token.",
+        "github.com/LAION-AI/Open-Assistant: model/model_training; github.com/allenai/reward-bench: rewardbench/models/openassistant.py",
+        is_class("GPTNeoXRewardModel"),
+        backbone=lambda config: {**config, "model_type": "gpt_neox"},
+        names=_renamed("out_proj"),
+        head=_one("out_proj"),
+        reads="last_attended",
+        turns=Turns(
+            "<|prompter|>{text}<|endoftext|>",
+            "<|assistant|>{text}<|endoftext|>",
+            "<|system|>{text}<|endoftext|>",
+            between="",
+        ),
+    ),
+    Family(
+        "grm-sftreg",
+        "GRM-llama3-8B-sftreg, GRM-llama3-8B-distill, GRM-Gemma-2B-sftreg",
+        "The template as text, tokenized with a second BOS; the value head beside the language model, at the last token.",
+        "model cards of Ray2333/GRM-llama3-8B-sftreg and others; github.com/YangRui2015/Generalizable-Reward-Model: rm_eval/grm_utils.py",
+        _writes_value_head,
+        names=_renamed("v_head.summary"),
+        head=_grm_head,
+        reads="last_attended",
+        doubles_bos=True,
+    ),
+    Family(
+        "acecoder",
+        "AceCodeRM-7B, AceCodeRM-32B",
+        "The chat template; TRL's value head at the last token.",
+        "model cards of TIGER-Lab/AceCodeRM-7B and -32B",
+        is_class("Qwen2ForCausalRM"),
+        names=_renamed("v_head.summary"),
+        head=_one("v_head.summary"),
+        reads="last_attended",
     ),
 )
 
