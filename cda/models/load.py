@@ -150,17 +150,22 @@ def family_for(spec: ModelSpec) -> Family | None:
     family = family_of(
         spec.name_or_path, spec.revision, tuple(file.stat().st_mtime_ns for file in own if file.is_file())
     )
-    files = ModelFiles(spec.name_or_path, spec.revision)
+    files, reads = ModelFiles(spec.name_or_path, spec.revision), asked_reads(spec)
     if family is None and spec.head is not None and is_causal(files):
         return logit_of(_token(spec))
-    if family is None and spec.reads is not None:
+    if family is None and reads is not None:
         import transformers
 
         known = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
-        family = None if known or files.auto_map else named_head(files, spec.reads)
-    if family is None or spec.reads in (None, family.reads):
+        family = None if known or files.auto_map else named_head(files, reads)
+    if family is None or reads in (None, family.reads):
         return family
-    return replace(family, reads=spec.reads)
+    return replace(family, reads=reads)
+
+
+def asked_reads(spec: ModelSpec) -> Reads | None:
+    """Where the reward is to be read, by the settings, or by those that a model was merged under (`reward_reads` in its config.json)."""
+    return spec.reads or ModelFiles(spec.name_or_path, spec.revision).config.get("reward_reads")
 
 
 def _family_config(spec: ModelSpec, family: Family) -> Any:
@@ -272,6 +277,8 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if template.segments:
         add_segments(model, template.tokenizer.sep_token_id)
     reading = reading_of(spec, model, template)
+    if spec.reads is not None:
+        model.config.reward_reads = spec.reads  # a merged model is read like this one
     if reading is not None:
         read_by_mask(model, reading)
     elif model.config.num_labels != 1 or (spec.trust_remote_code and _is_own(model)):
@@ -294,7 +301,8 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool 
     if not pools_by_position(model):
         return None
     family, text_config = family_for(spec) if hasattr(model, "reward_family") else None, model.config.get_text_config()
-    reads = spec.reads or (family.reads if family else "config")
+    asked = spec.reads if in_memory else asked_reads(spec)
+    reads = asked or (family.reads if family else "config")
     pad = text_config.pad_token_id if reads == "config" else None
     files = ModelFiles(spec.name_or_path, spec.revision)
     points = _points(spec, family, template, files) if family and family.points else None
@@ -309,12 +317,12 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool 
 def _points(spec: ModelSpec, family: Family, template: Template, files: ModelFiles) -> Points:
     """The positions that a family's head reads; ModelError if the settings ask for another one."""
     points = family.points(template.tokenizer, files)  # type: ignore[misc]
-    if spec.reads is None:
+    if (asked := asked_reads(spec)) is None:
         return points
-    if family.step_end is None or spec.reads != "last_token":
+    if family.step_end is None or asked != "last_token":
         known = "the last step alone (last_token)" if family.step_end else "none"
         raise ModelError(
-            f"{spec.name_or_path}: model.reads={spec.reads}: the head of {family.models} reads tokens of its own choice; other choices: "
+            f"{spec.name_or_path}: model.reads={asked}: the head of {family.models} reads tokens of its own choice; other choices: "
             f"{known}. Leave model.reads out"
         )
     return lambda ids: points(ids)[-1:]
@@ -467,7 +475,7 @@ def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
         family = None  # as a causal model
     left = tokenizer.truncation_side == "left"
     if family is None:
-        last = tokenizer.eos_token_id if spec.reads == "last_attended" else None
+        last = tokenizer.eos_token_id if asked_reads(spec) == "last_attended" else None
         return Layout(last_id=last, cuts_left=left, day=spec.template_date)
     last = family.last(tokenizer, ModelFiles(spec.name_or_path, spec.revision)) if family.last else None
     return Layout(

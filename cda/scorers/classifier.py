@@ -187,7 +187,8 @@ def _alone(reward_model: RewardModel, ids: list[int]) -> float:
 
     model, spec, reading = reward_model.model, reward_model.spec, reward_model.reading
     base = without_adapter(model)
-    is_plain = reading is not None and spec.reads is None and not hasattr(base, "reward_family")
+    asked = spec.reads or getattr(base.config, "reward_reads", None)
+    is_plain = reading is not None and asked is None and not hasattr(base, "reward_family")
     with torch.inference_mode():
         input_ids = torch.tensor([ids], device=model.device)
         output = base.plain(input_ids) if is_plain else model(input_ids=input_ids)

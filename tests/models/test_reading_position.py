@@ -142,3 +142,25 @@ def test_a_template_that_draws_at_random_is_refused(llama_maker: ModelMaker, dra
     folder = llama_maker(f"random{len(drawn)}", chat_template=TURNS + drawn)
     message = message_of(lambda: load_template(ModelSpec(str(folder), "fp32")))
     assert message.startswith(f"{folder}: its chat template draws at random") and "\n" not in message
+
+
+@pytest.mark.parametrize("reads", ["config", "last_token", "last_attended"])
+def test_a_class_that_nobody_knows_is_read_where_the_user_says_also_once_it_is_merged(
+    llama_maker: ModelMaker, texts: Texts, tmp_path: Path, reads: Any
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = llama_maker(f"unknown-{reads}", config={"pad_token_id": 3}, chat_template=TURNS + "<pad>")
+    expected = scores_of(load_reward_model(ModelSpec(str(folder), "fp32", 64, reads=reads)), texts)
+    weights = load_file(folder / "model.safetensors")
+    weights["value_head.weight"] = weights.pop("score.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    edit_json(folder / "config.json", architectures=["NobodysRewardModel"])
+    message = message_of(lambda: load(folder))
+    assert "names the class NobodysRewardModel, which Transformers does not have" in message and "\n" not in message
+    assert "a head of one output (value_head.weight)" in message and "model.reads=last_attended" in message
+    found = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads=reads))
+    np.testing.assert_allclose(scores_of(found, texts), expected, atol=1e-5)
+    found.model.save_pretrained(tmp_path, save_original_format=False)
+    found.template.tokenizer.save_pretrained(tmp_path)
+    np.testing.assert_allclose(scores_of(load(tmp_path), texts), expected, atol=1e-5)

@@ -22,6 +22,8 @@ def family_of(name_or_path: str, revision: str | None = None, stamp: object = No
     """The family of a model's files; None if a class of Transformers reads them. `stamp`: anything that changes with the files."""
     files = ModelFiles(name_or_path, revision)
     if key := files.config.get("reward_family"):
+        if str(key).startswith("head:"):
+            return named_head(files, files.config.get("reward_reads"))
         return next((family for family in FAMILIES if family.key == key), by_key(key))
     return next((family for family in FAMILIES if family.claims(files)), None)
 
