@@ -123,6 +123,8 @@ def load_config(spec: ModelSpec) -> Any:
         raise ModelError("\n".join(problems))
     family = family_for(spec)
     if family is not None and not family.runs_code:
+        if spec.head is not None and not family.key.startswith("logit:"):
+            raise _no_choice(spec, f"the reward of {family.models} is one number")
         return _family_config(spec, family)
     config = read_config(spec, _CLASSIFIER)
     auto = _auto_class(config)
@@ -135,6 +137,13 @@ def load_config(spec: ModelSpec) -> Any:
             config.num_labels = rows
     if auto == _CLASSES and config.num_labels != 1:
         _head_index(spec, config)
+    elif config.num_labels == 1 and spec.head not in (
+        None,
+        0,
+        "0",
+        *(getattr(config, "id2label", None) or {}).values(),
+    ):
+        raise _no_choice(spec, "it gives one number")
     text_config = config.get_text_config()
     pad, vocab = getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None)
     if pad is not None and vocab is not None and not 0 <= pad < vocab:
@@ -156,7 +165,7 @@ def family_for(spec: ModelSpec) -> Family | None:
     if family is None and spec.reads is not None:
         import transformers
 
-        known = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
+        known = [name for name in files.architectures if hasattr(transformers, name) and "SequenceClass" in name]
         family = None if known or files.auto_map else named_head(files, spec.reads)
     if family is None or spec.reads in (None, family.reads):
         return family
@@ -206,12 +215,13 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
     files = ModelFiles(spec.name_or_path, spec.revision)
     plain = named_head(files, spec.reads)
     causal = [name for name in names if name.endswith(("ForCausalLM", "LMHeadModel", "Model"))]
+    a_token = [name for name in names if name.endswith("ForTokenClassification")]
     if plain is None and causal and not unknown:
         raise ModelError(
             f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
             f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
         )
-    if not unknown and not (plain and causal):
+    if not unknown and not (plain and (causal or a_token)):
         return
     (head,) = [pattern.strip("^.\\") for pattern in plain.names] if plain is not None else [None]
     held = (
@@ -222,8 +232,12 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
         else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
     )
     raise ModelError(
-        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}"
+        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, {'which Transformers does not have' if unknown else 'which gives no reward of a whole text'}; {held}. {WAYS_OUT}"
     )
+
+
+def _no_choice(spec: ModelSpec, why: str) -> ModelError:
+    return ModelError(f"{spec.name_or_path}: model.head={spec.head}: {why}, without a choice. Leave model.head out")
 
 
 def _head_index(spec: ModelSpec, config: Any) -> int:
@@ -300,7 +314,7 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool 
     points = _points(spec, family, template, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
     declared = pad if in_memory else files.config.get("pad_token_id")
-    notes = [f"Read as {family.models} are: {family.official}"] if family else []
+    notes = [family.note or f"Read as {family.models} are: {family.official}"] if family else []
     if points is None:
         notes += _reading_notes(reads, pad, declared, template, text_config)
     return Reading(None if points else pad, points, output, tuple(notes))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +80,34 @@ def test_one_of_several_labels_is_read_by_index_and_by_name(
     np.testing.assert_allclose(scores_of(in_one_batch, texts, 1024), found[1], atol=1e-4)
     eight = scores_of(load_reward_model(ModelSpec(str(folder), "8bit", 64, head="quality")), texts, 1024)
     assert np.corrcoef(eight, found[1])[0, 1] > 0.9
+
+
+def test_a_choice_where_there_is_none_is_refused(llama: Path) -> None:
+    for head in (3, "quality"):
+        with pytest.raises(ModelError, match=rf"model.head={head}: it gives one number, .* Leave model.head out"):
+            load_config(ModelSpec(str(llama), "fp32", 64, head=head))
+    for named in (None, 0, "0", "LABEL_0"):
+        load_config(ModelSpec(str(llama), "fp32", 64, head=named))
+
+
+def test_a_classifier_of_tokens_is_read_where_the_settings_say(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    folder = Path(shutil.copytree(llama, tmp_path / "tokens"))
+    model = AutoModelForTokenClassification.from_pretrained(llama, num_labels=1).eval()
+    torch.nn.init.normal_(model.score.weight)
+    torch.nn.init.constant_(model.score.bias, 0.7)
+    model.save_pretrained(folder)
+    with pytest.raises(
+        ModelError, match=r"LlamaForTokenClassification, which gives no reward of a whole text; .*model.reads="
+    ):
+        load_config(ModelSpec(str(folder), "fp32", 64))
+    loaded = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads="last_token"))
+    ids = [loaded.template.encode(*text).ids for text in zip(texts.prompts, texts.responses, strict=True)]
+    with torch.inference_mode():
+        wanted = [float(model(torch.tensor([row])).logits[0, -1, 0]) for row in ids]
+    for size in (1, 1024):
+        np.testing.assert_allclose(scores_of(loaded, texts, size), wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "head"), [("llama", "score"), ("bert", "classifier")])

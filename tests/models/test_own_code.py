@@ -54,6 +54,21 @@ def plain(llama: Path, tmp_path: Path) -> Path:
     return folder
 
 
+def test_code_that_is_not_there_is_named_whether_it_may_run_or_not(llama: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(llama, tmp_path / "model"))
+    edit_json(folder / "config.json", auto_map={"AutoModelForSequenceClassification": "parts.OwnModel"})
+    for may_run in (False, True):
+        with pytest.raises(
+            ModelError, match=r"names parts.OwnModel, and the folder holds no parts.py. Put the file there"
+        ):
+            load_config(ModelSpec(str(folder), "fp32", trust_remote_code=may_run))
+    (folder / "parts.py").write_text(OWN_PARTS, encoding="utf-8")  # one remedy
+    trusted(folder)
+    (folder / "parts.py").unlink()
+    edit_json(folder / "config.json", auto_map={})  # the other
+    load(folder)
+
+
 def trusted(folder: Path) -> RewardModel:
     return load_reward_model(ModelSpec(str(folder), "fp32", trust_remote_code=True))
 
