@@ -8,6 +8,10 @@ from pathlib import Path
 from cda.errors import ModelError
 from cda.files.paths import is_there
 
+WAYS_OUT = (
+    "Two ways always work: a function of your own that returns its rewards (cda audit file.py:function), or a server that does "
+    "(cda audit served:URL)"
+)
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny import scores_of
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -49,9 +49,13 @@ def test_of_several_numbers_the_setting_names_one() -> None:
     assert torch.equal(one_output(output, 1), ATTRIBUTES[:, 1:])
     assert torch.equal(one_output(SimpleNamespace(rewards=ATTRIBUTES, gain=REWARDS), "gain"), REWARDS[:, None])
     assert torch.equal(one_output({"gain": REWARDS}, "gain"), REWARDS[:, None])
+    assert torch.equal(one_output({"rewards": REWARDS}, ""), REWARDS[:, None])
+    assert torch.equal(one_output(SimpleNamespace(score=REWARDS, logits=ATTRIBUTES), 1), ATTRIBUTES[:, 1:])
     for named, which, why in (
         (output, "", "2 numbers a text"),
         (output, 2, "and no number 2"),
+        (SimpleNamespace(rewards=REWARDS), 2, "and no number 2"),
+        (SequenceClassifierOutput(logits=ATTRIBUTES[..., None]), 0, "2 numbers a text$"),  # one a token
         (SimpleNamespace(hidden=REWARDS), "", "holds no rewards .looked for score, scores"),
         (output, "gain", "holds no rewards"),
     ):
@@ -108,6 +112,21 @@ def test_a_classifier_of_tokens_is_read_where_the_settings_say(llama: Path, text
         wanted = [float(model(torch.tensor([row])).logits[0, -1, 0]) for row in ids]
     for size in (1, 1024):
         np.testing.assert_allclose(scores_of(loaded, texts, size), wanted, atol=1e-4)
+
+
+def test_a_head_of_another_name_than_its_class_gives_it_is_read_where_the_settings_say(
+    llama: Path, texts: Texts, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(llama, tmp_path / "renamed"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["v_head.weight"] = tensors.pop("score.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"whose own head is not in the weights; .*v_head.weight.*model.reads="):
+        load_config(ModelSpec(str(folder), "fp32", 64))
+    loaded = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads="config"))  # the remedy
+    np.testing.assert_allclose(
+        scores_of(loaded, texts), scores_of(load_reward_model(ModelSpec(str(llama), "fp32", 64)), texts), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("kind", "head"), [("llama", "score"), ("bert", "classifier")])
