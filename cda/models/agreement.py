@@ -41,6 +41,7 @@ _EMBEDDINGS = re.compile(
 )
 _SHARED = re.compile(r"\.model\..*\.vblora_vector_bank")
 """Of tensors that all layers share, each layer shows a copy, which no file holds."""
+_WRAPPED = re.compile(r"^base_model\.model\.|^module\.|\.(modules_to_save|original_module|base_layer|lora_[AB])\.")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h|blocks|block)\.(\d+)\.")
 _N_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
 _PREFIX = "base_model.model."
@@ -63,6 +64,12 @@ def check_tensors(
     """
     missing, unused = sorted(report["missing_keys"]), unexplained(report["unexpected_keys"], kind)
     named = type(model).__name__
+    if wrapped := [key for key in unused if _WRAPPED.search(key)]:
+        raise ModelError(
+            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({_listed(wrapped)}), so that trained weights may be "
+            "left out. Save the model itself: model.merge_and_unload().save_pretrained(FOLDER) of a PeftModel, model.module of a "
+            "parallel one"
+        )
     if wrong := sorted(report.get("mismatched_keys", ()), key=str):
         key, found, wanted = wrong[0]
         raise ModelError(

@@ -30,6 +30,7 @@ from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
 from cda.models.refusals import (
+    WAYS_OUT,
     check_its_class,
     class_name,
     first_line,
@@ -46,10 +47,6 @@ from cda.records import Message
 _CLASSIFIER = "a sequence classifier"
 _CLASSES = "AutoModelForSequenceClassification"
 _HEADS = HEADS
-WAYS_OUT = (
-    "Two ways always work: a function of your own that returns its rewards (cda audit file.py:function), or a server that does "
-    "(cda audit served:URL)"
-)
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
@@ -123,6 +120,8 @@ def load_config(spec: ModelSpec) -> Any:
         raise ModelError("\n".join(problems))
     family = family_for(spec)
     if family is not None and not family.runs_code:
+        if spec.head is not None and not family.key.startswith("logit:"):
+            raise _no_choice(spec, f"the reward of {family.models} is one number")
         return _family_config(spec, family)
     config = read_config(spec, _CLASSIFIER)
     auto = _auto_class(config)
@@ -135,6 +134,18 @@ def load_config(spec: ModelSpec) -> Any:
             config.num_labels = rows
     if auto == _CLASSES and config.num_labels != 1:
         _head_index(spec, config)
+    elif (
+        config.num_labels == 1
+        and not _own_class(config)
+        and spec.head
+        not in (
+            None,
+            0,
+            "0",
+            *(getattr(config, "id2label", None) or {}).values(),
+        )
+    ):
+        raise _no_choice(spec, "it gives one number")
     text_config = config.get_text_config()
     pad, vocab = getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None)
     if pad is not None and vocab is not None and not 0 <= pad < vocab:
@@ -156,7 +167,8 @@ def family_for(spec: ModelSpec) -> Family | None:
     if family is None and reads is not None:
         import transformers
 
-        known = [name for name in files.architectures if hasattr(transformers, name) and "Classification" in name]
+        known = [name for name in files.architectures if hasattr(transformers, name) and "SequenceClass" in name]
+        known = [] if _renamed_head(files) else known
         family = None if known or files.auto_map else named_head(files, reads)
     if family is None or reads in (None, family.reads):
         return family
@@ -166,6 +178,11 @@ def family_for(spec: ModelSpec) -> Family | None:
 def asked_reads(spec: ModelSpec) -> Reads | None:
     """Where the reward is to be read, by the settings, or by those that a model was merged under (`reward_reads` in its config.json)."""
     return spec.reads or ModelFiles(spec.name_or_path, spec.revision).config.get("reward_reads")
+
+
+def _renamed_head(files: ModelFiles) -> bool:
+    """True of weights with one plain head, whose name is none that a classifier of Transformers gives it."""
+    return named_head(files, None) is not None and not files.has("score.") and not files.has("classifier.")
 
 
 def _family_config(spec: ModelSpec, family: Family) -> Any:
@@ -195,6 +212,11 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
     return config
 
 
+def _own_class(config: Any) -> bool:
+    """True if the model brings the code of its class."""
+    return _auto_class(config) in (getattr(config, "auto_map", None) or {})
+
+
 def _auto_class(config: Any) -> str:
     """The auto class for which a model brings its reward model's code: some name it for AutoModel alone."""
     named, names = getattr(config, "auto_map", None) or {}, getattr(config, "architectures", None) or []
@@ -211,12 +233,13 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
     files = ModelFiles(spec.name_or_path, spec.revision)
     plain = named_head(files, spec.reads)
     causal = [name for name in names if name.endswith(("ForCausalLM", "LMHeadModel", "Model"))]
+    a_token = [name for name in names if name.endswith("ForTokenClassification")]
     if plain is None and causal and not unknown:
         raise ModelError(
             f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
             f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
         )
-    if not unknown and not (plain and causal):
+    if not unknown and not (plain and (causal or a_token or _renamed_head(files))):
         return
     (head,) = [pattern.strip("^.\\") for pattern in plain.names] if plain is not None else [None]
     held = (
@@ -227,8 +250,12 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
         else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
     )
     raise ModelError(
-        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, which Transformers does not have; {held}. {WAYS_OUT}"
+        f"{spec.name_or_path}: config.json names the class {', '.join(names)}, {'which Transformers does not have' if unknown else 'whose own head is not in the weights' if not causal and not a_token else 'which gives no reward of a whole text'}; {held}. {WAYS_OUT}"
     )
+
+
+def _no_choice(spec: ModelSpec, why: str) -> ModelError:
+    return ModelError(f"{spec.name_or_path}: model.head={spec.head}: {why}, without a choice. Leave model.head out")
 
 
 def _head_index(spec: ModelSpec, config: Any) -> int:
@@ -236,6 +263,8 @@ def _head_index(spec: ModelSpec, config: Any) -> int:
     labels = {int(at): str(name) for at, name in (getattr(config, "id2label", None) or {}).items()}
     named = {name: at for at, name in labels.items()}
     head = spec.head
+    if config.num_labels == 1 and str(head).isdecimal():  # code of its own may give several numbers all the same
+        return int(str(head))
     if isinstance(head, str):
         head = named.get(head, int(head) if head.isdecimal() else -1)
     if head is not None and 0 <= head < config.num_labels:
@@ -282,9 +311,7 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if reading is not None:
         read_by_mask(model, reading)
     elif model.config.num_labels != 1 or (spec.trust_remote_code and _is_own(model)):
-        read_one_output(
-            model, _head_index(spec, config) if model.config.num_labels != 1 and spec.head is not None else ""
-        )
+        read_one_output(model, "" if spec.head is None else _head_index(spec, config), spec.name_or_path)
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
         if _is_own(model):
@@ -308,7 +335,7 @@ def reading_of(spec: ModelSpec, model: Any, template: Template, in_memory: bool 
     points = _points(spec, family, template, files) if family and family.points else None
     output = 0 if model.config.num_labels == 1 else _head_index(spec, model.config)
     declared = pad if in_memory else files.config.get("pad_token_id")
-    notes = [f"Read as {family.models} are: {family.official}"] if family else []
+    notes = [family.note or f"Read as {family.models} are: {family.official}"] if family else []
     if points is None:
         notes += _reading_notes(reads, pad, declared, template, text_config)
     return Reading(None if points else pad, points, output, tuple(notes))

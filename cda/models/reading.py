@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cda.errors import ModelError
+from cda.models.refusals import WAYS_OUT, first_line
+
 Reads = Literal["config", "last_token", "last_attended"]
 
 
@@ -76,9 +79,10 @@ def read_by_mask(model: Any, reading: Reading) -> None:
     model.__class__ = type(type(model).__name__, (_ByMask, type(model)), {"__module__": type(model).__module__})
 
 
-def read_one_output(model: Any, output: int | str) -> None:
-    """Have any other classifier give one logit, (B, 1): an output of its head, by index, or of its own forward pass, by name."""
-    model.read_output = output
+def read_one_output(model: Any, output: int | str, name_or_path: str) -> None:
+    """Have any other classifier give one logit, (B, 1): an output of its head, by index, or of its own forward pass, by name; ModelError
+    then where it gives none."""
+    model.read_output, model.read_from = output, name_or_path
     model.__class__ = type(type(model).__name__, (_OneOutput, type(model)), {"__module__": type(model).__module__})
 
 
@@ -116,8 +120,14 @@ class _OneOutput:
         from transformers.modeling_outputs import SequenceClassifierOutput
 
         named = {key: value for key, value in named.items() if key not in ("labels", "return_dict")}
-        found = super().forward(*inputs, **named)  # type: ignore[misc]
-        return SequenceClassifierOutput(logits=one_output(found, self.read_output))
+        try:
+            found = super().forward(*inputs, **named)  # type: ignore[misc]
+            return SequenceClassifierOutput(logits=one_output(found, self.read_output))
+        except Exception as error:  # a model's own code raises whatever its author wrote
+            if "out of memory" in str(error):
+                raise
+            why = f"{self.read_from}: {type(self).__name__} gives no reward: {first_line(error)}"
+            raise ModelError(f"{why}. {WAYS_OUT}") from error
 
 
 OUTPUTS = ("score", "scores", "end_scores", "rewards", "logits", "values")
@@ -138,14 +148,18 @@ def one_output(output: Any, which: int | str) -> Any:
     elif isinstance(output, tuple) and not hasattr(output, "keys"):
         found = next((part for part in output if isinstance(part, torch.Tensor)), None)
     else:
-        named = (getattr(output, name, None) for name in OUTPUTS)
-        found = next((value for value in named if isinstance(value, torch.Tensor)), None)
+        named = (output.get(name) if isinstance(output, dict) else getattr(output, name, None) for name in OUTPUTS)
+        held = [value for value in named if isinstance(value, torch.Tensor)]
+        # Of a model with attributes beside its own score an index means one of those.
+        several = [value for value in held if isinstance(which, int) and value.numel() > len(value)]
+        found = next(iter(several or held), None)
     if not isinstance(found, torch.Tensor):
         raise ValueError(f"its output holds no rewards (looked for {', '.join(OUTPUTS)})")
     flat = found.reshape(len(found), -1)
-    if flat.shape[1] > 1 and not (isinstance(which, int) and which >= 0):
-        raise ValueError(f"its output has the shape {tuple(found.shape)}, {flat.shape[1]} numbers a text")
-    at = which if isinstance(which, int) and flat.shape[1] > 1 else 0
+    at = which if isinstance(which, int) else 0
+    if flat.shape[1] > 1 and (isinstance(which, str) or found.shape[-1] != flat.shape[1]):
+        choice = "" if found.shape[-1] != flat.shape[1] else "; model.head=INDEX says which is the reward"
+        raise ValueError(f"its output has the shape {tuple(found.shape)}, {flat.shape[1]} numbers a text{choice}")
     if at >= flat.shape[1]:
         raise ValueError(f"its output has {flat.shape[1]} numbers a text, and no number {at}")
     return flat[:, at, None]

@@ -8,6 +8,10 @@ from pathlib import Path
 from cda.errors import ModelError
 from cda.files.paths import is_there
 
+WAYS_OUT = (
+    "Two ways always work: a function of your own that returns its rewards (cda audit file.py:function), or a server that does "
+    "(cda audit served:URL)"
+)
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
@@ -60,6 +64,8 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
     import transformers
 
     named = getattr(config, "auto_map", None) or {}
+    for reference in (named.get(auto), named.get("AutoConfig")):
+        _refuse_absent_code(name_or_path, reference)
     if not trusted and (auto in named or "AutoConfig" in named):
         raise ModelError(own_code_needed(name_or_path))
     check_its_class(name_or_path, "configuration", config, named.get("AutoConfig"))
@@ -77,6 +83,17 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
             f"Transformers would load another class with other scores. Name one for {auto} in auto_map of its config.json"
         )
     return auto in named
+
+
+def _refuse_absent_code(name_or_path: str, reference: object) -> None:
+    """Raise ModelError if a local folder lacks the file of such a reference."""
+    file = f"{str(reference).rpartition('.')[0]}.py"
+    own = isinstance(reference, str) and "--" not in reference and Path(name_or_path).is_dir()
+    if own and not (Path(name_or_path) / file).is_file():
+        raise ModelError(
+            f"{name_or_path}: auto_map in its config.json names {reference}, and the folder holds no {file}. Put the file there, or take "
+            "auto_map out of config.json if a class of Transformers is meant"
+        )
 
 
 def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:

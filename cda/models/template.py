@@ -226,7 +226,8 @@ class Template:
         except Exception as error:  # templates raise whatever their author wrote
             roles = ", ".join(message["role"] for message in messages)
             raise ModelError(
-                f"the model's chat template refuses a conversation with the turns {roles}: {error}"
+                f"the model's chat template refuses a conversation with the turns {roles}: {str(error).strip()}. Give prompts of the turns that it takes "
+                "(a prompt may be a list of messages, from system to user), or change chat_template"
             ) from None
 
     def _written(self, turns: Turns, messages: list[dict[str, str]]) -> str:

@@ -32,7 +32,7 @@ def summary(model: Any, precision: str, template: Template, reading: Reading | N
     rule = "where its class says" if reading is None else f"at {_rule(template, reading)}"
     side = "beginning" if template.layout.cuts_left else "end"
     return (
-        f"{type(model).__name__} (head {', '.join(heads)}) in {precision}, {template.form}, {_special(template)}; reward read {rule}; "
+        f"{type(model).__name__} (head {', '.join(heads)}{_label(model, reading)}) in {precision}, {template.form}, {_special(template)}; reward read {rule}; "
         f"texts of more than {template.max_length_tokens} tokens lose their {side}"
     )
 
@@ -77,6 +77,14 @@ def _rule(template: Template, reading: Reading) -> str:
     if reading.pad is None:
         return "the last token"
     return f"the last token other than {template.tokenizer.convert_ids_to_tokens(reading.pad)}"
+
+
+def _label(model: Any, reading: Reading | None) -> str:
+    """The one of several labels that is the reward, where it is known."""
+    output = getattr(model, "read_output", "") if reading is None else reading.output
+    if model.config.num_labels == 1 or not isinstance(output, int):
+        return ""
+    return f", label {model.config.id2label.get(output, output)}"
 
 
 def _special(template: Template) -> str:

@@ -17,6 +17,7 @@ the report says that its template cannot be checked.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -39,9 +40,15 @@ from cda.scorers.served_options import ServedOptions
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))
-from conftest import WORDS, _bert_tokenizer, _llama_config, _llama_tokenizer, _seeded
 from reward_servers import OpenRLHF, Scripted, Sglang, Tei, Vllm
 from serving import Served
+
+# By its path: rooms of the tests have a conftest.py of their own.
+_made = importlib.util.spec_from_file_location("tests_of_all_rooms", ROOT / "tests" / "conftest.py")
+assert _made is not None and _made.loader is not None
+suite: Any = importlib.util.module_from_spec(_made)
+sys.modules[_made.name] = suite
+_made.loader.exec_module(suite)
 
 CLOSE = 1e-4
 N_TEXTS = 120
@@ -136,16 +143,18 @@ def _models(folder: Path) -> dict[str, RewardModel]:
     """A Llama with a chat template, a BERT that reads pairs, and the same Llama under another template."""
     from transformers import BertConfig, BertForSequenceClassification, LlamaForSequenceClassification
 
-    bert_words = _bert_tokenizer()
+    bert_words = suite._bert_tokenizer()
     bert = BertConfig(
         vocab_size=len(bert_words), hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
         max_position_embeddings=256, initializer_range=0.2, num_labels=1, pad_token_id=bert_words.pad_token_id,
     )  # fmt: skip
-    other = _llama_tokenizer(chat_template="{% for message in messages %}{{ message.content }} <|end|>{% endfor %}")
+    other = suite._llama_tokenizer(
+        chat_template="{% for message in messages %}{{ message.content }} <|end|>{% endfor %}"
+    )
     made = {
-        "llama": (_seeded(LlamaForSequenceClassification, _llama_config()), _llama_tokenizer()),
-        "bert": (_seeded(BertForSequenceClassification, bert), bert_words),
-        "other": (_seeded(LlamaForSequenceClassification, _llama_config()), other),
+        "llama": (suite._seeded(LlamaForSequenceClassification, suite._llama_config()), suite._llama_tokenizer()),
+        "bert": (suite._seeded(BertForSequenceClassification, bert), bert_words),
+        "other": (suite._seeded(LlamaForSequenceClassification, suite._llama_config()), other),
     }
     for name, (model, tokenizer) in made.items():
         model.save_pretrained(str(folder / name))
@@ -155,7 +164,7 @@ def _models(folder: Path) -> dict[str, RewardModel]:
 
 def _texts(rng: np.random.Generator) -> tuple[list[Prompt], list[str]]:
     def words(most: int) -> str:
-        return " ".join(rng.choice(WORDS, size=rng.integers(1, most + 1)))
+        return " ".join(rng.choice(suite.WORDS, size=rng.integers(1, most + 1)))
 
     prompts: list[Prompt] = []
     for row in range(N_TEXTS):

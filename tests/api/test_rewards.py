@@ -150,7 +150,10 @@ def test_trl_trains_on_the_rewards_of_the_audit(
         max_completion_length=6, logging_steps=1, report_to="none", save_strategy="no", disable_tqdm=True, learning_rate=1e-3,
     )  # fmt: skip
     trainer = GRPOTrainer(
-        str(causal_maker("policy")), [reward, watching], args=arguments, train_dataset=Dataset.from_list(rows)
+        str(causal_maker("trained-by-reward")),
+        [reward, watching],
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
     )
     trainer.train()
     logged = [row for row in trainer.state.log_history if f"rewards/{reward.__name__}/mean" in row]

@@ -73,8 +73,34 @@ def test_tensors_without_a_place_are_refused_by_name(llama: Path, causal: Path, 
         "its weights hold 2 tensors that a LlamaForSequenceClassification has no place for (gating.weight, regression_layer.bias)"
         in (message_of(lambda: load(gated)))
     )
-    prefixed = changed(causal, tmp_path / "prefixed", with_tensors("module.model.norm.weight"))
-    assert "a LlamaForCausalLM has no place for (module.model.norm.weight)" in message_of(lambda: load_causal(prefixed))
+    prefixed = changed(causal, tmp_path / "prefixed", with_tensors("norms.weight"))
+    assert "a LlamaForCausalLM has no place for (norms.weight)" in message_of(lambda: load_causal(prefixed))
+
+
+def test_a_model_saved_inside_a_wrapper_is_to_be_saved_itself(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import load_file, save_model
+
+    loaded = load(llama)
+    wrapped = get_peft_model(loaded.model, LoraConfig(task_type="SEQ_CLS", modules_to_save=["score"]))
+    with torch.no_grad():
+        for name, weights in wrapped.named_parameters():
+            if "lora_B" in name or "modules_to_save" in name:
+                weights.add_(0.1)
+    inside = Path(shutil.copytree(llama, tmp_path / "inside"))
+    save_model(wrapped.base_model.model, str(inside / "model.safetensors"), metadata={"format": "pt"})
+    head = load_file(llama / "model.safetensors")["score.weight"]
+    for folder in (
+        inside,
+        changed(inside, tmp_path / "both", lambda tensors: tensors.update({"score.weight": head})),
+        changed(llama, tmp_path / "stray", with_tensors("module.score.weight")),
+    ):
+        assert "the names of a model inside PEFT or another wrapper" in message_of(lambda at=folder: load(at))
+    trained = scores_of(loaded, texts)
+    merged = Path(shutil.copytree(llama, tmp_path / "merged"))
+    save_model(wrapped.merge_and_unload(), str(merged / "model.safetensors"), metadata={"format": "pt"})  # the remedy
+    np.testing.assert_allclose(scores_of(load(merged), texts), trained, atol=1e-5)
 
 
 def test_another_head_is_named_where_the_own_one_is_missing(llama: Path, tmp_path: Path) -> None:

@@ -97,6 +97,25 @@ def test_a_text_known_from_a_card_alone_is_taken_by_the_published_name_or_by_the
     np.testing.assert_array_equal(rewards(named), wanted)
 
 
+def test_another_class_in_a_folder_of_a_published_name_is_not_claimed(tmp_path: Path) -> None:
+    folder = build("Skywork-Reward-V2 Qwen 3", tmp_path)
+    for name in (
+        "hh_rlhf_rm_open_llama_3b",
+        "gpt2-large-helpful-reward_model",
+        "Starling-RM-34B",
+        "Llama-3.1-Tulu-3-8B-RM",
+    ):
+        assert family_of(str(folder.rename(tmp_path / name))) is None
+        folder = tmp_path / name
+
+
+def test_a_choice_of_a_familys_number_is_refused(tmp_path: Path) -> None:
+    folder = build("Beaver cost", tmp_path)
+    message = message_of(lambda: load_reward_model(ModelSpec(str(folder), "fp32", 64, head=3)))
+    assert "model.head=3: the reward of beaver-7b" in message and message.endswith("Leave model.head out")
+    load_reward_model(spec_of(folder))
+
+
 def test_a_cost_is_taken_with_its_sign_changed_and_that_is_said(tmp_path: Path) -> None:
     folder = build("Beaver cost", tmp_path)
     model = load_reward_model(spec_of(folder))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny import scores_of
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -47,9 +49,13 @@ def test_of_several_numbers_the_setting_names_one() -> None:
     assert torch.equal(one_output(output, 1), ATTRIBUTES[:, 1:])
     assert torch.equal(one_output(SimpleNamespace(rewards=ATTRIBUTES, gain=REWARDS), "gain"), REWARDS[:, None])
     assert torch.equal(one_output({"gain": REWARDS}, "gain"), REWARDS[:, None])
+    assert torch.equal(one_output({"rewards": REWARDS}, ""), REWARDS[:, None])
+    assert torch.equal(one_output(SimpleNamespace(score=REWARDS, logits=ATTRIBUTES), 1), ATTRIBUTES[:, 1:])
     for named, which, why in (
         (output, "", "2 numbers a text"),
         (output, 2, "and no number 2"),
+        (SimpleNamespace(rewards=REWARDS), 2, "and no number 2"),
+        (SequenceClassifierOutput(logits=ATTRIBUTES[..., None]), 0, "2 numbers a text$"),  # one a token
         (SimpleNamespace(hidden=REWARDS), "", "holds no rewards .looked for score, scores"),
         (output, "gain", "holds no rewards"),
     ):
@@ -78,6 +84,49 @@ def test_one_of_several_labels_is_read_by_index_and_by_name(
     np.testing.assert_allclose(scores_of(in_one_batch, texts, 1024), found[1], atol=1e-4)
     eight = scores_of(load_reward_model(ModelSpec(str(folder), "8bit", 64, head="quality")), texts, 1024)
     assert np.corrcoef(eight, found[1])[0, 1] > 0.9
+
+
+def test_a_choice_where_there_is_none_is_refused(llama: Path) -> None:
+    for head in (3, "quality"):
+        with pytest.raises(ModelError, match=rf"model.head={head}: it gives one number, .* Leave model.head out"):
+            load_config(ModelSpec(str(llama), "fp32", 64, head=head))
+    for named in (None, 0, "0", "LABEL_0"):
+        load_config(ModelSpec(str(llama), "fp32", 64, head=named))
+
+
+def test_a_classifier_of_tokens_is_read_where_the_settings_say(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    from transformers import AutoModelForTokenClassification
+
+    folder = Path(shutil.copytree(llama, tmp_path / "tokens"))
+    model = AutoModelForTokenClassification.from_pretrained(llama, num_labels=1).eval()
+    torch.nn.init.normal_(model.score.weight)
+    torch.nn.init.constant_(model.score.bias, 0.7)
+    model.save_pretrained(folder)
+    with pytest.raises(
+        ModelError, match=r"LlamaForTokenClassification, which gives no reward of a whole text; .*model.reads="
+    ):
+        load_config(ModelSpec(str(folder), "fp32", 64))
+    loaded = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads="last_token"))
+    ids = [loaded.template.encode(*text).ids for text in zip(texts.prompts, texts.responses, strict=True)]
+    with torch.inference_mode():
+        wanted = [float(model(torch.tensor([row])).logits[0, -1, 0]) for row in ids]
+    for size in (1, 1024):
+        np.testing.assert_allclose(scores_of(loaded, texts, size), wanted, atol=1e-4)
+
+
+def test_a_head_of_another_name_than_its_class_gives_it_is_read_where_the_settings_say(
+    llama: Path, texts: Texts, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(llama, tmp_path / "renamed"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["v_head.weight"] = tensors.pop("score.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"whose own head is not in the weights; .*v_head.weight.*model.reads="):
+        load_config(ModelSpec(str(folder), "fp32", 64))
+    loaded = load_reward_model(ModelSpec(str(folder), "fp32", 64, reads="config"))  # the remedy
+    np.testing.assert_allclose(
+        scores_of(loaded, texts), scores_of(load_reward_model(ModelSpec(str(llama), "fp32", 64)), texts), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("kind", "head"), [("llama", "score"), ("bert", "classifier")])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
-from tiny import edit_json, load
+from tiny import edit_json, load, message_of, scores_of
 
 from cda.embedded.model import encoder_folder, encoder_tokenizer
 from cda.errors import ModelError
@@ -18,12 +20,24 @@ from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import scope_of
 
+if TYPE_CHECKING:
+    from conftest import Texts
+
 OWN_PARTS = """
 from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
 class Failing(LlamaForSequenceClassification):
     def __init__(self, config):
         raise ValueError("boom while it is built")
+
+class Several(LlamaForSequenceClassification):
+    def forward(self, *inputs, **named):
+        logits = super().forward(*inputs, **named).logits
+        return {"rewards": logits.repeat(1, 3) * logits.new_tensor([1.0, 2.0, 3.0])}
+
+class Broken(LlamaForSequenceClassification):
+    def forward(self, *inputs, **named):
+        raise RuntimeError("boom in its forward pass")
 
 class OwnConfig(LlamaConfig):
     pass
@@ -52,6 +66,38 @@ def plain(llama: Path, tmp_path: Path) -> Path:
     shutil.copytree(llama, folder)
     (folder / "parts.py").write_text(OWN_PARTS, encoding="utf-8")
     return folder
+
+
+def test_code_that_is_not_there_is_named_whether_it_may_run_or_not(llama: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(llama, tmp_path / "model"))
+    edit_json(folder / "config.json", auto_map={"AutoModelForSequenceClassification": "parts.OwnModel"})
+    for may_run in (False, True):
+        with pytest.raises(
+            ModelError, match=r"names parts.OwnModel, and the folder holds no parts.py. Put the file there"
+        ):
+            load_config(ModelSpec(str(folder), "fp32", trust_remote_code=may_run))
+    (folder / "parts.py").write_text(OWN_PARTS, encoding="utf-8")  # one remedy
+    trusted(folder)
+    (folder / "parts.py").unlink()
+    edit_json(folder / "config.json", auto_map={})  # the other
+    load(folder)
+
+
+def test_outputs_of_code_that_are_no_reward_end_in_one_line(plain: Path, texts: Texts) -> None:
+    wanted = scores_of(load(plain), texts)
+    config = plain / "config.json"
+    edit_json(config, auto_map={"AutoModelForSequenceClassification": "parts.Several"})
+    message = message_of(lambda: scores_of(trusted(plain), texts))
+    assert (
+        "Several gives no reward: its output has the shape (1, 3), 3 numbers a text; model.head=INDEX says" in message
+    )
+    second = load_reward_model(ModelSpec(str(plain), "fp32", 64, trust_remote_code=True, head=1))  # the remedy
+    np.testing.assert_allclose(scores_of(second, texts), 2 * wanted, atol=1e-5)
+    third = load_reward_model(ModelSpec(str(plain), "fp32", 64, trust_remote_code=True, head=3))
+    assert "3 numbers a text, and no number 3" in message_of(lambda: scores_of(third, texts))
+    edit_json(config, auto_map={"AutoModelForSequenceClassification": "parts.Broken"})
+    message = message_of(lambda: scores_of(trusted(plain), texts))
+    assert "Broken gives no reward: boom in its forward pass. Two ways always work" in message and "\n" not in message
 
 
 def trusted(folder: Path) -> RewardModel:

@@ -105,7 +105,8 @@ def test_a_refusing_chat_template_and_a_folder_without_tokenizer_are_one_clear_e
     refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}w1"
     made = template(llama_maker("template-refuses", chat_template=refusing))
     assert message_of(lambda: made.encode((Message("system", "w1"), Message("user", "w2")), "w3")) == (
-        "the model's chat template refuses a conversation with the turns system, user, assistant: no system turn here"
+        "the model's chat template refuses a conversation with the turns system, user, assistant: no system turn here. "
+        "Give prompts of the turns that it takes (a prompt may be a list of messages, from system to user), or change chat_template"
     )
     folder = llama_maker("template-no-tokenizer")
     for file in folder.glob("tokenizer*"):

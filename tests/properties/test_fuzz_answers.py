@@ -59,6 +59,7 @@ ANSWERS: tuple[Any, ...] = (
     "Response 1: yes\nResponse 2: no", "- Uses lists\n- b", "1, 3\n2", "edit: 8/10\nfluency: 9", "Difference: uses x",
     "1. Why?\n2. How?", "Verdict: 1", '```json\n{"label": "yes"}\n```', "<think>x</think>Verdict: tie",
 )  # fmt: skip
+SERVER = Endpoint("http://x", "m", "NO_SUCH_KEY")
 READERS: Mapping[str, Callable[[str], object]] = {
     "labels": lambda text: parse_answers(text, ["response_1", "response_2"]),
     "schema": lambda text: json_of(text, SCHEMA),
@@ -70,8 +71,8 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "questions": parse_questions,
     "verdict": parse_verdict,
     "code": lambda text: verdict_code(user_prompt(text[:1000]), text[:1000], "b"),
-    "completion": lambda text: of_content(text.encode("utf-8", "replace")),
-    "probabilities": lambda text: of_content(text.encode("utf-8", "replace"), one_token=True),
+    "completion": lambda text: of_content(text.encode("utf-8", "replace"), SERVER),
+    "probabilities": lambda text: of_content(text.encode("utf-8", "replace"), SERVER, one_token=True),
 }
 
 

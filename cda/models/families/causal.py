@@ -83,6 +83,7 @@ CAUSAL: tuple[Family, ...] = (
             "Llama-3.1-Nemotron-70B-Reward-HF",
             "Llama-3.3-Nemotron-70B-Reward",
             "Llama-3.3-Nemotron-70B-Reward-Multilingual",
+            of="Llama…CausalLM",
         ),
         convert=_NEMOTRON.convert,
         reads="last_token",

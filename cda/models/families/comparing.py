@@ -24,7 +24,7 @@ COMPARING: tuple[Family, ...] = (
         "pair-preference-model-LLaMA3-8B",
         "Asked for A or B, the probability of the first response, in both orders.",
         "github.com/RLHFlow/RLHF-Reward-Modeling: pair-pm/README.md",
-        published("pair-preference-model-LLaMA3-8B"),
+        published("pair-preference-model-LLaMA3-8B", of="Llama…CausalLM"),
         refusal="is RLHFlow's pair-preference-model, which compares two responses in one text and gives no reward of a single one",
         ways=f"{_FUNCTION}; or a server gives it as a judge (judge:NAME)",
     ),

@@ -62,17 +62,23 @@ class Family:
     """The authors cut the beginning of a text that is too long, whatever the tokenizer's files say."""
     system: str | None = None
     """The system turn that the authors give a conversation without one."""
+    note: str = ""
+    """What the report says of the reading, in place of the models' names and `official`."""
     unused: Sequence[str] = ()
     """Regular expressions of tensors in the files that no score passes through."""
 
 
-def published(*names: str) -> Callable[[ModelFiles], bool]:
+def published(*names: str, of: str = "") -> Callable[[ModelFiles], bool]:
     """A claim of models with one of these published names (regular expressions, without the owner): the last part of a hub id or
-    folder as the user gives it, or the folder of a hub id in the library's cache. Case does not matter.
+    folder as the user gives it, or the folder of a hub id in the library's cache. Case does not matter. Each class that config.json
+    names has to begin and end as in `of` ("Llama…Classification"), so that another model in a folder of that name is not claimed.
     """
+    first, _, last = of.partition("…")
     pattern = re.compile("|".join(f"(?:{name})" for name in names), re.IGNORECASE)
 
     def claims(files: ModelFiles) -> bool:
+        if not all(name.startswith(first) and name.endswith(last) for name in files.architectures):
+            return False
         parts = files.name_or_path.rstrip("/\\").replace("\\", "/").split("/")
         cached = [part.split("--")[-1] for part in parts if part.startswith("models--")]
         return any(pattern.fullmatch(part) for part in (parts[-1], *cached))

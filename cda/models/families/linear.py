@@ -169,7 +169,13 @@ LINEAR: tuple[Family, ...] = (
         models="Starling-RM-34B",
         official="Yi's ChatML by hand, without BOS; `v_head` at the last token of one text; long texts lose their beginning.",
         source="model card of Nexusflow/Starling-RM-34B; github.com/allenai/reward-bench: rewardbench/models/starling.py",
-        claims=lambda files: published("starling-rm-34b")(files) or _has_no_score(files),
+        claims=lambda files: (
+            (
+                published("starling-rm-34b", of="Llama…SequenceClassification")(files)
+                and "score.weight" not in files.tensors
+            )
+            or _has_no_score(files)
+        ),
         turns=Turns(
             "<|im_start|>user\n{text}<|im_end|>\n",
             "<|im_start|>assistant\n{text}<|im_end|>",
@@ -274,6 +280,7 @@ def named_head(files: ModelFiles, reads: Reads | None) -> Family | None:
         key=f"head:{name}",
         models="any",
         official="not known; read as the user says",
+        note=f"Its class is not known here: the head {name} is read as model.reads says. Compare one reward with the author's (--check-reward).",
         names={rf"^{re.escape(name)}\.": "score."},
         head=lambda config, _: heads.linear(size(config), bias=biased),
         reads=reads or "config",

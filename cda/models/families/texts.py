@@ -22,7 +22,7 @@ TEXTS: tuple[Family, ...] = (
         "Llama-3.1-Tulu-3-8B-RM, Llama-3.1-Tulu-3-…-RM-RB2",
         "A template without BOS, which the tokenizer adds; the logit of a plain classifier.",
         "github.com/allenai/reward-bench: rewardbench/models/pipeline.py",
-        published(r"llama-3\.1-tulu-3-.*rm(-rb2)?"),
+        published(r"llama-3\.1-tulu-3-.*rm(-rb2)?", of="Llama…SequenceClassification"),
         adds_bos=True,
     ),
     Family(
@@ -30,7 +30,7 @@ TEXTS: tuple[Family, ...] = (
         "hh_rlhf_rm_open_llama_3b",
         "The text ###Human: … ###Assistant: …; the logit of a plain classifier.",
         "model card of weqweasdas/hh_rlhf_rm_open_llama_3b",
-        published("hh_rlhf_rm_open_llama_3b"),
+        published("hh_rlhf_rm_open_llama_3b", of="Llama…SequenceClassification"),
         turns=Turns("###Human: {text} ", "###Assistant: {text}", between=" "),
     ),
     Family(
@@ -38,7 +38,7 @@ TEXTS: tuple[Family, ...] = (
         "gpt2-large-helpful-reward_model, gpt2-large-harmless-reward_model",
         "The text of an HH transcript, Human and Assistant after blank lines; the logit of a plain classifier.",
         "model cards of Ray2333/gpt2-large-helpful-reward_model and -harmless-",
-        published(r"gpt2-large-(helpful|harmless)-reward_model"),
+        published(r"gpt2-large-(helpful|harmless)-reward_model", of="GPT2…SequenceClassification"),
         turns=Turns("\n\nHuman: {text}", "\n\nAssistant: {text}", between=""),
     ),
 )
