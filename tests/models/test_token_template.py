@@ -101,12 +101,28 @@ def test_pair_form_cuts_the_response_first_and_a_prompt_that_fills_everything_to
     assert decode(filled.ids) == f"[CLS] {words(5)} [SEP] {words(5, start=10)} [SEP]"
 
 
+@pytest.mark.parametrize(
+    ("left_out", "chat"),
+    [
+        ("answer", "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"),
+        ("prompt", "{{ messages[-1].content }}"),
+        ("answer", "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"),
+    ],
+)
+def test_a_chat_template_that_leaves_a_turn_out_is_refused(llama_maker: ModelMaker, left_out: str, chat: str) -> None:
+    folder = llama_maker(f"leaves-out-{len(chat)}", chat_template=chat)
+    assert f"its chat template leaves the {left_out} out" in message_of(lambda: template(folder))
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}", encoding="utf-8")
+    template(folder)  # the remedy
+
+
 def test_a_refusing_chat_template_and_a_folder_without_tokenizer_are_one_clear_error(llama_maker: ModelMaker) -> None:
-    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}w1"
+    refused = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}"
+    refusing = refused + "{% for m in messages %}{{ m.content }}{% endfor %}"
     made = template(llama_maker("template-refuses", chat_template=refusing))
     assert message_of(lambda: made.encode((Message("system", "w1"), Message("user", "w2")), "w3")) == (
         "the model's chat template refuses a conversation with the turns system, user, assistant: no system turn here. "
-        "Give prompts of the turns that it takes (a prompt may be a list of messages, from system to user), or change chat_template"
+        "Change chat_template (chat_template.jinja or tokenizer_config.json) so that it takes them"
     )
     folder = llama_maker("template-no-tokenizer")
     for file in folder.glob("tokenizer*"):
