@@ -102,16 +102,15 @@ def test_pair_form_cuts_the_response_first_and_a_prompt_that_fills_everything_to
 
 
 @pytest.mark.parametrize(
-    ("left_out", "chat"),
+    "chat",
     [
-        ("answer", "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"),
-        ("prompt", "{{ messages[-1].content }}"),
-        ("answer", "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"),
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}",
     ],
 )
-def test_a_chat_template_that_leaves_a_turn_out_is_refused(llama_maker: ModelMaker, left_out: str, chat: str) -> None:
+def test_a_chat_template_that_leaves_the_answer_out_is_refused(llama_maker: ModelMaker, chat: str) -> None:
     folder = llama_maker(f"leaves-out-{len(chat)}", chat_template=chat)
-    assert f"its chat template leaves the {left_out} out" in message_of(lambda: template(folder))
+    assert "its chat template leaves the answer out" in message_of(lambda: template(folder))
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}", encoding="utf-8")
     template(folder)  # the remedy
 
