@@ -526,6 +526,7 @@ def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout
     """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
+    positions = max_length_tokens if positions < 0 else positions  # XLNet's -1: no limit
     limit = int(min(max_length_tokens, positions, tokenizer.model_max_length))
     pad = padding_token(tokenizer, getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None))
     return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import message_of
 
-from cda.models.load import ModelSpec, load_template
+from cda.models.load import ModelSpec, load_template, template_of
 from cda.models.template import Template, padding_token
 from cda.records import Message, user_prompt
 
@@ -99,6 +99,12 @@ def test_pair_form_cuts_the_response_first_and_a_prompt_that_fills_everything_to
     assert filled.truncated
     # Ten places beside the three marks: five for each.
     assert decode(filled.ids) == f"[CLS] {words(5)} [SEP] {words(5, start=10)} [SEP]"
+
+
+def test_a_configuration_without_a_limit_of_positions_cuts_no_text(bert: Path) -> None:
+    from transformers import XLNetConfig
+
+    assert template_of(template(bert).tokenizer, XLNetConfig(), 48).max_length_tokens == 48
 
 
 @pytest.mark.parametrize(
