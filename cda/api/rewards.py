@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from functools import partial
@@ -265,9 +265,11 @@ def _texts(prompts: Sequence[str | Messages], completions: Sequence[str | Messag
 
 
 def _text(prompt: str | Messages, completion: str | Messages) -> Text | None:
-    asked = prompt_of(prompt if isinstance(prompt, str) else list(prompt))
+    asked = prompt_of(list(prompt) if isinstance(prompt, Iterable) and not isinstance(prompt, str) else prompt)
     if isinstance(completion, str):
         return asked, completion
+    if not isinstance(completion, Iterable):
+        raise RowError("completion is neither text nor messages")
     turns = as_messages(completion)
     if not turns or turns[-1].role != "assistant":
         return None

@@ -39,7 +39,16 @@ from cda.models.refusals import (
     refuse_passed_over,
     why_not_loadable,
 )
-from cda.models.template import DAY, Layout, Template, add_segments, check_fixed, padding_token, wants_segments
+from cda.models.template import (
+    DAY,
+    Layout,
+    Template,
+    add_segments,
+    check_fixed,
+    check_said,
+    padding_token,
+    wants_segments,
+)
 from cda.models.trial import try_template
 from cda.models.weight_files import INDEX, WHOLE, check_weight_files
 from cda.records import Message
@@ -480,7 +489,9 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
             tokenizer = AutoTokenizer.from_pretrained(spec.name_or_path, revision=spec.revision, **options)
     except Exception as error:  # transformers raises many kinds here
         own_code = "trust_remote_code" in str(error)
-        why = own_code_needed(name) if own_code else f"{name} cannot be loaded ({first_line(error)})"
+        files = " (tokenizer.json, tokenizer_config.json; tokenizer.save_pretrained(FOLDER) writes them)"
+        broken = f"{name} cannot be loaded ({first_line(error)}). Are its files there and whole?{files}"
+        why = own_code_needed(name) if own_code else broken
         raise ModelError(why) from None
     check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
     check_length(spec.name_or_path, tokenizer.model_max_length)
@@ -492,7 +503,9 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
             "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
         )
     text_config = config.get_text_config() if config is not None else None
-    return template_of(tokenizer, text_config, spec.max_length_tokens, _layout(spec, tokenizer, config))
+    template = template_of(tokenizer, text_config, spec.max_length_tokens, _layout(spec, tokenizer, config))
+    check_said(spec.name_or_path, template)
+    return template
 
 
 def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
@@ -521,6 +534,7 @@ def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout
     """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
+    positions = max_length_tokens if positions < 0 else positions  # XLNet's -1: no limit
     limit = int(min(max_length_tokens, positions, tokenizer.model_max_length))
     pad = padding_token(tokenizer, getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None))
     return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)

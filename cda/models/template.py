@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from cda.errors import ModelError
 from cda.inert import TURNS, sendable, without_turns
-from cda.records import Prompt, prompt_text
+from cda.records import Message, Prompt, prompt_text
 
 
 def wants_segments(tokenizer: Any, config: Any) -> bool:
@@ -226,8 +226,8 @@ class Template:
         except Exception as error:  # templates raise whatever their author wrote
             roles = ", ".join(message["role"] for message in messages)
             raise ModelError(
-                f"the model's chat template refuses a conversation with the turns {roles}: {str(error).strip()}. Give prompts of the turns that it takes "
-                "(a prompt may be a list of messages, from system to user), or change chat_template"
+                f"the model's chat template refuses a conversation with the turns {roles}: {str(error).strip()}. Change chat_template "
+                "(chat_template.jinja or tokenizer_config.json) so that it takes them"
             ) from None
 
     def _written(self, turns: Turns, messages: list[dict[str, str]]) -> str:
@@ -316,6 +316,21 @@ def padding_token(tokenizer: Any, of_model: int | None, vocab_size: int | None) 
     asked = (of_model, _default_pad(tokenizer), 0)
     known = (pad for pad in asked if pad is not None and 0 <= pad < (vocab_size or 1 << 62))
     return next((pad for pad in known if tokenizer.convert_ids_to_tokens(pad) is not None), 0)
+
+
+def check_said(name_or_path: str, template: Template) -> None:
+    """Raise ModelError if a chat template leaves out the answer, so that all answers have one reward."""
+    if template.form != "chat template":
+        return
+    try:
+        text, other = (template.text((Message("user", "a"),), answer) for answer in "bc")
+    except ModelError:  # it refuses such a conversation, and says so of the first text
+        return
+    if text == other:
+        raise ModelError(
+            f"{name_or_path}: its chat template leaves the answer out of the text, when each turn's content is a text. Change chat_template "
+            "(chat_template.jinja or tokenizer_config.json) so that it writes message.content"
+        )
 
 
 def check_fixed(name_or_path: str, tokenizer: Any) -> None:

@@ -190,6 +190,9 @@ def test_chat_and_plain_texts_turns_and_answers_that_are_missing(llama: Path, wo
         assert reward([], []) == []
         with pytest.raises(cda.DataError, match=r"text 1: empty prompt\ntext 2: a turn without role and text"):
             reward(["", words(2)], [words(1), [{"role": "assistant", "tool_calls": []}]])
+        for odd, why in ((3, "completion"), ("a", "prompt")):
+            with pytest.raises(cda.DataError, match=f"text 1: {why} is neither text nor messages"):
+                reward(["a" if why == "completion" else 3], [odd])  # type: ignore[list-item]
         with pytest.raises(cda.DataError, match="2 and 1; give one completion for each"):
             reward([words(2)] * 2, [words(1)])
     with pytest.raises(cda.RunError, match="was closed"):

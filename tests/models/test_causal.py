@@ -63,7 +63,7 @@ def test_a_prompt_that_is_rendered_otherwise_before_a_response_is_refused(causal
 
 
 def test_a_refusing_chat_template_is_one_clear_error(causal_maker: ModelMaker) -> None:
-    refusing = "{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}w1"
+    refusing = "{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}{{ messages[-1].content }}"
     template = load_causal(causal_maker("refuses", refusing)).template
     message = message_of(lambda: response_spans(template, [(user_prompt("w1"), "w3")]))
     assert "refuses a conversation with the turns user: too short" in message

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from published import LENGTHY, assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
 from reward_servers import OpenRLHF
+from safetensors.torch import load_file, save_file
 from serving import Served
 from tiny import edit_json
 
@@ -128,6 +129,11 @@ def test_a_language_model_gives_the_logit_of_the_token_that_the_setting_names(
     token = loaded.template.tokenizer.convert_ids_to_tokens(0)
     np.testing.assert_allclose(scored(load_reward_model(spec_of(folder, head=token))), wanted, atol=1e-4)
     other = scored(load_reward_model(spec_of(folder, head="7")))
+    beside = Path(shutil.copytree(folder, folder.parent / "beside"))  # a value head is no output token
+    tensors = load_file(beside / "model.safetensors")
+    tensors["score.weight"] = tensors["lm_head.weight"][7:8].clone()
+    save_file(tensors, beside / "model.safetensors", metadata={"format": "pt"})
+    np.testing.assert_array_equal(scored(load_reward_model(spec_of(beside, head=0))), scored(loaded))
     assert np.abs(other - wanted).max() > 0.1
     for head, why in (
         ("no such token", "its tokenizer has no such token"),

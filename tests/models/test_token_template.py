@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import message_of
 
-from cda.models.load import ModelSpec, load_template
+from cda.models.load import ModelSpec, load_template, template_of
 from cda.models.template import Template, padding_token
 from cda.records import Message, user_prompt
 
@@ -101,12 +101,33 @@ def test_pair_form_cuts_the_response_first_and_a_prompt_that_fills_everything_to
     assert decode(filled.ids) == f"[CLS] {words(5)} [SEP] {words(5, start=10)} [SEP]"
 
 
+def test_a_configuration_without_a_limit_of_positions_cuts_no_text(bert: Path) -> None:
+    from transformers import XLNetConfig
+
+    assert template_of(template(bert).tokenizer, XLNetConfig(), 48).max_length_tokens == 48
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}",
+    ],
+)
+def test_a_chat_template_that_leaves_the_answer_out_is_refused(llama_maker: ModelMaker, chat: str) -> None:
+    folder = llama_maker(f"leaves-out-{len(chat)}", chat_template=chat)
+    assert "its chat template leaves the answer out" in message_of(lambda: template(folder))
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}", encoding="utf-8")
+    template(folder)  # the remedy
+
+
 def test_a_refusing_chat_template_and_a_folder_without_tokenizer_are_one_clear_error(llama_maker: ModelMaker) -> None:
-    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}w1"
+    refused = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}"
+    refusing = refused + "{% for m in messages %}{{ m.content }}{% endfor %}"
     made = template(llama_maker("template-refuses", chat_template=refusing))
     assert message_of(lambda: made.encode((Message("system", "w1"), Message("user", "w2")), "w3")) == (
         "the model's chat template refuses a conversation with the turns system, user, assistant: no system turn here. "
-        "Give prompts of the turns that it takes (a prompt may be a list of messages, from system to user), or change chat_template"
+        "Change chat_template (chat_template.jinja or tokenizer_config.json) so that it takes them"
     )
     folder = llama_maker("template-no-tokenizer")
     for file in folder.glob("tokenizer*"):

@@ -23,7 +23,7 @@ def logit_of(token: int) -> Family:
 
     def only(tensors: dict[str, Any], _: Any) -> dict[str, Any]:
         found = {name: tensor for name, tensor in tensors.items() if not name.startswith("lm_head.")}
-        if "score.weight" in found:  # of a merged model
+        if "score.weight" in found and len(found) == len(tensors):  # of a merged model
             return found
         output = tensors.get("lm_head.weight", tensors.get("model.embed_tokens.weight"))
         if output is None or token >= len(output):
