@@ -116,9 +116,11 @@ class RewardModel:
     """Where the reward is read; None if the model's class decides it."""
 
     @property
-    def needs_padding_token(self) -> bool:
-        """True if the class looks for a padding token that its config.json does not name: texts then go through it one by one."""
-        return self.reading is None and getattr(self.model.config.get_text_config(), "pad_token_id", None) is None
+    def bears_no_padding(self) -> bool:
+        """True of a class that would read a padded text elsewhere: it looks for a padding token that its config.json does not name, or
+        takes a batch's last column (XLNet). Texts then go through it one by one."""
+        config = self.model.config.get_text_config()
+        return self.reading is None and (getattr(config, "pad_token_id", None) is None or config.model_type == "xlnet")
 
 
 def load_config(spec: ModelSpec) -> Any:

@@ -139,7 +139,7 @@ def padded(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     import torch
 
     model, pad = reward_model.model, reward_model.template.pad_token_id
-    if len(ids) > 1 and reward_model.needs_padding_token:
+    if len(ids) > 1 and reward_model.bears_no_padding:
         return np.concatenate([padded(reward_model, [row]) for row in ids])
     width = max(map(len, ids))
     input_ids = torch.tensor([row + [pad] * (width - len(row)) for row in ids])

@@ -82,7 +82,12 @@ def train_adapter(
     """Finetune the freshly loaded base in place and save `adapter/` in `folder`, resuming from the newest of `checkpoints/`.
     Validation accuracy selects the checkpoint, or loss with ties or soft targets. `arguments` is the recipe's `train:`.
     RecipeError: one is refused. DataError: no pair left, or over half the same after cutting. ModelError: LoRA targets match
-    nothing, the loss is not finite, or memory is too small."""
+    nothing, the loss is not finite, memory is too small, or the model reads padded texts elsewhere."""
+    if reward_model.bears_no_padding:
+        raise ModelError(
+            f"{reward_model.spec.name_or_path}: reads its reward at another place where a text is padded, as batches in training are. It can "
+            "be audited; train a model whose config.json names its padding token"
+        )
     train = encode_pairs(train_examples, reward_model.template)
     validation = encode_pairs(validation_examples, reward_model.template)
     n_pairs = len(train.dataset) + train.n_identical

@@ -18,6 +18,7 @@ from cda.scorers.classifier import self_check
 from cda.scorers.engine import scope_of
 from cda.scorers.own import model_in_memory
 from cda.training.chunks import chunked_rewards
+from cda.training.lora import train_adapter
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -118,6 +119,28 @@ def test_a_model_in_memory_is_read_as_its_folder_is_and_left_as_it_was(llama_mak
         found = scorer.score(texts.prompts, texts.responses)
     np.testing.assert_allclose(found, scores_of(load(folder), texts), atol=1e-5)
     assert type(model) is kind and model.config.pad_token_id == 2 and not hasattr(model, "reading")
+
+
+def test_a_class_that_reads_the_last_column_gets_its_texts_one_by_one_and_is_not_trained(
+    bert: Path, texts: Texts, lora: Any, tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoTokenizer, XLNetConfig, XLNetForSequenceClassification
+
+    tokenizer, folder = AutoTokenizer.from_pretrained(bert), tmp_path / "xlnet"
+    sizes = {"vocab_size": len(tokenizer), "d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128}
+    torch.manual_seed(0)
+    XLNetForSequenceClassification(
+        XLNetConfig(**sizes, num_labels=1, pad_token_id=0, initializer_range=0.2)
+    ).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    loaded = load(folder)
+    ids = [loaded.template.encode(*text).ids for text in zip(texts.prompts, texts.responses, strict=True)]
+    np.testing.assert_allclose(scores_of(loaded, texts, 4096), plain(folder, ids), atol=1e-5)
+    assert self_check(loaded) == []
+    assert "is padded, as batches in training are" in message_of(
+        lambda: train_adapter(loaded, [], [], lora, {}, tmp_path, 0)
+    )
 
 
 DATED = (
