@@ -91,6 +91,20 @@ class ModelFiles:
         return None if found is None else Path(found)
 
 
+def is_cached(name: str, revision: str | None) -> bool:
+    """True if config.json and weights of a hub id are on this machine already, so that reading them downloads nothing large."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    def is_here(file: str) -> bool:
+        return isinstance(try_to_load_from_cache(name, file, constants.HF_HUB_CACHE, revision), str)
+
+    try:
+        return is_here("config.json") and (is_here(WHOLE) or is_here(INDEX))
+    except HFValidationError:  # no hub id; loading says so
+        return False
+
+
 def _names(file: Path) -> list[str]:
     from safetensors import SafetensorError, safe_open
 

@@ -24,6 +24,7 @@ from cda.models.load import (
     load_template,
     without_adapter,
 )
+from cda.models.own_files import is_cached
 from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
 from cda.resources.sources import model_kernels, model_source, model_spec
@@ -60,7 +61,7 @@ class Classifier(NamedScorer):
         return []
 
     def read_lines(self) -> list[str]:
-        if self.name in ADAPTERS or not looks_like_path(self.name):
+        if self.name in ADAPTERS or not (looks_like_path(self.name) or is_cached(self.name, self.section.revision)):
             return []
         return [f"reads       {described(model_spec(self.section))}"]
 

@@ -168,7 +168,7 @@ class NamedScorer(ABC):
         return []
 
     def read_lines(self) -> list[str]:
-        """A line of a plan on how the model reads a text; none of a model on a hub, which is not loaded yet, and of other kinds."""
+        """A line of a plan on how the model reads a text; none of a model that has to be downloaded first, and of other kinds."""
         return []
 
     def problems(self) -> list[str]:

@@ -20,6 +20,9 @@ from tiny import load
 from cda.errors import ModelError, RunError
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
+from cda.recipe.load import load_recipe
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.scorers import engine
 from cda.scorers.compared import TextScore
 from cda.scorers.engine import ScoreCache, scope_of
@@ -191,3 +194,14 @@ def test_a_hub_model_is_named_by_its_commit(on_hub: Callable[[str], None], rewar
     assert first == scope_of(replace(hub_model, spec=ModelSpec("org/model", "fp32", 64, revision="a" * 40)))
     on_hub("b" * 40)
     assert scope_of(hub_model) != first
+
+
+def test_a_plan_says_how_a_hub_model_is_read_once_it_is_on_this_machine(on_hub: Callable[[str], None]) -> None:
+    def lines() -> list[str]:
+        loaded = load_recipe("jargon", ["model.name_or_path=org/model", "model.precision=fp32"])
+        return open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded)).read_lines()
+
+    assert lines() == []
+    on_hub("a" * 40)
+    (line,) = lines()
+    assert line.startswith("reads       LlamaForSequenceClassification (head score) in fp32, chat template, ")
