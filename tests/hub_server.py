@@ -129,9 +129,11 @@ def talk_to(patch: pytest.MonkeyPatch, address: str) -> None:
     from huggingface_hub.utils import _http
 
     patch.setenv("HF_TOKEN", TOKEN)
+    # Libraries keep clients that took their address when they were made, by another test perhaps; a property outranks it,
+    # and a client made now keeps the usual address for the tests after this one.
+    kept = property(lambda _: address, lambda api, _, usual=constants.ENDPOINT: vars(api).update(endpoint=usual))
+    patch.setattr(hf_api.HfApi, "endpoint", kept, raising=False)
     patch.setattr(constants, "ENDPOINT", address)
-    # Libraries keep clients that took their address when they were made, by another test perhaps; a property outranks it.
-    patch.setattr(hf_api.HfApi, "endpoint", property(lambda _: address, lambda *_: None), raising=False)
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     patch.setattr(constants, "HF_HUB_OFFLINE", False)
     patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
