@@ -69,6 +69,13 @@ class ModelFiles:
         except SafetensorError:  # loading says so
             return None
 
+    def token(self, text: str) -> int:
+        """Id of the first token of a text."""
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, revision=self.revision)
+        return int(tokenizer(text, add_special_tokens=False)["input_ids"][0])
+
     def _json(self, name: str) -> dict[str, Any]:
         file = self.path(name)
         try:
