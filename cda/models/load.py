@@ -670,8 +670,9 @@ def read_weights(
         options["key_mapping"] = dict(family.names)
     name: str | None = spec.name_or_path
     if family is not None and family.convert is not None:
-        name, options["state_dict"] = None, family.convert(
-            _all_tensors(spec), config, ModelFiles(spec.name_or_path, spec.revision)
+        name, options["state_dict"] = (
+            None,
+            family.convert(_all_tensors(spec), config, ModelFiles(spec.name_or_path, spec.revision)),
         )
     elif not isinstance(auto, type) or not hasattr(auto, "_from_config"):
         options["trust_remote_code"] = spec.trust_remote_code

@@ -36,9 +36,7 @@ def _ids(template: Template, text: str, special: bool = True) -> list[int]:
 
 
 _SOURCE, _CANDIDATES = "<|source|>", ("<|candidate1|>", "<|candidate2|>")
-_FINISH = (
-    "Finish the following coversation in each i-th turn by filling in <Response i> with your response."  # sic
-)
+_FINISH = "Finish the following coversation in each i-th turn by filling in <Response i> with your response."  # sic
 
 
 def _pair_rm(template: Template, prompt: Prompt, second: str) -> Encoded:

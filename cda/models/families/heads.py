@@ -39,10 +39,10 @@ def compared(inputs: int, tasks: int) -> Any:
     import torch
 
     class Compared(torch.nn.Sequential):
-        def forward(self, states: Any, _: Any) -> Any:
-            source, *candidates = states.unbind(1)
-            first, second = (super(Compared, self).forward(torch.cat([source, each], -1)) for each in candidates)
-            return (first - second).mean(-1, keepdim=True)
+        def forward(self, input: Any, _: Any = None) -> Any:
+            source, first, second = input.unbind(1)
+            both = super().forward(torch.stack([torch.cat([source, each], -1) for each in (first, second)]))  # type: ignore[no-untyped-call]
+            return (both[0] - both[1]).mean(-1, keepdim=True)
 
     layers = torch.nn.Linear(2 * inputs, inputs), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(inputs, tasks)
     return Compared(torch.nn.Dropout(), *layers)
