@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import LENGTHY, built, family, spec_of
+from published import LENGTHY, assert_as_the_author, built, by_author, family, scored, spec_of
 from tiny import edit_json
 
 from cda.arrays import FloatArray
@@ -67,8 +67,16 @@ def test_preferences_are_the_authors(folders: dict[str, Path], title: str) -> No
     np.testing.assert_allclose(preferences(model, 1), wanted, atol=1e-5)
     np.testing.assert_allclose(preferences(model, 4096), wanted, atol=1e-5)
     in_8bit = preferences(loaded(folders[title], "8bit"), 4096)
-    assert np.abs(in_8bit - wanted).max() < 0.3 * np.ptp(wanted)
+    assert np.abs(in_8bit - wanted).max() < 0.15 * np.ptp(wanted)
     assert self_check(model, [in_order(user_prompt(prompt), "No.", answer) for prompt, answer in TEXTS]) == []
+
+
+def test_steamshp_gives_the_probability_of_its_authors(folders: dict[str, Path]) -> None:
+    """A reward of a single response. In 8-bit its logarithm is near: the tiny copy's probabilities span four orders of magnitude."""
+    assert_as_the_author("SteamSHP", folders["SteamSHP"])
+    wanted = np.log(by_author("SteamSHP", folders["SteamSHP"]))
+    found = np.log(scored(load_reward_model(spec_of(folders["SteamSHP"], "8bit")), 4096))
+    assert np.abs(found - wanted).max() < 0.15 * np.ptp(wanted)
 
 
 def test_pairrm_gives_the_numbers_of_its_authors(folders: dict[str, Path]) -> None:

@@ -30,7 +30,7 @@ from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
 from evals.reliability.reward_models_families import TEXTS
 
-DECLARED = ("InternLM2-reward", "Nemotron-70B-Reward", "Qwen2.5-Math-PRM", "SteamSHP")
+DECLARED = ("InternLM2-reward", "Nemotron-70B-Reward", "Qwen2.5-Math-PRM")
 OWN_CODE = ("URM", "Custom code with `score`", "Custom code for AutoModel")
 REFUSED = {
     "POLAR-1_8B": ("POLAR", r"scores a response against a reference answer"),
@@ -66,7 +66,7 @@ def reward(prompts, responses):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("other")
-    made = {title: built(title, folder / str(n)) for n, title in enumerate((*DECLARED, *OWN_CODE))}
+    made = {title: built(title, folder / str(n)) for n, title in enumerate((*DECLARED, *OWN_CODE, "SteamSHP"))}
     return made | {name: built(title, folder, name) for name, (title, _) in REFUSED.items()}
 
 
