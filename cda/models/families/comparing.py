@@ -151,6 +151,7 @@ COMPARING: tuple[Family, ...] = (
         published("SteamSHP-flan-t5-(large|xl)", of="T5…ConditionalGeneration"),
         names={r"^(shared|encoder|decoder)\.": r"transformer.\1.", r"^lm_head\.": "score."},
         head=lambda config, files: heads.probability(size(config), config.vocab_size, files.token("A")),
+        reads="last_token",
         encoding=Encoding(_steam_shp, 512, "the end of the prompt"),
     ),
     Family(
