@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from published import LENGTHY, assert_as_the_author, built, by_author, family, scored, spec_of
+from safetensors.torch import load_file, save_file
 from tiny import edit_json
 
 from cda.arrays import FloatArray
@@ -180,3 +181,18 @@ def test_another_name_is_another_model_unless_config_json_says_so(folders: dict[
     edit_json(folder / "config.json", reward_family="pair-preference-model")
     wanted = log_odds(loaded(folders["pair-preference-model"]), 1)
     np.testing.assert_array_equal(log_odds(loaded(folder), 1), wanted)
+
+
+def test_missing_parts_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folders["pair-preference-model"], tmp_path / "pair-preference-model-LLaMA3-8B"))
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "lm_head" not in name and "embed_tokens" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"hold no output layer \(lm_head\)"):
+        loaded(folder)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ModelError, match="its tokenizer") as error:
+        loaded(folder)
+    assert "\n" not in str(error.value)

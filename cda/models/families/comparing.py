@@ -92,6 +92,8 @@ def _pair_preference(template: Template, prompt: Prompt, second: str) -> Encoded
 def _first_over_second(tensors: dict[str, Any], _: Any, files: ModelFiles) -> dict[str, Any]:
     """The output layer's rows of A and B as one: the difference of their logits is the log-odds of A."""
     found, output = without_output(tensors)
+    if output is None:
+        raise ModelError(f"{files.name_or_path}: its weights hold no output layer (lm_head) that could answer A or B")
     first, second = (output[files.token(letter)] for letter in "AB")
     return {**found, "score.weight": (first.float() - second.float())[None].to(output.dtype)}
 
