@@ -614,7 +614,7 @@ def _class_of(spec: ModelSpec, config: Any) -> Any:
 
     def made(self: Any, config: Any) -> None:
         own.__init__(self, config)
-        for name, part in [*self.named_children()]:
+        for name, part in [*self.named_children()]:  # the class's own pooler and head
             if name != self.base_model_prefix and any(True for _ in part.parameters()):
                 delattr(self, name)
         self.score = (family.head or _one_output)(config, files)
@@ -670,10 +670,8 @@ def read_weights(
         options["key_mapping"] = dict(family.names)
     name: str | None = spec.name_or_path
     if family is not None and family.convert is not None:
-        name, options["state_dict"] = (
-            None,
-            family.convert(_all_tensors(spec), config, ModelFiles(spec.name_or_path, spec.revision)),
-        )
+        files = ModelFiles(spec.name_or_path, spec.revision)
+        name, options["state_dict"] = None, family.convert(_all_tensors(files), config, files)
     elif not isinstance(auto, type) or not hasattr(auto, "_from_config"):
         options["trust_remote_code"] = spec.trust_remote_code
     try:
@@ -710,11 +708,10 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     return model
 
 
-def _all_tensors(spec: ModelSpec) -> dict[str, Any]:
+def _all_tensors(files: ModelFiles) -> dict[str, Any]:
     """Every tensor of a model's files, in main memory."""
     from safetensors.torch import load_file
 
-    files = ModelFiles(spec.name_or_path, spec.revision)
     paths = {path for file in set(files.tensors.values()) if (path := files.path(file)) is not None}
     return {name: tensor for path in sorted(paths) for name, tensor in load_file(path).items()}
 

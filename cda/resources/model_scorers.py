@@ -143,7 +143,7 @@ class Classifier(NamedScorer):
         for note in notes:
             say(f"  {note}")
         if judge.n_cached:
-            say(f"  {told_cached(judge.n_cached, 2 * n)}")
+            say(f"  {told_cached(judge.n_cached, judge.n_texts)}")
         del loaded, judge
         free_memory()
         return preferences, facts.model_copy(update={"notes": tuple(notes)})

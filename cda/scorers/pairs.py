@@ -48,7 +48,8 @@ class LocalPairwise:
     n_cut: int = field(default=0, init=False)
     """Comparisons of the last call that were cut in an order."""
     n_cached: int = field(default=0, init=False)
-    """Of their texts, two a comparison, those whose log-odds came from the cache."""
+    """Of their `n_texts` distinct texts, one for each order, those whose log-odds came from the cache."""
+    n_texts: int = field(default=0, init=False)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,); NaN if the two were too long, or cut before they differ. ModelError if
@@ -67,7 +68,7 @@ class LocalPairwise:
         ]
         counts = {TOO_LONG: int(np.isnan(values).all(axis=1).sum()), ALIKE: sum(alike)}
         self.reasons = {why: count for why, count in counts.items() if count}
-        self.n_cut, self.n_cached = sum(any(read) for read in cut), found.n_cached
+        self.n_cut, self.n_cached, self.n_texts = sum(any(read) for read in cut), found.n_cached, len(found.by_text)
         values[alike] = np.nan
         margins, self.orders = preferred(values, self.averages, self.both_orders)
         return margins
