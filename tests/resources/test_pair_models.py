@@ -12,7 +12,12 @@ from typer.testing import CliRunner
 
 import cda
 from cda.cli import app
+from cda.discovery.scoring import AskedJudge
+from cda.discovery.setup import Asked
 from cda.files.jsonl import write_jsonl
+from cda.recipe.load import load_model_audit
+from cda.records import user_prompt
+from cda.resources.named_scorer import Subject
 from cda.results.facts import JudgeFacts
 from evals.reliability.reward_models_families import FAMILIES, Family
 
@@ -96,6 +101,17 @@ def test_quality_and_win_rates_need_no_rewards(folders: dict[str, Path], tmp_pat
     sides = [[{"prompt": row["prompt"], "response": row[side]} for row in pairs] for side in ("chosen", "rejected")]
     rate = cda.win_rate(folders["PairRM"], *sides, model=FP32, out=tmp_path / "w.json", progress=False)
     assert rate.result.win_rate.value == pytest.approx(np.mean(right))
+
+
+def test_a_discovery_is_held_against_its_preferences(folders: dict[str, Path], tmp_path: Path) -> None:
+    own, folder = named("pair-preference-model"), folders["pair-preference-model"]
+    settings = {"run": {"folder": str(tmp_path / "run")}, "model": FP32}
+    loaded = load_model_audit(str(folder), settings, [])
+    judge = AskedJudge(Asked(Subject("judge", loaded.recipe.model), loaded))
+    found = judge([(user_prompt(row["prompt"]), row["perturbed"], row["base"]) for row in CONTRASTS])
+    wanted = [own.reference(folder, row["prompt"], row["perturbed"], row["base"]) for row in CONTRASTS]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert judge.verdicts is not None and judge.verdicts.asked == 9 and judge.verdicts.unread == 0
 
 
 def test_what_needs_a_reward_of_one_answer_is_refused_before_anything_is_done(
