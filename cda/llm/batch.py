@@ -220,7 +220,7 @@ class _BatchRun:
 
     def _created(self, part: BatchPart, file_id: str) -> str:
         """Id of the part's batch: the one that an unanswered call has made, if there is one, or a new one."""
-        lost = "an earlier run ended while it asked for a batch" if part.state == "creating" else ""
+        lost = None if part.state != "creating" else LostError(f"{self.where}: an earlier run asked for a batch", False)
         for _ in range(self.llm.attempts):
             if lost and (made := self._made(part, file_id, lost)) is not None:
                 return made
@@ -228,24 +228,28 @@ class _BatchRun:
             try:
                 return self.server.created(part.id, file_id)
             except LostError as error:
-                lost = str(error)
-            except AwayError:
+                lost = error
+            except AwayError:  # it was not reached
                 self.ledger.set_state(part.id, "uploaded")
                 raise
             except LLMError:
                 # Refused, so nothing runs. It may be the file, which servers delete after a while: upload it anew next time.
                 self.ledger.set_state(part.id, "written", file_id=None)
                 raise
-        raise LLMError(f"{lost}, {self.llm.attempts} times, and no batch was made. Run the same command again to go on")
+        if lost and lost.denied:
+            self.ledger.set_state(part.id, "written", file_id=None)
+        raise LLMError(f"{lost}, {self.llm.attempts} times, and none is in its list. {_AGAIN.capitalize()} to go on")
 
-    def _made(self, part: BatchPart, file_id: str, lost: str) -> str | None:
-        """Id of the batch that a call without an answer has made; None if the server has none, or it may be made twice."""
+    def _made(self, part: BatchPart, file_id: str, lost: LostError) -> str | None:
+        """Id of the batch that a call without an answer has made; None if there is none, or the user agrees to another."""
         try:
             for pause_s in LIST_PAUSES_S:
                 if (made := self.server.listed(part.id, file_id)) is not None:
                     return made
                 self.llm.sleep(pause_s)
         except LLMError as error:
+            if lost.denied:
+                return None
             why = f"{lost}. Whether it runs {part.n_requests:,} requests, as {file_id}, cannot be looked up ({error})"
             if part.id in self.agreed:
                 raise LLMError(why) from None

@@ -36,7 +36,11 @@ class AwayError(LLMError):
 
 
 class LostError(AwayError):
-    """No usable answer to a call that may have done its work all the same."""
+    """No usable answer to a call that may have done its work all the same; hardly so if it was `denied`, by 404 or 429."""
+
+    def __init__(self, message: str, denied: bool) -> None:
+        super().__init__(message)
+        self.denied = denied
 
 
 class BatchServer:
@@ -141,16 +145,16 @@ class BatchServer:
         wanted = attempts or self._attempts
         pause_s = 1.0
         for attempt in range(1, wanted + 1):
-            wait_s, lost = pause_s, once
+            wait_s, lost, denied = pause_s, once, False
             try:
                 return action()
             except openai.APIStatusError as error:
                 final = self._final(error, what, reads=attempts == 1)
-                if final and (error.status_code != 404 or attempt >= min(wanted, _NOT_FOUND_ATTEMPTS)):
+                denied = error.status_code in (404, 429)
+                if final and (error.status_code != 404 or (attempt >= min(wanted, _NOT_FOUND_ATTEMPTS) and not once)):
                     raise final from None
                 problem = f"status {error.status_code}"
                 wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, _LONGEST_WAIT_S))
-                lost = once and error.status_code not in (404, 429)
             except LLMError as error:
                 raise LLMError(f"{self._where}: {what}: {error}") from None
             except (openai.OpenAIError, httpx2.HTTPError, OddAnswerError) as error:
@@ -160,11 +164,11 @@ class BatchServer:
                     raise LLMError(crowded) from None
                 problem = self._endpoint.hide(str(error.__cause__ or error) or type(error).__name__)
                 lost = once and not isinstance(error.__cause__, httpx2.ConnectError)
-            if lost:
-                raise LostError(f"{self._where}: {what} was asked for, and the answer was {problem}")
             if attempt < wanted:
                 self._sleep(wait_s)
                 pause_s = min(2 * pause_s, 60.0)
+            if lost:
+                raise LostError(f"{self._where}: {what} was asked for, and the answer was {problem}", denied)
         times = "" if wanted == 1 else f" {wanted} times, at last"
         raise AwayError(f"{self._where}: {what} failed{times} with: {problem}")
 
