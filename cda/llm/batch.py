@@ -39,10 +39,6 @@ _UNSURE = ("gone", "completed")
 _AGAIN = "run the same command again"
 
 
-def _no(why: str) -> bool:
-    return not why
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchLLM:
     """The same answers as `CachedLLM(client, cache)`, through batches. A ledger next to the cache
@@ -58,7 +54,7 @@ class BatchLLM:
     first_pause_s: float = 5.0
     """Pause before running batches are polled again; grows by half each time, to `longest_pause_s`."""
     longest_pause_s: float = 300.0
-    resubmit: Callable[[str], bool] = _no
+    resubmit: Callable[[str], bool] = lambda _: False
     """Asked, with the reason, before requests are submitted again that may have been paid for."""
     attempts: int = 6
     """At a call that is answered with 429 or 5xx or not at all."""
