@@ -247,8 +247,8 @@ class _BatchRun:
             if lost.denied:
                 return None
             why = f"{lost}. Whether it runs {part.n_requests:,} requests, as {file_id}, cannot be looked up ({error})"
-            if part.id in self.agreed:
-                raise LLMError(why) from None
+            if part.id in self.agreed:  # one agreement is to one more batch
+                raise LLMError(f"{why}. {_AGAIN.capitalize()} to go on") from None
             self._ask(why)
             self.agreed.add(part.id)
         return None
@@ -263,13 +263,13 @@ class _BatchRun:
         left = [
             key for key in self.results.members if self.ledger.is_open(key) and not self.ledger.held(key, but=part.id)
         ]
+        self._tell(part, Counter(self.results.noted.get(key, end.reason) for key in left), self.llm.ignored - before)
         if left and end.doubt and (end.sight in _UNSURE or any(self.ledger.tried(key) + 1 < TRIES for key in left)):
             paid = ", which may have been paid for" * (end.sight in _UNSURE)
             self._ask(
                 f"{self.where}: {part.batch_id}: {end.doubt} (asked {LOOKS[end.sight]} times); no answer to {len(left):,} of "
                 f"its {part.n_requests:,} requests{paid}"
             )
-        self._tell(part, Counter(self.results.noted.get(key, end.reason) for key in left), self.llm.ignored - before)
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)

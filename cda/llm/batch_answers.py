@@ -14,6 +14,7 @@ from cda.llm.outcome import Endpoint, Problem, problem_inside
 T = TypeVar("T", bound=BaseModel)
 _SHOWN_CHARACTERS = 160
 _SPELLINGS = {"canceled": "cancelled", "canceling": "cancelling"}
+LEFT_OUT = "left out of the batch's results"
 _QUEUE_FULL = "token_limit_exceeded"
 """Error code of a batch that came while too many others wait; it may come again once they are through."""
 
@@ -89,7 +90,7 @@ class Batch(_Answer):
     def why_unanswered(self) -> str:
         """Reason why a request of this batch may have no answer."""
         if self.status == "completed":
-            return "left out of the batch's results"
+            return LEFT_OUT
         words = self._problem and (self._problem.message or " ".join(self._problem.names))
         return f"batch {self.status}" + (f": {_short(words)}" if words else "")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cda.errors import LLMError
-from cda.llm.batch_answers import Line, OddAnswerError, Response, read
+from cda.llm.batch_answers import LEFT_OUT, Line, OddAnswerError, Response, read
 from cda.llm.cache import Cache
 from cda.llm.ledger import BatchPart, Ledger
 from cda.llm.money import Price, Purse
@@ -55,7 +55,8 @@ class End:
     def doubt(self) -> str | None:
         """Why submitting the missing requests again may pay for them twice, or is not wanted; None if some were just left out."""
         if self.n_lines == 0:
-            return self.reason if self.sight != "completed" or self.n_completed == 0 else "its results hold no answer"
+            unreadable = f", but {self.n_unreadable:,} lines that cannot be read" if self.n_unreadable else ""
+            return f"its results hold no answer{unreadable}" if self.reason == LEFT_OUT else self.reason
         if self.n_lines + self.n_unreadable < self.n_completed:
             return f"{self.n_lines:,} of {self.n_completed:,} answers came"
         return self.reason if self.sight == "cancelled" else None

@@ -340,8 +340,8 @@ class FaultServer:
         try:
             while await self._answered(reader, writer):
                 pass
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has left
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has left, or the port is closed
         finally:
             self._open.discard(task)
             writer.transport.abort()

@@ -145,7 +145,7 @@ def test_what_is_missing_is_submitted_once_more(
         ),
         (
             BatchPlan(end="completed", answered=0),
-            r"left out of the batch's results \(asked 11 times\); no answer to 20 of its 20 requests, which may have been",
+            r"its results hold no answer \(asked 11 times\); no answer to 20 of its 20 requests, which may have been",
         ),
     ],
 )
