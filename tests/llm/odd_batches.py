@@ -118,7 +118,8 @@ FIELDS: dict[str, dict[tuple[str | int, ...], tuple[object, ...]]] = {
     "upload": {("id",): WRONG, ("object",): WRONG, ("purpose",): WRONG, ("bytes",): (ABSENT, None, "x", -1)},
     "create": {("id",): WRONG, ("status",): (*WRONG, "odd"), ("input_file_id",): WRONG, ("metadata",): WRONG,
                ("object",): WRONG, ("endpoint",): WRONG},
-    "list": {("data",): WRONG, ("has_more",): (ABSENT, None, "x", True), ("object",): (ABSENT, 5),
+    "list": {("data",): tuple(value for value in WRONG if value != []),  # an empty list is a word that is believed
+              ("has_more",): (ABSENT, None, "x", True), ("object",): (ABSENT, 5),
              ("data", 0): WRONG[1:], ("data", 0, "id"): WRONG, ("data", 0, "metadata"): WRONG,
              ("data", 0, "input_file_id"): WRONG, ("data", 0, "status"): (*WRONG, "odd")},
     "poll": {("id",): (*WRONG, "batch_of_others"), ("input_file_id",): WRONG, ("metadata",): WRONG,

@@ -343,6 +343,20 @@ def test_a_shaky_server_gets_each_batch_once(start: Starter, tmp_path: Path, scr
     assert len(server.batches) == 1 and max(server.seen.batched.values()) == 1
 
 
+def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) -> None:
+    server = start(script={"create": ["reset"]})
+    pages = iter([b'{"data": []}'] * 2)
+    server.changed = lambda endpoint, status, payload: (  # type: ignore[method-assign]
+        status,
+        next(pages, payload) if endpoint == "list" else payload,
+    )
+    pauses: list[float] = []
+    assert texts(complete(batch_llm(server, tmp_path, pauses), questions(3), "asking")) == [
+        said(one) for one in questions(3)
+    ]
+    assert len(server.batches) == 1 and pauses[1:3] == [2.0, 5.0] and n(server, "list") == 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
