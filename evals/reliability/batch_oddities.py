@@ -12,7 +12,7 @@ Six requests a batch; pauses are skipped, and everything else is as in a run.
 
 Thresholds: all of at least 54 oddities that stay and of at least 54 that pass survive.
 
-    python -m evals.reliability.batch_oddities      (4 minutes on 2 cores)
+    python -m evals.reliability.batch_oddities      (5 minutes on 2 cores)
 """
 
 from __future__ import annotations
