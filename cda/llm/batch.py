@@ -232,9 +232,13 @@ class _BatchRun:
                 # Refused, so nothing runs. It may be the file, which servers delete after a while: upload it anew next time.
                 self.ledger.set_state(part.id, "written", file_id=None)
                 raise
+        hint = ""
         if lost and lost.denied:
             self.ledger.set_state(part.id, "written", file_id=None)
-        raise LLMError(f"{lost}, {self.llm.attempts} times, and none is in its list. {_AGAIN.capitalize()} to go on")
+            hint = ", or set llm.mode=calls: the server may offer no batches"
+        raise LLMError(
+            f"{lost}, {self.llm.attempts} times, and no batch is known. {_AGAIN.capitalize()} to go on{hint}"
+        )
 
     def _made(self, part: BatchPart, file_id: str, lost: LostError) -> str | None:
         """Id of the batch that a call without an answer has made; None if there is none, or the user agrees to another."""

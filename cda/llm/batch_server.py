@@ -179,7 +179,7 @@ class BatchServer:
             problem = f"the key in {key} is refused ({status})"
         elif status in (404, 405, 501):
             kind = NotOfferedError
-            problem = f"{what} is not possible ({status}); the server may offer no batches: ask without them"
+            problem = f"{what} is not possible ({status}); the server may offer no batches: set llm.mode=calls"
         elif status == 413:
             problem = f"{what} is too large for this server (413); it takes less than {self._max_bytes} bytes"
         elif status == 402 or error.code == "insufficient_quota":

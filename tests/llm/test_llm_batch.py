@@ -361,7 +361,11 @@ def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) 
     ("options", "message"),
     [
         ({"script": {"upload": ["401"]}}, r"the key in MY_KEY is refused \(401\)"),
-        ({"script": {"upload": ["404"] * 3}}, r"the server may offer no batches"),
+        ({"script": {"upload": ["404"] * 3}}, r"the server may offer no batches: set llm.mode=calls"),
+        (
+            {"script": {"create": ["404"] * 6}},
+            r"status 404, 6 times.*or set llm.mode=calls: the server may offer no batches",
+        ),
         ({"script": {"upload": ["413"]}}, r"too large for this server \(413\)"),
         ({"max_upload_bytes": 100}, r"too large for this server \(413\)"),
         ({"script": {"create": ["400"]}}, r"a batch is refused \(400\): .*scripted 400"),
