@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cda.features import (
-    TEXT_FEATURES,
-    language_of,
-    long_word_share,
-    measure,
-    n_words,
-    phrase_pattern,
-    same_language,
-    script_shares,
-    sentences,
-    words,
-)
+from cda.features import TEXT_FEATURES, long_word_share, measure, n_words, phrase_pattern, sentences, words
+from cda.languages import language_of, same_language, script_shares
 
 LISTED = "# Plan\n\nDo **this** first!\n\n- one thing\n* two\n  1. three\n10) four\n-not a mark\n1.5 is a number"
 

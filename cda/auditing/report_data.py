@@ -88,9 +88,10 @@ def _drift_table(name: str, drift: BiasDrift) -> Table | None:
 
     rows: list[Row] = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
-        label = found.feature.replace("_", " ") + (" (the bias itself)" if found.is_treatment else "")
+        label = found.name + (" (the bias itself)" if found.is_treatment else "")
         ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
-        rows.append((label, f"{found.base_mean:.2f}", f"{found.perturbed_mean:.2f}", signed(found.difference),
+        means = ["" if mean is None else f"{mean:.2f}" for mean in (found.base_mean, found.perturbed_mean)]
+        rows.append((label, *means, cell(found.difference, signed),
                      cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
     for other, came_along in drift.labels.items():
         rows.append((f"labelled {other}", "", "", cell(came_along, in_points, None), "", "", ""))
