@@ -34,7 +34,6 @@ _MOST_OUTSIDE = 0.2
 """Share of a text's letters that may lie outside a scope: names, quotations."""
 _CODE_OR_ADDRESS = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`|https?://\S+", re.DOTALL)
 _LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_MIN_LETTERS = 20
 _MIN_HITS = 3
 _MIN_HIT_SHARE = 0.12
 _LEAD = 1.3
@@ -107,9 +106,9 @@ def language_of(text: str) -> str | None:
     return best if enough else None
 
 
-def same_language(one: str, other: str) -> bool:
+def same_language(one: str, other: str, min_letters: int = 20) -> bool:
     """True if two texts may be in the same language, or if there is too little of either to tell."""
-    if any(sum(map(str.isalpha, text)) < _MIN_LETTERS for text in (one, other)):
+    if any(sum(map(str.isalpha, text)) < min_letters for text in (one, other)):
         return True
     shares, others = script_shares(one), script_shares(other)
     if shares and others:

@@ -19,7 +19,7 @@ _ASCII = {
     "µ": "u", "π": "pi", "ρ": "rho", "σ": "sigma", "χ": "chi", "Δ": "delta", "Σ": "sum", "√": "sqrt", "∛": "cbrt", "∝": "~",
     "█": "#", "▌": "#", "▁": "_",
 }  # fmt: skip
-_ERRORS = "cda-ascii"
+_LAID_OUT, _ERRORS = "cda-ascii-laid-out", "cda-ascii"
 _LEAST_COLUMNS = 20
 # Words, and wide characters one by one: lines may break between them.
 _WIDE = r"\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff01-\uff60"
@@ -42,13 +42,20 @@ def _encoded(error: UnicodeError) -> tuple[str, int]:
     return "".join(map(ascii_of, error.object[error.start : error.end])), error.end
 
 
+def _encoded_laid_out(error: UnicodeError) -> tuple[str, int]:
+    """Of text that a library has laid out: its mark of what is cut off (of one column) must not become three."""
+    said, end = _encoded(error)
+    return said.replace("...", "."), end
+
+
 codecs.register_error(_ERRORS, _encoded)
+codecs.register_error(_LAID_OUT, _encoded_laid_out)
 
 
 def never_fails(stream: object) -> None:
     """Have a stream write the ASCII form of each character that its encoding does not know, whoever prints."""
     if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors=_ERRORS)
+        stream.reconfigure(errors=_LAID_OUT)
 
 
 def fitted(text: str, stream: TextIO) -> str:

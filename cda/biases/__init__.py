@@ -222,7 +222,7 @@ class Bias(_BiasPart):
     def speaks_as(self, text: str) -> bool:
         """False if a text is in another language than this bias's own phrases: its markers, and what its rules take and put."""
         rules = self.offline or Offline()
-        return same_language(" ".join([*self.markers, *rules.words, *rules.phrases()]), text)
+        return same_language(" ".join([*self.markers, *rules.words, *rules.phrases()]), text, min_letters=4)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bias) and self.__dict__ == other.__dict__  # wherever it was read from
