@@ -1,9 +1,15 @@
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from replies import Answer, reply
+from typer.testing import CliRunner
 
 from cda.biases import builtin_names, load_bias
+from cda.cli import app
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES, measure, n_words, sentences, words
@@ -174,3 +180,31 @@ def test_a_set_of_several_languages_is_counted() -> None:
     reading = next(drift for drift in drifts if drift.feature == "flesch_reading_ease")
     assert isinstance(reading.difference, Estimate) and reading.difference.n == 30
     assert reading.name == "flesch reading ease (10 pairs left out)"
+
+
+def test_an_llm_labels_what_the_measure_refuses(tmp_path: Path, serve: Callable[[Answer], str]) -> None:
+    """The command that is refused, and the same with the setting that its message names."""
+    rows = [
+        {"prompt": f"怎么煮鸡蛋？{n}", "chosen": CHINESE + str(n), "rejected": f"好{n}。" + CHINESE} for n in range(12)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ["label", "jargon", f"data.pairs={tmp_path / 'pairs.jsonl'}"]
+    refused = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "refused")])
+    assert refused.exit_code == 2
+    assert "long word share holds in English only, and 12 of 12 pairs" in refused.output
+    assert "the first is pair 1 ('烧水" in refused.output and "llm.model=NAME" in refused.output
+    url = serve(lambda _: reply("response_1: yes\nresponse_2: no"))
+    done = CliRunner().invoke(
+        app,
+        [
+            *words,
+            "llm.model=j",
+            f"llm.base_url={url}",
+            "llm.json_schema=false",
+            "--yes",
+            "--out",
+            str(tmp_path / "run"),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert "unparsed" not in done.output

@@ -91,14 +91,18 @@ def _drift_table(name: str, drift: BiasDrift) -> Table | None:
         label = found.name + (" (the bias itself)" if found.is_treatment else "")
         ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
         means = ["" if mean is None else f"{mean:.2f}" for mean in (found.base_mean, found.perturbed_mean)]
-        rows.append((label, *means, cell(found.difference, signed),
+        rows.append((label, *means, cell(found.difference, signed, None),
                      cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
     for other, came_along in drift.labels.items():
         rows.append((f"labelled {other}", "", "", cell(came_along, in_points, None), "", "", ""))
     if isinstance(drift.similarity, Estimate):
         rows.append(("cosine of embeddings", "", "", signed(drift.similarity), "", "", ""))
     header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")
-    return table(f"{name}: what differs between the sides of {drift.n} contrasts", header, rows)
+    by_letter = not isinstance(drift.features, Missing) and any(
+        found.feature == "type_token_ratio" and found.n_unheld for found in drift.features
+    )
+    units = " (each letter of a script without spaces between words counts as a word)" if by_letter else ""
+    return table(f"{name}: what differs between the sides of {drift.n} contrasts{units}", header, rows)
 
 
 def rate_tables(audit: AuditResult) -> list[Table]:

@@ -116,7 +116,7 @@ def _drift_row(row: FeatureDrift) -> tuple[str, ...]:
     own = " (the bias itself)" if row.is_treatment else ""
     return (
         row.name + own, *("" if mean is None else _number(mean) for mean in (row.base_mean, row.perturbed_mean)),
-        cell(row.difference, signed),
+        cell(row.difference, signed, None),
         "" if row.standardised is None else signed(row.standardised), "" if row.beyond is None or own else share(row.beyond),
     )  # fmt: skip
 
