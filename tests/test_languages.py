@@ -200,7 +200,6 @@ def test_an_llm_labels_what_the_measure_refuses(tmp_path: Path, serve: Callable[
             *words,
             "llm.model=j",
             f"llm.base_url={url}",
-            "llm.json_schema=false",
             "--yes",
             "--out",
             str(tmp_path / "run"),

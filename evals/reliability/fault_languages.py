@@ -51,11 +51,11 @@ TEXTS = {
     "French": ("Faites bouillir de l'eau dans une casserole, et mettez les œufs pour huit minutes avec du sel.", 17),
     "Spanish": ("Primero se hierve el agua en una olla, y los huevos se ponen por ocho minutos con la sal.", 19),
     "Italian": ("Si fa bollire l'acqua in una pentola, e le uova sono pronte con otto minuti di cottura nel sale.", 19),
-    "Dutch": ("Eerst kookt men het water, en dan gaan de eieren voor acht minuten in de pan met wat zout van het huis.", 21),
-    "Portuguese": ("Primeiro se ferve a água em uma panela, e os ovos ficam por oito minutos com o sal do mar.", 19),
+    "Dutch": ("Eerst kookt men het water, en dan gaan de eieren voor acht minuten in de pan met wat zout van het huis.", 22),
+    "Portuguese": ("Primeiro se ferve a água em uma panela, e os ovos ficam por oito minutos com o sal do mar.", 20),
     "Polish": (
         "Najpierw zagotuj wodę w dużym garnku, a potem ostrożnie włóż jajka i gotuj je przez osiem minut. Jeśli wolisz miękkie, "
-        "wyjmij je wcześniej, bo w skorupkach jeszcze trochę dochodzą, a potem zalej je zimną wodą.", 32,
+        "wyjmij je wcześniej, bo w skorupkach jeszcze trochę dochodzą, a potem zalej je zimną wodą.", 35,
     ),
 }  # fmt: skip
 ENGLISH = "Boil the water first, and then put the eggs into it for eight minutes. If you like them soft, take them out earlier."
