@@ -193,7 +193,11 @@ def test_an_llm_labels_what_the_measure_refuses(tmp_path: Path, serve: Callable[
     assert refused.exit_code == 2
     assert "long word share holds in English only, and 12 of 12 pairs" in refused.output
     assert "the first is pair 1 ('烧水" in refused.output and "llm.model=NAME" in refused.output
-    url = serve(lambda _: reply("response_1: yes\nresponse_2: no"))
+    url = serve(
+        lambda body: reply(
+            json.dumps(dict.fromkeys(body["response_format"]["json_schema"]["schema"]["properties"], "no"))
+        )
+    )
     done = CliRunner().invoke(
         app,
         [
