@@ -2,10 +2,12 @@
 English label or an English rewrite; and every command prints whatever the encoding of its stream and the width of its terminal.
 
     python -m evals.reliability.fault_languages    (about 5 minutes on 2 cores; part of `faults` too)
+    python -m evals.reliability.fault_languages --only languages
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -24,6 +26,7 @@ from cda.biases import builtin_names, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
 from cda.features import measure
+from cda.files.jsonl import read_json
 from cda.inert import width
 from cda.records import RewriteRequest, user_prompt
 from cda.results.base import Estimate, Missing
@@ -129,6 +132,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("audit", "学校.py:score"), ("label", "jargon", "data.pairs=日本語→.jsonl"), ("report", "café"),
 )  # fmt: skip
 ENCODINGS = ("ascii", "cp1252", "latin-1", "cp437", "utf-8")
+KINDS = ("languages", "encodings")
 SCORER = "def score(prompts, responses):\n    return [float(len(one)) for one in responses]\n"
 
 
@@ -216,9 +220,13 @@ ATTEMPTS: tuple[Attempt, ...] = (
 
 
 def main() -> int:
-    seen = []
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--only", choices=KINDS, help="one kind; the other's last result stays")
+    only = parser.parse_args().only
+    last = ROOT / "evals" / "results" / "fault_languages.json"
+    seen = [row for row in read_json(last)["numbers"]["attempts"] if row["kind"] != only] if only else []
     with tempfile.TemporaryDirectory() as root:
-        for number, attempt in enumerate(ATTEMPTS):
+        for number, attempt in enumerate(one for one in ATTEMPTS if only in (None, one.kind)):
             (folder := Path(root) / str(number)).mkdir()
             try:
                 wrong = attempt.attack(folder)
@@ -231,7 +239,7 @@ def main() -> int:
             if wrong:
                 print(seen[-1], flush=True)
     by_kind = {}
-    for kind in ("languages", "encodings"):
+    for kind in KINDS:
         fine = [row["fine"] for row in seen if row["kind"] == kind]
         by_kind[kind] = {"survived": sum(fine), "tried": len(fine)}
     checks = [
