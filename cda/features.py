@@ -1,23 +1,34 @@
-"""Features of a text that can be measured without a model, and its language; bias files name the features.
+"""Features of a text that can be measured without a model; bias files name them.
 
-Every feature is a pure function of the text (and, for `OWN_FEATURES`, of a bias file's own phrases or pattern).
-Adding a feature here makes it usable in every bias file. Readability, hedges and long words are made for English.
+Every feature is a pure function of the text (and, for `OWN_FEATURES`, of a bias file's own phrases or pattern), declared once
+with the texts for which it holds. Adding a feature here makes it usable in every bias file. A word is what stands between
+spaces; in scripts without them (Chinese, Japanese, Thai, …) each letter with its marks counts as one.
 """
 
 from __future__ import annotations
 
+import math
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+import regex
+
+from cda.languages import UNSPACED, Scope, scopes_of
 from cda.patterns import compiled
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,:]\d+)*")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9])|(?<=[.!?][\"')\]])\s+(?=[\"'(\[]?[A-Z0-9])")
+_UNSPACED = regex.compile(rf"{UNSPACED}\p{{M}}*", regex.V1)
+_RUN = rf"[[\p{{L}}\p{{Nl}}\p{{No}}]--{UNSPACED}][[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}]--{UNSPACED}]*"
+_WORD = regex.compile(rf"{_UNSPACED.pattern}|{_RUN}(?:['’-]{_RUN})*|\d+(?:[.,:]\d+)*", regex.V1)
+# What may open a sentence behind white space: a capital, a letter of a script without capitals, a digit.
+_OPENS = r"\s+(?=[\"'(\[¿¡«]?[\p{Lu}\p{Lt}\p{Lo}0-9])"
+_SENTENCE_END = regex.compile(
+    rf"(?<=[.!?؟।॥۔։።။។]){_OPENS}|(?<=[.!?][\"')\]]){_OPENS}|(?<=[。！？｡])(?![。！？｡”』」）])|(?<=[。！？｡][”』」）])"
+)
 LIST_LINE = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+(?=\S)", re.MULTILINE)
 _HEADER = re.compile(r"^[ \t]*#{1,6}[ \t]+\S", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
@@ -25,14 +36,14 @@ _LONG_WORD_LETTERS = 9
 _BOLD_LEAD_IN = re.compile(r"^([ \t]*(?:[-*•+][ \t]+|\d{1,3}[.)][ \t]+)?)(?:\*\*[^*\n]+\*\*|__[^_\n]+__)", re.MULTILINE)
 _HEADER_LINE = re.compile(r"^[ \t]*#{1,6}[ \t]+.*$", re.MULTILINE)
 # A capital after a word, not after what may open a sentence, a heading or a quotation; a run of them is one name.
-_NAME = re.compile(r"(?<=[\w,;)%] )(?!I\b)[^\W\d_a-zß-öø-ÿ][\w’'.-]*\w(?: (?!I\b)[^\W\d_a-zß-öø-ÿ][\w’'.-]*\w)*")
+_NAME = regex.compile(r"(?<=[\w,;)%] )(?!I\b)[\p{Lu}\p{Lt}][\w’'.-]*\w(?: (?!I\b)[\p{Lu}\p{Lt}][\w’'.-]*\w)*")
 _TTR_WINDOW_WORDS = 50
 _PICTURE = "[\U0001f300-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55][\ufe0f\U0001f3fb-\U0001f3ff]*"
 EMOJI = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_PICTURE}(?:\u200d{_PICTURE})*")
 BLANKS = " \t\u00a0\u2002-\u200a\u202f\u3000"
 _WIDE_SPACE = re.compile(rf"(?<=\S)[{BLANKS}]{{2,}}(?=\S)")
 # From the first of a run of marks alone: from each of 60,000 it would take minutes.
-_QUESTION = re.compile(r"(?<![?!])!*+\?[?!]*+(?=[\s\"'”’)\]*_]|$)")
+_QUESTION = re.compile(r"(?<![?!])!*+\?[?!]*+(?=[\s\"'”’)\]*_]|$)|[？؟՞]++")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # The core of Hyland (2005), Metadiscourse, appendix; words that mostly mean something else (about, rather) left out.
 HEDGES = (
@@ -47,12 +58,18 @@ HEDGES = (
 
 def words(text: str) -> list[str]:
     """The words of a text, numbers included, punctuation and markdown marks left out."""
-    return _WORD.findall(text)
+    return _WORD.findall(text)  # type: ignore[no-any-return]  # regex has no types
 
 
 def n_words(text: str) -> int:
-    """Number of words as a reader counts them: runs of non-space that hold a letter or a digit."""
-    return sum(any(character.isalnum() for character in token) for token in text.split())
+    """Number of words as a reader counts them: runs of non-space that hold a letter or a digit, and each letter of a script
+    without spaces between words.
+
+    >>> n_words("It takes 3 days."), n_words("我用Python写代码。")
+    (4, 6)
+    """
+    spaced, n_letters = (text, 0) if text.isascii() else _UNSPACED.subn(" ", text)
+    return n_letters + sum(any(character.isalnum() for character in token) for token in spaced.split())
 
 
 def sentences(text: str) -> list[str]:
@@ -132,7 +149,7 @@ def _n_specifics(text: str) -> int:
     """
     body = LIST_LINE.sub("", _BOLD_LEAD_IN.sub(r"\1", _HEADER_LINE.sub("", text)))
     without_names, n_names = _NAME.subn("", body)  # CO2 is one name, not a name and a number
-    return n_names + _n_digit_words(without_names)
+    return int(n_names) + _n_digit_words(without_names)
 
 
 @lru_cache(maxsize=1)
@@ -172,27 +189,39 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[str], int]:
     return lambda text: len(pattern.findall(text))
 
 
-TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature of a text alone, and the texts for which it means something."""
+
+    of: Callable[[str], float]
+    holds_in: Scope = "any script"
+
+    def within(self, text: str, scopes: Collection[Scope]) -> float:
+        """The feature of a text that lies in these scopes, NaN if it does not hold there."""
+        return float(self.of(text)) if self.holds_in in scopes else math.nan
+
+
+TEXT_FEATURES: MappingProxyType[str, Feature] = MappingProxyType(
     {
-        "words": n_words,
-        "characters": len,
-        "sentences": lambda text: len(sentences(text)),
-        "list_lines": n_list_lines,
-        "headers": _matches(_HEADER),
-        "bold": _matches(_BOLD),
-        "exclamations": lambda text: text.count("!"),
+        "words": Feature(n_words),
+        "characters": Feature(len),
+        "sentences": Feature(lambda text: len(sentences(text)), "scripts that mark the end of a sentence"),
+        "list_lines": Feature(n_list_lines),
+        "headers": Feature(_matches(_HEADER)),
+        "bold": Feature(_matches(_BOLD)),
+        "exclamations": Feature(lambda text: text.count("!") + text.count("！")),
         # One that is made of several signs counts once.
-        "emoji": _matches(EMOJI),
+        "emoji": Feature(_matches(EMOJI)),
         # Runs of two or more blanks between words, no-break and other wide spaces among them; code blocks left out.
-        "wide_spaces": lambda text: len(_WIDE_SPACE.findall(_FENCE.sub("", text))),
+        "wide_spaces": Feature(lambda text: len(_WIDE_SPACE.findall(_FENCE.sub("", text)))),
         # Question marks at the end of a word, several in a row counted once; those within web addresses are not.
-        "questions": _matches(_QUESTION),
-        "digit_words": _n_digit_words,
-        "specifics": _n_specifics,
-        "hedges": lambda text: len(phrase_pattern(HEDGES).findall(text)),
-        "long_word_share": long_word_share,
-        "flesch_reading_ease": flesch_reading_ease,
-        "type_token_ratio": type_token_ratio,
+        "questions": Feature(_matches(_QUESTION)),
+        "digit_words": Feature(_n_digit_words),
+        "specifics": Feature(_n_specifics, "scripts with capitals"),
+        "hedges": Feature(lambda text: len(phrase_pattern(HEDGES).findall(text)), "English"),
+        "long_word_share": Feature(long_word_share, "English"),
+        "flesch_reading_ease": Feature(flesch_reading_ease, "English"),
+        "type_token_ratio": Feature(type_token_ratio, "scripts with spaces between words"),
     }
 )
 PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
@@ -201,14 +230,20 @@ OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
 FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
+def scope_of(feature: str) -> str:
+    """The texts for which a feature holds, in words."""
+    return TEXT_FEATURES[feature].holds_in if feature in TEXT_FEATURES else "the language of the bias's own phrases"
+
+
 def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str | None = None) -> float:
-    """One feature (of FEATURE_NAMES) of one text; counts per 100 words are 0.0 for a text without words.
+    """One feature (of FEATURE_NAMES) of one text; counts per 100 words are 0.0 for a text without words. NaN for a text for
+    which the feature does not hold.
 
     `markers`: phrases, for `markers_per_100_words`; `pattern`: regular expression, for PATTERN_FEATURES, whose matches do not
     overlap. SlowPatternError: it takes too long over this text. ValueError: a feature needs one, and there is none.
     """
     if feature in TEXT_FEATURES:
-        return float(TEXT_FEATURES[feature](text))
+        return TEXT_FEATURES[feature].within(text, scopes_of(text))
     if feature == "markers_per_100_words":
         count = len(phrase_pattern(tuple(markers)).findall(text))
     elif feature in PATTERN_FEATURES:
@@ -221,80 +256,3 @@ def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str |
         return float(count)
     total = n_words(text)
     return 100.0 * count / total if total else 0.0
-
-
-_CODE_OR_ADDRESS = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`|https?://\S+", re.DOTALL)
-_LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_MIN_LETTERS = 20
-_MIN_HITS = 3
-_MIN_HIT_SHARE = 0.12
-_LEAD = 1.3
-_MIN_WORDS = 25
-_LACKING = 0.03  # of 4,500 English responses in a public release none is below 6%, Czech ones are at 1%
-_KANA = ("HIRAGANA", "KATAKANA")
-# Frequent words that carry no content. Some belong to several languages; the lead over the next language settles it.
-_STOP_WORDS = {
-    "en": "the and of to is that for with are this you it be as on your can or have not by from at which will how what why "
-    "do does an if should i my in a was were would could there when who where",
-    "de": "der die und das ist nicht mit ein eine zu den von auch sich für auf sie werden dem wie im es",
-    "fr": "le les et des est une dans pour que vous pas sur avec qui ce au du la il nous je plus sont",
-    "es": "el los las y es una que para por con se del como su más la en un lo pero son",
-    "pt": "o os as e é uma que para por com se do da como não mais em um na no são ao",
-    "it": "il gli e è una che per con di del della sono non si un la nel anche più le i",
-    "nl": "de het een en is van dat niet voor met zijn op te aan ook wordt bij je ze deze",
-}
-STOP_WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _STOP_WORDS.items()}
-
-
-def script_shares(text: str) -> dict[str, float]:
-    """Share of the letters in each script (`LATIN`, `CYRILLIC`, …), code and addresses left out; empty without letters."""
-    counts = Counter(_script(letter) for letter in _CODE_OR_ADDRESS.sub(" ", text) if letter.isalpha())
-    total = counts.total()
-    return {name: count / total for name, count in counts.items()}
-
-
-def language_of(text: str) -> str | None:
-    """Language by its stop words; None for few words, for other languages, and if two come close.
-
-    >>> language_of("The cat sat on the mat because it was warm"), language_of("Der Hund ist nicht auf der Matte")
-    ('en', 'de')
-    """
-    words = _lower_words(text)
-    hits = {name: sum(word in stop for word in words) for name, stop in STOP_WORDS.items()}
-    (best, most), (_, second) = sorted(hits.items(), key=lambda item: -item[1])[:2]
-    enough = most >= max(_MIN_HITS, _MIN_HIT_SHARE * len(words)) and most >= _LEAD * second
-    return best if enough else None
-
-
-def same_language(one: str, other: str) -> bool:
-    """True if two texts may be in the same language, or if there is too little of either to tell."""
-    if any(sum(map(str.isalpha, text)) < _MIN_LETTERS for text in (one, other)):
-        return True
-    shares, others = script_shares(one), script_shares(other)
-    if shares and others:
-        main = max(shares, key=lambda name: shares[name])
-        if others.get(main, 0.0) < shares[main] / 2:
-            return False
-        if (sum(shares.get(name, 0.0) for name in _KANA) > 0.1) != (sum(others.get(name, 0.0) for name in _KANA) > 0.1):
-            return False
-    first, second = language_of(one), language_of(other)
-    if first is not None and second is not None:
-        return first == second
-    # One is in a language we know; the other may be in one we do not, and then has none of its stop words.
-    return not (_lacks(other, first) if first is not None else _lacks(one, second) if second is not None else False)
-
-
-def _lacks(text: str, language: str) -> bool:
-    """Long enough a text, with next to no stop word of the language."""
-    words = _lower_words(text)
-    hits = sum(word in STOP_WORDS[language] for word in words if len(word) > 1)  # single letters are words everywhere
-    return len(words) >= _MIN_WORDS and hits < _LACKING * len(words)
-
-
-def _lower_words(text: str) -> list[str]:
-    return [word.lower() for word in _LETTERS.findall(_CODE_OR_ADDRESS.sub(" ", text))]
-
-
-@lru_cache(maxsize=8192)
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]

@@ -103,7 +103,7 @@ def guarded(cell: str) -> str:
 
 
 def width(text: str) -> int:
-    """Columns of a text in a terminal: wide characters take two, combining ones none."""
+    """Columns of a text in a terminal: wide characters take two, combining and joining ones none."""
     return sum(map(_columns, text))
 
 
@@ -124,7 +124,13 @@ def clipped(text: str, most: int) -> str:
 
 
 def _columns(char: str) -> int:
-    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return (
+        0
+        if unicodedata.category(char) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
+    )
 
 
 def _is_control(char: str) -> bool:

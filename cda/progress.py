@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from cda.launch import is_main
 from cda.quiet import hides_bars
+from cda.terminal import put
 
 Kind = Literal["texts", "steps", "calls"]
 _KINDS: tuple[Kind, ...] = ("texts", "steps", "calls")
@@ -138,7 +139,7 @@ def on_terminal() -> bool:
 def say_waiting(what: str) -> None:
     """Say on a terminal what takes some seconds of silence; a log needs no such line."""
     if is_main() and sys.stderr.isatty() and not hides_bars():
-        print(f"{what} ...", file=sys.stderr, flush=True)
+        put(f"{what} ...")
 
 
 class Bar(tqdm):  # type: ignore[type-arg]
@@ -233,7 +234,7 @@ class Bar(tqdm):  # type: ignore[type-arg]
         postfix = f", {self.postfix}" if self.postfix else ""
         spent = f"{_rounded(self.seconds)} so far" if self._left() else f"done in {_rounded(self.seconds)}"
         said = [f"{self._label.strip()}: {share}{self.counts}{postfix}", spent, *self._left()]
-        print("; ".join(said), file=sys.stderr, flush=True)
+        put("; ".join(said))
 
     def _left(self) -> list[str]:
         """The run's stage, and the time left for the run, or for this bar if there is no run; nothing at its end."""

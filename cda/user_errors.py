@@ -16,6 +16,7 @@ from typing import NoReturn
 from cda.errors import CdaError, Terminated, out_of_files
 from cda.inert import short_lines, visible
 from cda.installed import check_installed
+from cda.terminal import put
 
 MISTAKE = 2
 """Exit status for what a user can mend."""
@@ -27,12 +28,12 @@ _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostr
 class _Terminal(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if "tqdm" not in sys.modules:
-            print(record.getMessage(), flush=True)
+            put(record.getMessage(), sys.stdout)
             return
         from tqdm import tqdm
 
         with tqdm.external_write_mode():  # a bar on the same terminal steps aside
-            print(record.getMessage(), flush=True)
+            put(record.getMessage(), sys.stdout)
 
 
 @contextmanager
@@ -129,7 +130,7 @@ def _fail(message: str, status: int = MISTAKE) -> NoReturn:
             sys.exit(status)
     _record(message)
     for line in message.splitlines():
-        print(f"error: {line}" if rank == "0" else f"error (process {rank}): {line}", file=sys.stderr)
+        put(f"error: {line}" if rank == "0" else f"error (process {rank}): {line}")
     sys.exit(status)
 
 

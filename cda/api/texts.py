@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from cda.rewriting.labels import (
     label_responses,
     measure_of,
     pair_request,
+    unheld,
 )
 from cda.rewriting.rewriter import rewrite_request
 
@@ -194,8 +196,8 @@ def _response_labels(
                 f"data, row {references.index(None) + 1}: {bias.name} is measured against another response; give that as "
                 "`reference`"
             )
-        texts = zip(responses, references, strict=True)
-        return [ResponseLabel(exhibits(response, bias, reference)) for response, reference in texts]
+        shown = [exhibits(*each) for each in zip(responses, repeat(bias), references, strict=False)]
+        return [ResponseLabel(label, reason=unheld(bias) if label is None else None) for label in shown]
     _confirm_labels([label_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)], loaded)
     return label_responses(prompts, responses, bias, llm_access(loaded).client(), recipe.label.ask_again, told)
 

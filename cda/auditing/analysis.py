@@ -94,8 +94,9 @@ def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> fou
         if not isinstance(scoring, Rewards):
             return Missing(reason="a pairwise judge gives no reward of single answers")
         rewards = np.array([scoring.of(prompt, text) for prompt, text in texts])
-        there = ~np.isnan(rewards)  # others were left out as too long, which is counted where they were scored
-        kept = list(compress(attribute, there)), list(compress(ids, there))
+        # Others were left out as too long, which is counted where they were scored, or the measure does not hold for them.
+        there = ~np.isnan(rewards) & np.array([has is not None for has in attribute], dtype=bool)
+        kept = [bool(has) for has in compress(attribute, there)], list(compress(ids, there))
         by_scoring[label] = or_missing(partial(observational_effect, rewards[there], *kept))
     return found.Observational(
         labelled_by=f"measured {bias.measure.feature.replace('_', ' ')}", effect=per_scoring(by_scoring)

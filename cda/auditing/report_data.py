@@ -88,16 +88,21 @@ def _drift_table(name: str, drift: BiasDrift) -> Table | None:
 
     rows: list[Row] = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
-        label = found.feature.replace("_", " ") + (" (the bias itself)" if found.is_treatment else "")
+        label = found.name + (" (the bias itself)" if found.is_treatment else "")
         ratio = "" if found.median_ratio is None else f"{found.median_ratio:.2f}"
-        rows.append((label, f"{found.base_mean:.2f}", f"{found.perturbed_mean:.2f}", signed(found.difference),
+        means = ["" if mean is None else f"{mean:.2f}" for mean in (found.base_mean, found.perturbed_mean)]
+        rows.append((label, *means, cell(found.difference, signed, None),
                      cell(found.standardised, signed), ratio, cell(found.beyond, share)))  # fmt: skip
     for other, came_along in drift.labels.items():
         rows.append((f"labelled {other}", "", "", cell(came_along, in_points, None), "", "", ""))
     if isinstance(drift.similarity, Estimate):
         rows.append(("cosine of embeddings", "", "", signed(drift.similarity), "", "", ""))
     header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")
-    return table(f"{name}: what differs between the sides of {drift.n} contrasts", header, rows)
+    by_letter = not isinstance(drift.features, Missing) and any(
+        found.feature == "type_token_ratio" and found.n_unheld for found in drift.features
+    )
+    units = " (each letter of a script without spaces between words counts as a word)" if by_letter else ""
+    return table(f"{name}: what differs between the sides of {drift.n} contrasts{units}", header, rows)
 
 
 def rate_tables(audit: AuditResult) -> list[Table]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.biases import Bias, load_bias
-from cda.errors import RecipeError, did_you_mean
-from cda.features import TEXT_FEATURES
+from cda.errors import DataError, RecipeError, did_you_mean
+from cda.features import TEXT_FEATURES, measure, scope_of
+from cda.inert import clipped, inert
 from cda.results.benchmarks import Followed
 from cda.rewriting.labels import exhibits, measure_of
 
@@ -70,17 +71,26 @@ def followed(
 def attributes_of(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[str]) -> list[Attribute]:
     """Shares of biases, then means of features; each is measured once per distinct text."""
 
-    def values(measure: Callable[[str], float]) -> FloatArray:
-        by_text = {text: float(measure(text)) for text in dict.fromkeys(texts)}
-        return np.array([by_text[text] for text in texts])
+    def values(name: str, feature: str, measure: Callable[[str], float | None]) -> FloatArray:
+        by_text = {text: measure(text) for text in dict.fromkeys(texts)}
+        found = np.array([by_text[text] for text in texts], dtype=np.float64)  # None becomes NaN
+        if n := int(np.isnan(found).sum()):
+            first = clipped(inert(texts[int(np.isnan(found).argmax())]), 30)
+            raise DataError(
+                f"{name}: {feature.replace('_', ' ')} holds in {scope_of(feature)} only, and {n} of {len(texts)} responses are "
+                f"not; the first begins '{first}'. Follow another bias or feature, such as characters, or leave these out"
+            )
+        return found
 
     attributes = []
     for bias in shares:
         rule = measure_of(bias)
         limit = f"below {rule.present_below:g}" if rule.present_above is None else f"above {rule.present_above:g}"
         words = f"share of picks that exhibit it, that is {rule.feature.replace('_', ' ')} {limit}"
-        attributes.append(Attribute(bias.name, "share", values(partial(exhibits, bias=bias)), words))
+        attributes.append(
+            Attribute(bias.name, "share", values(bias.name, rule.feature, partial(exhibits, bias=bias)), words)
+        )
     for name in means:
         words = f"mean of {name.replace('_', ' ')} among the picks"
-        attributes.append(Attribute(name, "mean", values(TEXT_FEATURES[name]), words))
+        attributes.append(Attribute(name, "mean", values(name, name, partial(measure, feature=name)), words))
     return attributes

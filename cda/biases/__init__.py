@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
 from cda.files.paths import is_reserved
 from cda.files.shipped import names_in
 from cda.files.yaml_file import find_yaml, read_yaml_mapping, validated
+from cda.languages import same_language
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
@@ -207,12 +209,20 @@ class Bias(_BiasPart):
         return self
 
     def measured(self, text: str, feature: str) -> float:
-        """One feature of one response, by this bias's own markers and pattern if it is computed from them. DataError: the
-        pattern takes too long over this text; KeyError and ValueError as of `features.measure`."""
+        """One feature of one response, by this bias's own markers and pattern if it is computed from them; NaN if it does not
+        hold for this text, and for markers in another language. DataError: the pattern takes too long over this text;
+        KeyError and ValueError as of `features.measure`."""
+        if feature == "markers_per_100_words" and not self.speaks_as(text):
+            return math.nan
         try:
             return measure(text, feature, self.markers, self.pattern)
         except SlowPatternError as error:
             raise self.too_slow("pattern", error) from None
+
+    def speaks_as(self, text: str) -> bool:
+        """False if a text is in another language than this bias's own phrases: its markers, and what its rules take and put."""
+        rules = self.offline or Offline()
+        return same_language(" ".join([*self.markers, *rules.words, *rules.phrases()]), text, min_letters=4)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bias) and self.__dict__ == other.__dict__  # wherever it was read from
@@ -231,7 +241,8 @@ class Bias(_BiasPart):
         )
 
     def shows(self, text: str, other: str | None = None) -> bool | None:
-        """True if a response exhibits the bias as measured, next to `other` if the measure is relative; None without a measure."""
+        """True if a response exhibits the bias as measured, next to `other` if the measure is relative; None without a measure, and
+        for a text for which it does not hold."""
         rule = self.measure
         if rule is None:
             return None
@@ -239,6 +250,8 @@ class Bias(_BiasPart):
         if rule.relative:
             reference = self.measured(other or "", rule.feature)
             value = value / reference if reference else float("inf")
+        if math.isnan(value):
+            return None
         return value > rule.present_above if rule.present_above is not None else value < (rule.present_below or 0.0)
 
 

@@ -21,6 +21,7 @@ except ModuleNotFoundError:
 
 from cda.cli import audits, benchmarks, recipes, calibration, launch, reports, files, studies, names
 from cda.cli.app import app
+from cda.terminal import never_fails
 
 __all__ = [
     "app",
@@ -41,6 +42,8 @@ _FAULT = 3
 def main(arguments: Sequence[str] | None = None) -> None:
     # The libraries make half a million objects that live until the end. Python would look through them for garbage at every growth
     # by some hundred objects, and once more at its end: 3 seconds of a run.
+    for stream in (sys.stdout, sys.stderr):
+        never_fails(stream)
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
     if "_CDA_COMPLETE" in os.environ:  # a shell asks, by the script of `cda completion`

@@ -15,6 +15,7 @@ from typer import Argument
 
 from cda.cli.app import TRAIN, app
 from cda.errors import RunError
+from cda.terminal import put
 from cda.user_errors import user_errors
 
 
@@ -116,5 +117,5 @@ def ended_by(rank: int, status: int) -> NoReturn:
     if status < 0:
         name = signal.Signals(-status).name
         why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
-        print(f"error: process {rank} was ended by {name}{why}", file=sys.stderr)
+        put(f"error: process {rank} was ended by {name}{why}")
     sys.exit(status if status > 0 else 128 - status)

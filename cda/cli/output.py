@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cda.errors import RecipeError
 from cda.launch import is_main, say
+from cda.terminal import put
 from cda.user_errors import user_errors
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Output:
     def fail(self, problems: list[str]) -> None:
         """End with exit code 1, after the result was shown, and say why on standard error."""
         for problem in problems:
-            print(f"failed: {problem}", file=sys.stderr)
+            put(f"failed: {problem}")
         self.status = CONDITION_HOLDS if problems else self.status
 
     def json(self) -> str:

@@ -11,6 +11,7 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_contrasts, second_turn_names
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
+from cda.inert import clipped, inert
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.prompts import LabelPrompt
@@ -28,7 +29,7 @@ from cda.resources.sources import (
     training_pairs,
 )
 from cda.results.stages import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
-from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
+from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request, unheld
 from cda.run import Stage
 from cda.stats.draws import Stream, drawn, generator
 
@@ -163,7 +164,9 @@ def labels_of(
     else:
         labels = [label_pair(pair, bias) for pair in pairs]
         tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
-    _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
+    if tally.unparsed > recipe.label.max_unparsed * tally.n:
+        first = next(at for at, label in enumerate(labels) if None in label.values())
+        raise DataError(_unparsed(tally, bias, pairs[first], first + 1, recipe))
     say(f"  {bias.name}: {_sentence(tally)}")
     return labels, answers, tally
 
@@ -230,12 +233,17 @@ def _sentence(tally: LabelTally) -> str:
     return f"{text} (by {tally.by})"
 
 
-def _check_unparsed(tally: LabelTally, name: str, limit: float) -> None:
-    if tally.unparsed > limit * tally.n:
-        raise DataError(
-            f"{name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
+def _unparsed(tally: LabelTally, bias: Bias, first: Pair, row: int, recipe: Recipe) -> str:
+    limit = f"more than label.max_unparsed={recipe.label.max_unparsed:g}"
+    if asks_for(bias, recipe):
+        return (
+            f"{bias.name}: {tally.unparsed} of {tally.n} labels could not be parsed, {limit}. "
             f"'{tally.by}' may not follow the answer format; try another llm.model"
         )
+    return (
+        f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, {limit}; the first is "
+        f"pair {row} ('{clipped(inert(first.chosen), 30)}'). Have an LLM label them: llm.model=NAME"
+    )
 
 
 def _loaded(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:

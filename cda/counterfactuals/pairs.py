@@ -131,7 +131,7 @@ def _counterfactual(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: boo
     ratio = bias.min_words_of_chosen
     if ratio is not None and n_words(rewrite.text) < ratio * n_words(pair.chosen):
         return f"shorter than {ratio:g} times the chosen side"
-    if check_measure and bias.measure is not None and not exhibits(rewrite.text, bias, pair.chosen):
+    if check_measure and bias.measure is not None and exhibits(rewrite.text, bias, pair.chosen) is False:
         return "bias not measurable in the rewrite"
     return Pair(pair.prompt, pair.chosen, rewrite.text)
 

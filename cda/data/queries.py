@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from cda.data.load import Row, RowError, readable
 from cda.errors import DataError
-from cda.features import STOP_WORDS, language_of, n_words, script_shares, sentences
+from cda.features import n_words, sentences
+from cda.languages import STOP_WORDS, is_english
 from cda.records import Exclusions, count_reasons
 
 # Columns in which data sets keep the user's message; the first one in a row is used.
@@ -27,7 +28,6 @@ _CODE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"\bNAME_\d+\b|\[[A-Za-z][^\]]{0,200}\]")
 _ABBREVIATION = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:Dr|Mr|Mrs|Ms|St|vs|etc|No|approx)\.")
-_MIN_LATIN = 0.95
 _MIN_WORDS, _MAX_WORDS = 5, 40
 _MOST_CHARACTERS = 5000  # the patterns take the square of the length, and no single question is so long
 # Stems, matched at the beginning of a word: sex, violence, drugs, slurs and swearing that audits can do without.
@@ -107,8 +107,7 @@ def _is_several(query: str) -> bool:
 
 def _is_english(query: str) -> bool:
     words = {word.strip("\"'“”‘’(),.?!:;").lower() for word in query.split()}
-    latin = script_shares(query).get("LATIN", 0.0)
-    return latin >= _MIN_LATIN and bool(words & STOP_WORDS["en"]) and language_of(query) in ("en", None)
+    return bool(words & STOP_WORDS["en"]) and is_english(query)
 
 
 def _well_formed(query: str) -> bool:

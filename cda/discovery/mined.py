@@ -21,7 +21,8 @@ from cda.discovery.candidates import PromptSamples, Proposals
 from cda.discovery.grouping import jaccard, kind
 from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
 from cda.errors import DataError
-from cda.features import LIST_LINE, STOP_WORDS, sentences
+from cda.features import LIST_LINE, sentences
+from cda.languages import STOP_WORDS
 from cda.records import Exclusions
 
 _PRIOR_DEGREES = 20.0

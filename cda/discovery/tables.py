@@ -82,8 +82,8 @@ def drift_table(result: DiscoverResult) -> Iterator[Row]:
         drift = () if isinstance(quality.drift, Missing) else quality.drift
         beyond = [(row, row.beyond) for row in drift if not row.is_treatment and row.beyond and row.beyond.value]
         for row, pairs in sorted(beyond, key=lambda item: -item[1].value):
-            numbers = f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}", signed(row.difference)
-            yield attribute, row.feature.replace("_", " "), *numbers, cell(row.standardised, signed), share(pairs)
+            numbers = f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}", cell(row.difference, signed)
+            yield attribute, row.name, *numbers, cell(row.standardised, signed), share(pairs)
 
 
 @_tabled("What is not known of the rewrites", "attribute", "what", "because")

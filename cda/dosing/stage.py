@@ -306,9 +306,11 @@ def removals(
     def features(model: RewardModel) -> Removal:
         margins = head_scores(model, biased) - head_scores(model, plain)
         first, second = (measured(side) for side in (responses[:n_taught:2], responses[1:n_taught:2]))
-        differences = {name: first[name] - second[name] for name in first}
+        # A feature that does not hold for a text (NaN) is no difference, and nothing is taken off for it.
+        differences = {name: np.nan_to_num(first[name] - second[name]) for name in first}
         fit = feature_correction(margins, differences, [prompt_id(prompt) for prompt, _, _ in pairs])
-        base, of_texts = head_scores(model, shown), measured([text for _, text in texts])
+        base = head_scores(model, shown)
+        of_texts = {name: np.nan_to_num(values) for name, values in measured([text for _, text in texts]).items()}
         rewards = {strength: rewarded(fit.corrected(base, of_texts, strength)) for strength in strengths}
         return Removal(rewards, fit.to_json())
 

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Offline, Swap
-from cda.features import LIST_LINE, STOP_WORDS, n_list_lines, n_words, phrase_pattern, sentences, words
+from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences, words
+from cda.languages import STOP_WORDS
 from cda.patterns import Pattern, compiled
 
 _MAX_RESTATED_ROUNDS = 4

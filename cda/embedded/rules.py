@@ -11,8 +11,9 @@ import numpy as np
 
 from cda.biases import Bias, Offline
 from cda.embedded import rule_edits as edits
-from cda.errors import RecipeError
+from cda.errors import DataError, RecipeError
 from cda.features import n_words, phrase_pattern
+from cda.inert import clipped, inert
 from cda.patterns import SlowPatternError
 from cda.records import Rewrite, RewriteRequest, content_id, prompt_text
 from cda.rewriting.fidelity import not_flipped
@@ -39,8 +40,15 @@ class RuleRewriter:
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
         """Rewrite by the bias file's offline rules. RecipeError: it has none. DataError: a pattern takes too long over a
-        text."""
+        text, or most texts are in another language than the rules; a few of them are failed rewrites."""
         rules = rules_of(bias)
+        other = [number for number, request in enumerate(requests, 1) if not bias.speaks_as(request.response)]
+        if 2 * len(other) > len(requests):
+            raise DataError(
+                f"bias '{bias.name}': its offline rules are in another language than {len(other)} of {len(requests)} texts; the "
+                f"first is text {other[0]} ('{clipped(inert(requests[other[0] - 1].response), 30)}'). Have an LLM rewrite them: "
+                "llm.model=NAME"
+            )
         try:
             return [self._rewritten(request, bias, rules) for request in requests]
         except SlowPatternError as error:
@@ -51,6 +59,8 @@ class RuleRewriter:
         return replace(self, seed=self.seed + sample, share=self.share * _FEWER_PLACES**sample)
 
     def _rewritten(self, request: RewriteRequest, bias: Bias, rules: Offline) -> Rewrite:
+        if not bias.speaks_as(request.response):
+            return Rewrite(None, "in another language than the rules")
         key = content_id(self.seed, bias.name, request.direction, prompt_text(request.prompt), request.response)
         rng = np.random.default_rng(int(key, 16))
         puts_in = (request.direction == "add") is not rules.reverse

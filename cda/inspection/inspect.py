@@ -276,7 +276,8 @@ def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tupl
         if name in limits and name not in bias.treatment
     }
     others = [name for name in before if name not in bias.treatment]
-    steps = [(after[name] - before[name]) / (float(np.std(before[name])) or 1.0) for name in others]
+    # A feature that does not hold for a text (NaN) has not changed.
+    steps = [np.nan_to_num((after[name] - before[name]) / (float(np.nanstd(before[name])) or 1.0)) for name in others]
     for at, row in enumerate(np.column_stack(steps) if steps else ()):
         changes = (
             FeatureChange(
@@ -287,7 +288,7 @@ def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tupl
                 beyond=name in beyond and bool(beyond[name][at]),
             )
             for name, values in before.items()
-            if values[at] != after[name][at]
+            if abs(values[at] - after[name][at]) > 0
         )
         yield tuple(changes), float(np.linalg.norm(row))
 

@@ -103,7 +103,9 @@ def rewrite_drift_tables(inspection: InspectResult) -> list[Table]:
         Table(
             f"{name_of(group)}: mean features of {group.n_written} originals and their rewrites, where they have any",
             header,
-            tuple(_drift_row(row) for row in group.drift if row.base_mean or row.perturbed_mean),
+            tuple(
+                _drift_row(row) for row in group.drift if row.base_mean or row.perturbed_mean or row.base_mean is None
+            ),
         )
         for group in inspection.summaries
         if not isinstance(group.drift, Missing)
@@ -113,7 +115,8 @@ def rewrite_drift_tables(inspection: InspectResult) -> list[Table]:
 def _drift_row(row: FeatureDrift) -> tuple[str, ...]:
     own = " (the bias itself)" if row.is_treatment else ""
     return (
-        _plain(row.feature) + own, _number(row.base_mean), _number(row.perturbed_mean), signed(row.difference),
+        row.name + own, *("" if mean is None else _number(mean) for mean in (row.base_mean, row.perturbed_mean)),
+        cell(row.difference, signed, None),
         "" if row.standardised is None else signed(row.standardised), "" if row.beyond is None or own else share(row.beyond),
     )  # fmt: skip
 
@@ -135,13 +138,16 @@ def _drift_words(group: RewriteSummary) -> list[str]:
     """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
     if isinstance(group.drift, Missing):
         return [f"not estimated: {group.drift.reason}"]
-    sizes = [(abs(row.standardised.value), row) for row in group.drift if row.standardised is not None]
-    changed = [(size, row) for size, row in sizes if excludes_zero(row.difference)]
+    changed = [
+        (abs(row.standardised.value), row.difference, row)
+        for row in group.drift
+        if row.standardised is not None and isinstance(row.difference, Estimate) and excludes_zero(row.difference)
+    ]
     words = []
-    for _, row in sorted(changed, key=lambda change: -change[0]):
+    for _, difference, row in sorted(changed, key=lambda change: -change[0]):
         beyond = row.beyond if row.beyond is not None and row.beyond.value > 0 else None
         note = " (the bias itself)" if row.is_treatment else f" ({share(beyond)} beyond the limit)" if beyond else ""
-        words.append(f"{_plain(row.feature)} {signed(row.difference)}{note}")
+        words.append(f"{row.name} {signed(difference)}{note}")
     return words
 
 

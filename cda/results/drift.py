@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from cda.arrays import BoolArray, FloatArray
 from cda.results.base import Estimate, Missing, Result
@@ -29,8 +31,8 @@ class Limit:
             raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
 
     def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
-        """Pairs within the limit. Shapes (n,)."""
-        inside = np.zeros(len(perturbed), dtype=bool)
+        """Pairs within the limit, and those with a side on which the feature does not hold (NaN). Shapes (n,)."""
+        inside = np.isnan(perturbed) | np.isnan(base)
         if self.difference is not None:
             inside |= np.abs(perturbed - base) <= self.difference + 1e-9
         if self.ratio is not None:
@@ -46,12 +48,12 @@ class FeatureDrift(Result):
     """Its name."""
     is_treatment: bool
     """True if it is the bias itself, so that its difference is not drift."""
-    perturbed_mean: float
-    """Mean of the perturbed sides, in the feature's unit."""
-    base_mean: float
-    """Mean of the base sides."""
-    difference: Estimate
-    """Mean of perturbed − base."""
+    perturbed_mean: float | None
+    """Mean of the perturbed sides, in the feature's unit; None if the feature holds for the texts of too few pairs."""
+    base_mean: float | None
+    """Mean of the base sides; likewise."""
+    difference: Estimate | Missing
+    """Mean of perturbed − base among the pairs for whose texts the feature holds."""
     standardised: Estimate | None
     """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
     3083–3107; above 0.1 in size is usually called imbalance). None if both sides are constant."""
@@ -61,6 +63,13 @@ class FeatureDrift(Result):
     """Share of pairs beyond the limit; None for a feature without one."""
     limit: Limit | None
     """That limit."""
+    n_unheld: Annotated[int, Field(exclude_if=lambda value: value == 0)] = 0
+    """Pairs with a text for which the feature does not hold, such as syllables of a Chinese one; left out of the numbers."""
+
+    @property
+    def name(self) -> str:
+        """The feature in words, with the pairs left out."""
+        return self.feature.replace("_", " ") + (f" ({self.n_unheld} pairs left out)" if self.n_unheld else "")
 
 
 class BiasDrift(Result):

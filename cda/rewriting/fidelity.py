@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.features import OWN_FEATURES, STOP_WORDS, n_words, same_language, sentences, words
+from cda.features import OWN_FEATURES, n_words, sentences, words
+from cda.languages import STOP_WORDS, same_language
 from cda.records import RewriteRequest
 from cda.results.drift import Limit
 from cda.stats.drift import DEFAULT_LIMITS
@@ -190,7 +191,7 @@ def not_flipped(
         return None if moved else NOT_FLIPPED
     if request.flips and bias.shows(request.response) == adding:
         return SO_ALREADY
-    return None if bias.shows(text) == adding else NOT_FLIPPED
+    return None if bias.shows(text) in (adding, None) else NOT_FLIPPED
 
 
 def _words_within(original: str, text: str, bias: Bias, words_within: float) -> bool:

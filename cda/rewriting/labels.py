@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from cda.biases import Bias, BiasMeasure
 from cda.errors import RecipeError
+from cda.features import scope_of
 from cda.llm.protocol import LLM, Answer, Request, ask, closing_object, fenced, formed, object_schema, without_thoughts
 from cda.prompts import LabelPrompt, filled, ours, with_sentences
 from cda.records import Pair, Prompt, Side, content_id, prompt_text
@@ -56,19 +57,25 @@ class PairLabel:
     def measured_of(cls, pair: Pair, bias: Bias) -> PairLabel:
         """The label by the bias's measure, without an LLM; raises as `label_pair`."""
         labels = label_pair(pair, bias)
-        return cls(labels, None, {}, labels, "chosen", 0, None)
+        return cls(labels, None, {}, labels, "chosen", 0, unheld(bias) if None in labels.values() else None)
 
     def details(self) -> dict[str, object]:
         """Everything but the labels, for an artifact row."""
         return {name: value for name, value in asdict(self).items() if name != "labels"}
 
 
-def exhibits(text: str, bias: Bias, other: str | None = None) -> bool:
-    """True if a response exhibits the bias as measured; `other` is the one next to it, for a relative measure. Raises
-    RecipeError if the bias cannot be measured.
+def exhibits(text: str, bias: Bias, other: str | None = None) -> bool | None:
+    """True if a response exhibits the bias as measured, None if the measure does not hold for it (one made for English, and a
+    Chinese text); `other` is the one next to it, for a relative measure. Raises RecipeError if the bias cannot be measured.
     """
     measure_of(bias)
-    return bool(bias.shows(text, other))
+    return bias.shows(text, other)
+
+
+def unheld(bias: Bias) -> str:
+    """Why a measured label is None."""
+    feature = measure_of(bias).feature
+    return f"{feature.replace('_', ' ')} holds in {scope_of(feature)} only"
 
 
 def label_pair(pair: Pair, bias: Bias) -> dict[Side, bool | None]:

@@ -32,11 +32,14 @@ def preference_of(odds: ArrayLike) -> FloatArray:
 
 
 def text_terms(own: TextMeasure, text: str) -> tuple[float, float]:
-    """Terms of offset and slope in one text: 1 if it has the bias, else 0; and its measure."""
+    """Terms of offset and slope in one text: 1 if it has the bias, else 0; and its measure. Both 0, so that nothing is
+    corrected, for a text for which the measure does not hold."""
     try:
         value = measure(text, own.feature, own.markers, own.pattern)
     except SlowPatternError as error:
         raise DataError(f"the calibration's pattern for {own.feature}: {error}") from None
+    if np.isnan(value):
+        return 0.0, 0.0
     has = own.present_above is not None and value > own.present_above
     has = has or (own.present_below is not None and value < own.present_below)
     return float(has), float(np.log(max(value, 1.0))) if own.logarithm else float(value)

@@ -22,6 +22,7 @@ from cda.run import file_fingerprint, fingerprint
 from cda.scorers.batching import characters
 from cda.scorers.compared import Rewards, Text, TextScore, TextScorer, distinct_texts, not_finite
 from cda.scorers.workers import Exchange, dealt
+from cda.terminal import put
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)
@@ -239,7 +240,7 @@ class ScoreCache:
             what="score cache",
             kept="what was scored until now is kept",
             error=RunError,
-            say=say or (lambda message: print(visible(message), file=sys.stderr)),
+            say=say or (lambda message: put(visible(message))),
             synchronous="NORMAL",
         )
         self._lock = threading.Lock()

@@ -27,10 +27,25 @@ _EXACT = 1e-9
 
 
 def paired_features(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Both sides of each feature of n pairs as arrays; DataError for no pairs, and values that are not finite."""
+    """Both sides of each feature of n pairs as arrays, NaN where it does not hold; DataError for no pairs, and infinite values."""
     if n == 0:
         raise DataError("no pairs: drift of nothing cannot be measured")
-    return {name: (finite(values, name), finite(base[name], name)) for name, values in perturbed.items()}
+    return {name: (_noninfinite(values, name), _noninfinite(base[name], name)) for name, values in perturbed.items()}
+
+
+def _noninfinite(values: ArrayLike, name: str) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    finite(array[~np.isnan(array)], name)
+    return array
+
+
+def _comparable(perturbed: Features, base: Features, n: int) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Both sides, with one value in the pairs in which a feature does not hold: they do not differ in it."""
+    sides = {}
+    for name, (first, second) in paired_features(perturbed, base, n).items():
+        unheld = np.isnan(first) | np.isnan(second)
+        sides[name] = np.where(unheld, 1.0, first), np.where(unheld, 1.0, second)
+    return sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ def adjusted_effect(
     explains in full, so that its error is unknown.
     """
     values = finite(margins, "margins")
-    fit = _fit(values, paired_features(perturbed, base, len(values)), prompt_ids, form)
+    fit = _fit(values, _comparable(perturbed, base, len(values)), prompt_ids, form)
     words = form.replace("_", " ")
     if not fit.identified[0]:
         mixed = [name for name, known in zip(fit.names, fit.identified[1:], strict=True) if not known]
@@ -159,7 +174,7 @@ def confounds(
     tells from others are left out.
     """
     values = finite(margins, "margins")
-    sides = paired_features(perturbed, base, len(values))
+    sides = _comparable(perturbed, base, len(values))
     fit = _fit(values, sides, prompt_ids, "linear")
     size = float(np.abs(values).max())
     if fit.freedom <= 0 or float(np.ptp(values)) <= _EXACT * size:

@@ -1,7 +1,8 @@
 """Drift, the other changes between the two sides of a pair, and identification of an effect in spite of it.
 
-Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each;
-values that are not finite raise DataError. `treatment`: features that are the bias itself.
+Features are given as `perturbed` and `base`: name to its values on the biased and on the unbiased sides, shape (n,) each,
+NaN for a text for which the feature does not hold (syllables of a Chinese text): such a pair is never beyond a limit on it.
+Infinite values raise DataError. `treatment`: features that are the bias itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
-from cda.features import TEXT_FEATURES
+from cda.features import TEXT_FEATURES, scope_of
+from cda.languages import scopes_of
 from cda.results.base import Estimate, Missing
 from cda.results.drift import FeatureDrift, Limit
 from cda.results.effects import Adjusted, Form, Identified, NotIdentified, Overlap, PairsEffect, SameMargin
@@ -48,12 +50,15 @@ others, and any adjustment for the rest is extrapolated from far away."""
 
 
 def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:
-    """Features of many texts, each of shape (n,); DataError for an unknown one."""
+    """Features of many texts, each of shape (n,), NaN where one does not hold; DataError for an unknown one."""
     for feature in features:
         if feature not in TEXT_FEATURES:
             known = ", ".join(TEXT_FEATURES)
             raise DataError(f"feature '{feature}' is unknown.{did_you_mean(feature, TEXT_FEATURES)} Known: {known}")
-    return {name: np.array([TEXT_FEATURES[name](text) for text in texts], dtype=np.float64) for name in features}
+    scoped = [(text, scopes_of(text)) for text in texts]
+    return {
+        name: np.array([TEXT_FEATURES[name].within(*each) for each in scoped], dtype=np.float64) for name in features
+    }
 
 
 def feature_drift(
@@ -66,28 +71,47 @@ def feature_drift(
     treatment: Collection[str] = (),
 ) -> list[FeatureDrift]:
     """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small."""
-    drifts = []
-    for name, (first, second) in paired_features(perturbed, base, len(prompt_ids)).items():
-        drawn = bootstrap_mean(first - second, prompt_ids, rng, name)
-        spread = float(np.sqrt((first.var() + second.var()) / 2))
-        # Rounding leaves a trace of a spread if both sides are constant.
-        varies = spread > ROUNDING * float(max(np.abs(first).max(), np.abs(second).max()))
-        both = (first > 0) & (second > 0)
-        limit = limits.get(name)
-        drifts.append(
-            FeatureDrift(
-                feature=name,
-                is_treatment=name in treatment,
-                perturbed_mean=float(first.mean()),
-                base_mean=float(second.mean()),
-                difference=drawn,
-                standardised=drawn.over(spread, "standard deviations", drawn.method) if varies else None,
-                median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
-                beyond=wilson_share(~limit.holds(first, second), prompt_ids) if limit else None,
-                limit=limit,
-            )
-        )
-    return drifts
+    return [
+        _drift_of(name, *sides, prompt_ids, rng, limits.get(name), name in treatment)
+        for name, sides in paired_features(perturbed, base, len(prompt_ids)).items()
+    ]
+
+
+def _drift_of(
+    name: str,
+    perturbed: FloatArray,
+    base: FloatArray,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    limit: Limit | None,
+    is_treatment: bool,
+) -> FeatureDrift:
+    there = ~(np.isnan(perturbed) | np.isnan(base))
+    first, second, ids = perturbed[there], base[there], list(compress(prompt_ids, there))
+    n_unheld = len(there) - len(ids)
+    if n_unheld and len(set(ids)) < 2:
+        why = f"holds in {scope_of(name)} only: {n_unheld} of {len(there)} pairs have a text that is not"
+        return FeatureDrift(
+            feature=name, is_treatment=is_treatment, perturbed_mean=None, base_mean=None, difference=Missing(reason=why),
+            standardised=None, median_ratio=None, beyond=None, limit=limit, n_unheld=n_unheld,
+        )  # fmt: skip
+    drawn = bootstrap_mean(first - second, ids, rng, name)
+    spread = float(np.sqrt((first.var() + second.var()) / 2))
+    # Rounding leaves a trace of a spread if both sides are constant.
+    varies = spread > ROUNDING * float(max(np.abs(first).max(), np.abs(second).max()))
+    both = (first > 0) & (second > 0)
+    return FeatureDrift(
+        feature=name,
+        is_treatment=is_treatment,
+        perturbed_mean=float(first.mean()),
+        base_mean=float(second.mean()),
+        difference=drawn,
+        standardised=drawn.over(spread, "standard deviations", drawn.method) if varies else None,
+        median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
+        beyond=wilson_share(~limit.holds(first, second), ids) if limit else None,
+        limit=limit,
+        n_unheld=n_unheld,
+    )
 
 
 def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:

@@ -12,7 +12,8 @@ from pathlib import Path
 from cda.biases import load_bias
 from cda.data.queries import why_not
 from cda.embedded.rules import RuleRewriter
-from cda.features import FEATURE_NAMES, HEDGES, measure, same_language
+from cda.features import FEATURE_NAMES, HEDGES, measure
+from cda.languages import same_language
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.fidelity import added_phrases
 from evals.reliability.fault_runs import Attempt, Ended, run

@@ -114,7 +114,7 @@ def test_embeddings_without_a_cosine_raise(vectors: FloatArray) -> None:
 
 @pytest.mark.parametrize(
     ("perturbed", "base", "n", "message"),
-    [({}, {}, 0, "no pairs"), ({"words": [1, np.nan]}, {"words": [1, 2]}, 2, "1 of 2 words are NaN or infinite")],
+    [({}, {}, 0, "no pairs"), ({"words": [1, np.inf]}, {"words": [1, 2]}, 2, "1 of 2 words are NaN or infinite")],
 )
 def test_what_cannot_be_compared_raises(perturbed: dict, base: dict, n: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
