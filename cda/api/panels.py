@@ -21,9 +21,9 @@ from cda.api.results import Panel, carry_out, planned_run
 from cda.api.rows import Data, as_reference
 from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
-from cda.files.paths import is_there, user_path
+from cda.files.paths import is_there, own_folder, user_path
 from cda.launch import say
-from cda.llm.money import Purse
+from cda.llm.purse import FOLDER, Purse
 from cda.panels.members import is_finished_audit
 from cda.panels.panel import run_panel
 from cda.pipeline import plan as planning
@@ -31,7 +31,7 @@ from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
 from cda.resources.dry_run import NOTHING_DONE
-from cda.resources.llm_access import Step, confirm_all, share_purse, tell_costs
+from cda.resources.llm_access import Step, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
 from cda.user_errors import explain
@@ -73,11 +73,12 @@ def audit_panel(
     if steps:
         say(f"\n{len(planned)} models, their LLM calls together")
         confirm_all(steps, terms.consent)
-    purse = Purse()
+    is_priced = any(price_of(llm) for llm, _ in steps)
+    purse = Purse(own_folder(_folder(terms, planned) / FOLDER)) if is_priced else None
     agreed = replace(terms, confirm=True) if steps else terms
     failed |= _failures([each for each in planned if each.name not in failed], settings, agreed, purse)
-    if purse.n_calls:
-        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}")
+    if purse is not None and purse.n_calls:
+        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}, in all starts")
     done = [each.run for each in planned if each.name not in failed]
     if not done:
         raise _none_left(failed)

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
+from cda.llm.batch_bill import BatchBill
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
-from cda.llm.money import Price, Purse
+from cda.llm.money import Account, Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Rejected, Throttled, keyless, of_data, of_status, problem_inside
 from cda.llm.protocol import Completion, Request, in_plain_words, json_of
+from cda.llm.purse import Purse
 
 if TYPE_CHECKING:
     from openai.types import Batch
@@ -62,6 +64,8 @@ class BatchLLM:
     price: Price | None = None
     """Of the model in batches; None: unknown."""
     purse: Purse = field(default_factory=Purse)
+    budget_usd: float | None = None
+    """None: everything is only counted."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Result lines that are `duplicate` (the first counts), of `unknown` requests, or `unreadable`: no JSON with a custom_id."""
 
@@ -102,6 +106,8 @@ class _BatchRun:
         self.ledger = stack.enter_context(closing(Ledger(Path(f"{llm.cache.path}.batches.sqlite"), self.where)))
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
+        account = Account(llm.price, llm.budget_usd, llm.purse) if llm.price is not None else None
+        self.bill = BatchBill(account, llm.client.max_tokens)
         self.queued: set[str] = set()
         self.absences = 0
         self.paid: dict[str, Completion] = {}
@@ -174,6 +180,8 @@ class _BatchRun:
         """Take a part from the state in which an earlier process left it to a running batch."""
         if part.state == "submitted" or part.id in self.queued:
             return
+        if not self.bill.begin(part.id, part.n_requests, self.input.path(part.id)):
+            return  # asked again in the next round
         file_id = part.file_id
         if file_id is None:
             path = self.input.path(part.id)
@@ -219,6 +227,7 @@ class _BatchRun:
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)
+        self.bill.end(part.id, part.n_requests)
         self.input.finish(part.id, self.noted, reason)
         self._drop_strays()
         yield from self._given_up()
@@ -296,8 +305,7 @@ class _BatchRun:
         return self._with_all_tokens(key, completion)
 
     def _pay(self, key: str, answer: Completion | Again) -> None:
-        if self.llm.price is not None:
-            self.llm.purse.spent += self.llm.price.of(answer.input_tokens, answer.output_tokens)
+        self.bill.add(answer)
         paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
         self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
 

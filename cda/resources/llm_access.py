@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import RunError, SpendingError
+from cda.files.paths import own_folder
 from cda.launch import say
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import AnsweredBy, Budgeted, CountedLLM, Price, Purse, Tally
+from cda.llm.money import Account, AnsweredBy, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
+from cda.llm.purse import FOLDER, Purse
 from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
@@ -23,6 +25,7 @@ from cda.report.numbers import duration
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 
+_PURSE = "purse"
 _SECONDS_PER_CALL = 5.0
 _OF_THE_CLIENT = {
     "base_url", "api_key_env", "concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "max_tokens", "seed",
@@ -37,6 +40,8 @@ class LlmAccess:
     settings: LlmSection
     cache: Path
     """File of answers."""
+    run_folder: Path
+    """Folder that the purse is kept in, so that the budget holds for all starts."""
     prompts: Prompts = field(default_factory=ours)
     label_again: int = 2
     """Further calls for an answer without a readable label."""
@@ -47,20 +52,22 @@ class LlmAccess:
         return replace(self, settings=self.settings.model_copy(update={"model": model, **changed}))
 
     def client(self) -> LLM:
-        """The LLM, which asks only what the cache cannot answer; one object a run and model, and one purse for all models that
-        share a cache, as the budget holds over all stages. LLMError: the cache cannot be opened."""
+        """The LLM, which asks only what the cache cannot answer; one object a run and model, and one purse for all models, as the
+        budget holds over all stages. LLMError: cache or purse cannot be opened."""
         return self.opened.once(("llm", self.settings.model_dump_json(), self.cache), self._open)
 
     def _open(self) -> LLM:
-        client, price = llm_client(self.settings), price_of(self.settings)
+        price, account = price_of(self.settings), None
+        if price is not None:
+            kept = self.opened.once(_PURSE, lambda: Purse(own_folder(self.run_folder / FOLDER)))
+            account = Account(price, self.settings.budget_usd, kept)
+        client = llm_client(self.settings, account)
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again)
+        llm: LLM = CachedLLM(client, cache)
         if self.settings.mode == "batch":
-            llm: LLM = BatchLLM(client, cache, price=price)
-        else:
-            purse = self.opened.once(("purse", self.cache), Purse)
-            budget = self.settings.budget_usd
-            llm = CachedLLM(client if price is None else Budgeted(client, price, budget, purse), cache)
+            purse = account.purse if account else Purse()
+            llm = BatchLLM(client, cache, price=price, purse=purse, budget_usd=self.settings.budget_usd)
         return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price)
 
     def labeller(self) -> Labeller:
@@ -81,7 +88,9 @@ class LlmAccess:
 
 def llm_access(loaded: LoadedRecipe) -> LlmAccess:
     recipe, again = loaded.recipe, loaded.recipe.label.ask_again
-    return LlmAccess(recipe.llm, recipe.llm_cache, loaded.prompts, again, loaded.consent, loaded.opened)
+    return LlmAccess(
+        recipe.llm, recipe.llm_cache, recipe.run_path, loaded.prompts, again, loaded.consent, loaded.opened
+    )
 
 
 def llm_counts(opened: Opened) -> dict[str, Tally]:
@@ -93,9 +102,10 @@ def _tallies(opened: Opened) -> dict[str, Tally]:
     return opened.once("tallies", dict)
 
 
-def llm_client(llm: LlmSection) -> OpenAIClient:
-    """The server and model of a recipe, without cache or budget."""
-    return OpenAIClient(name=llm.model or "", at=llm.endpoint, **llm.asked.model_dump(include=_OF_THE_CLIENT))
+def llm_client(llm: LlmSection, account: Account | None = None) -> OpenAIClient:
+    """The server and model of a recipe, without cache."""
+    settings = llm.asked.model_dump(include=_OF_THE_CLIENT)
+    return OpenAIClient(name=llm.model or "", at=llm.endpoint, account=account, **settings)
 
 
 def llm_problems(llm: LlmSection, models: Iterable[str]) -> list[str]:
@@ -121,7 +131,7 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
 
 def share_purse(loaded: LoadedRecipe, purse: Purse) -> None:
     """Let a run pay from this purse, so that its budget holds for all runs that do. To be called before anything is asked."""
-    loaded.opened.once(("purse", loaded.recipe.llm_cache), lambda: purse)
+    loaded.opened.once(_PURSE, lambda: purse)
 
 
 @dataclass(frozen=True, slots=True)
