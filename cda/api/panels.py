@@ -30,7 +30,7 @@ from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
-from cda.resources.dry_run import NOTHING_DONE
+from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
@@ -103,7 +103,8 @@ def plan_panel(
         planned, settings, terms, plan=lambda name, loaded: plans.update({name: planned_run(loaded, full)})
     ):
         raise _none_left(failed)
-    steps, _ = _costs(planned, settings, terms)
+    with noting():
+        steps, _ = _costs(planned, settings, terms)
     if steps:
         say("\nLLM calls of all models")
         tell_costs(steps)

@@ -20,7 +20,7 @@ from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Account, Price
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, Throttled, keyless, of_data, of_status, problem_inside
+from cda.llm.outcome import Again, Rejected, Throttled, of_data, of_status, problem_inside
 from cda.llm.protocol import Completion, Request, in_plain_words, json_of
 from cda.llm.purse import Purse
 
@@ -291,7 +291,7 @@ class _BatchRun:
             return "status 429"
         if isinstance(outcome, Again):
             return self.endpoint.hide(outcome.reason)
-        return self._held(key, keyless(outcome, self.endpoint.key)) if status == 200 else outcome
+        return self._held(key, outcome) if status == 200 else outcome
 
     def _held(self, key: str, completion: Completion) -> Completion | str:
         """The answer if it follows its schema; else it is asked for again in plain words."""

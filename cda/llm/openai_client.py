@@ -18,10 +18,10 @@ from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import Account, Bill, request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.prices import OPENAI
 from cda.llm.protocol import FILTERED, TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
-_OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT_S = 86_400.0
 _SAY_AGAIN_S = 60.0
 _OPTIONAL = ("max_completion_tokens", "temperature", "seed")
@@ -100,18 +100,21 @@ class OpenAIClient:
         """Dollars paid from the purse so far; None if no price is known."""
         return None if self.account is None else self.account.purse.spent
 
-    def check(self) -> list[str]:
-        """Problems before a call can be made; empty if there are none."""
-        problems = []
-        if (self.base_url is None or (self.at and self.api_key_env)) and not self.endpoint.key:
-            problems.append(
-                f"{'the model' if self.at else 'llm.model'} is {self.name}, but the environment variable {self.api_key_env} holds "
-                f"no key ({self.section}.api_key_env)"
-            )
+    def missing_key(self) -> list[str]:
+        """The problem that a key is needed and not there; empty if there is none."""
+        if self.endpoint.key or not (self.base_url is None or (self.at and self.api_key_env)):
+            return []
+        return [
+            f"{'the model' if self.at else 'llm.model'} is {self.name}, but the environment variable {self.api_key_env} holds "
+            f"no key ({self.section}.api_key_env)"
+        ]
+
+    def wrong_address(self) -> list[str]:
+        """The problem of an address that no call can be made to; empty if there is none."""
         if problem := address_problem(self._url, with_version=True):
             where = f"{self.section}.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
-            problems.append(f"{where}: {problem} ({self.api_key_env})")
-        return problems
+            return [f"{where}: {problem} ({self.api_key_env})"]
+        return []
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request, as they come; see LLM.answers."""
@@ -261,7 +264,7 @@ class OpenAIClient:
             bill.used(outcome.input_tokens, outcome.output_tokens)
         else:
             bill.free()
-        return keyless(outcome, self.endpoint.key) if isinstance(outcome, Completion) else outcome
+        return outcome
 
     def _refused(self, response: Any, bill: Bill) -> Outcome:
         """Outcome of a status other than 200. A fault or timeout of the server may come after the model's work, and Azure bills a
@@ -316,13 +319,13 @@ class OpenAIClient:
 
     @property
     def _url(self) -> str:
-        return self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        return self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
 
     @property
     def _server(self) -> str:
         """The address for messages: whatever stands before the host or after the path may be a credential."""
         parts = urlsplit(self._url)
-        return "OpenAI" if self._url == _OPENAI else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return "OpenAI" if self._url == OPENAI else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def endpoint(self) -> Endpoint:

@@ -29,7 +29,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.sections import AuditSection, judges_of
 from cda.report.numbers import listed
-from cda.resources.llm_access import asked_at, llm_client, sentence
+from cda.resources.llm_access import asked_at, llm_problems, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
@@ -92,7 +92,7 @@ def check(loaded: LoadedRecipe) -> None:
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.asks_llm:
-        problems += llm_client(recipe.llm).check()
+        problems += llm_problems(recipe.llm, [str(recipe.llm.model)])
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same

@@ -16,12 +16,14 @@ from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Account, AnsweredBy, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
+from cda.llm.prices import listed_on
 from cda.llm.protocol import LLM
 from cda.llm.purse import FOLDER, Purse
 from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
 from cda.report.numbers import duration
+from cda.resources.dry_run import only_noted
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 
@@ -109,9 +111,13 @@ def llm_client(llm: LlmSection, account: Account | None = None) -> OpenAIClient:
 
 
 def llm_problems(llm: LlmSection, models: Iterable[str]) -> list[str]:
-    """Problems before any of these models can be asked, once for each endpoint."""
+    """Problems before any of these models can be asked, once for each endpoint; a plan needs no key."""
     by_endpoint = {named.endpoint: named for named in map(llm.named, reversed([*models]))}
-    return [problem for named in reversed(by_endpoint.values()) for problem in llm_client(named).check()]
+    clients = [llm_client(named) for named in reversed(by_endpoint.values())]
+    return [
+        *(problem for client in clients for problem in client.missing_key() if not only_noted(problem)),
+        *(problem for client in clients for problem in client.wrong_address()),
+    ]
 
 
 def asked_at(llm: LlmSection) -> str | None:
@@ -154,7 +160,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     dollars = (
         f"no price of {llm.model} is given ({llm_client(llm).section}.prices), so no cost can be told"
         if cost is None
-        else f"about ${cost:,.2f}"
+        else f"about ${cost:,.2f}{'' if llm.asked.model in llm.asked.prices else f' at the list price of {listed_on()}'}"
     )
     time = (
         "within a day"
@@ -179,7 +185,8 @@ def cost_lines(steps: Sequence[Step]) -> list[str]:
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
-        unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
+        n = dollars.count(None)
+        unpriced = f", and {n} {'step' if n == 1 else 'steps'} without a price" if n else ""
         lines.append(f"  in all about ${total:,.2f}{unpriced}")
     return lines
 
@@ -233,8 +240,8 @@ def _check_batches(steps: Sequence[Step]) -> None:
 
 
 def price_of(llm: LlmSection) -> Price | None:
-    """Price of the recipe's model, if one is given; half of it in batch mode, as OpenAI charges."""
-    price = llm.asked.prices.get(llm.asked.model or "")
+    """Price of the recipe's model, if one is known; half of it in batch mode, as OpenAI charges."""
+    price = llm.price
     if price is None or llm.mode != "batch":
         return price
     return Price(input=price.input / 2, output=price.output / 2)

@@ -313,6 +313,23 @@ def test_candidates_are_read_from_any_answer(answer: dict[str, Any], expected: C
     assert of_content(json.dumps(answer).encode(), SERVER, one_token=True) == expected
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "whole"}], "whole"),
+        (["who", {"text": "le"}, {"type": "thinking", "thinking": [{"text": "hm"}]}], "whole"),
+        ([{"type": "text", "text": None}], None),
+        ([{"type": "text"}, {"text": None}, None, 7, {"text": {"value": 1}}], None),
+        ([None, {"text": "whole"}], "whole"),
+        ([], None),
+    ],
+)
+def test_parts_of_an_answer_without_a_text_are_none(content: list[object], text: str | None) -> None:
+    answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    expected = Completion(text) if text else Completion(None, EMPTY)
+    assert of_content(json.dumps(answer).encode(), SERVER) == expected
+
+
 def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:
     assert of_content(json.dumps(data(LISTED)).encode(), SERVER) == Completion(None, CUT_OFF)
     assert isinstance(of_content(b"[]", SERVER, one_token=True), Again)

@@ -71,7 +71,7 @@ def test_steps_without_a_price_are_told_and_not_taken_for_free(
 ) -> None:
     confirm_all([(llm("dear"), HALF), (llm("unknown"), JUDGING), (llm("own"), JUDGING)], "by question")
     out = capsys.readouterr().out
-    assert "no price of unknown is given" in out and "in all about $0.50, and 1 steps without a price" in out
+    assert "no price of unknown is given" in out and "in all about $0.50, and 1 step without a price" in out
     assert len(asked) == 1
 
 
