@@ -70,7 +70,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     place_for(out)
     if not read.responses or source.limit is not None:
         say(f"  {read.text}")
-    confirm_all(steps, llm.consent)
+    confirm_all(steps, llm.consent, llm.opened)
     triples: list[Triple] = []
     counts: dict[str, int] = {}
     texts, exclusions = _texts(read, source, llm, recipe.seed)

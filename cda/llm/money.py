@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sized
 from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import LLMError
 from cda.inert import inert
+from cda.llm.agreed import Agreed
 from cda.llm.asking import Answers, pause
 from cda.llm.protocol import LLM, Completion, Request
 from cda.llm.purse import Purse
@@ -225,22 +226,36 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedLLM:
-    """An LLM whose answers are counted as they are passed on; the price is None if it is unknown."""
+    """An LLM whose answers are counted as they are passed on; the price is None if it is unknown. `agreed`: its calls may not
+    exceed a plan.
+    """
 
     llm: LLM
     tally: Tally
     price: Price | None = None
+    agreed: Agreed | None = None
 
     @property
     def name(self) -> str:
         return self.llm.name
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request, as they come; see LLM.answers."""
+        """Position and answer of each request, as they come; see LLM.answers. RunError: they exceed the plan."""
+        if self.agreed is not None:
+            total = len(requests) if total is None and isinstance(requests, Sized) else total
+            requests = _admitted(requests, self.agreed)
         with closing(_generator(self.llm.answers(requests, label, total))) as answers:
             for position, completion in answers:
                 self.tally.add(completion, self.price)
+                if self.agreed is not None and completion.cached:
+                    self.agreed.made -= 1
                 yield position, completion
+
+
+def _admitted(requests: Iterable[Request], agreed: Agreed) -> Iterator[Request]:
+    for request in requests:
+        agreed.admit()
+        yield request
 
 
 def _generator(answers: Iterator[tuple[int, Completion]]) -> Answers:

@@ -10,8 +10,9 @@ from typing import Any
 
 from cda.auditing.paper import release_lines
 from cda.biases import Bias
-from cda.counterfactuals.label import planned_labels
-from cda.counterfactuals.synthesize import number_for, planned_rewrites
+from cda.counterfactuals.label import planned_labels, planned_supplement
+from cda.counterfactuals.pairs import number_for
+from cda.counterfactuals.synthesize import planned_rewrites
 from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
 from cda.embedded.model import EMBEDDED
@@ -344,6 +345,10 @@ def _spending(
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]
     pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
     planned = [planned_labels(pairs, bias, prompts.label) for bias in biases if labels and bias.label_by == "ask"]
+    if labels and recipe.data.supplement is not None and is_local(recipe.data.supplement):
+        extra = supplementary_pairs(recipe.data, opened).pairs
+        steps = (planned_supplement(extra, bias, recipe, prompts.label) for bias in biases if bias.label_by == "ask")
+        planned += [step for step in steps if step.calls]
     if rewrites:
         planned += [
             planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)

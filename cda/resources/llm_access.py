@@ -12,6 +12,7 @@ from typing import Any
 from cda.errors import RunError, SpendingError
 from cda.files.paths import own_folder
 from cda.launch import say
+from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Account, AnsweredBy, CountedLLM, Price, Tally
@@ -27,7 +28,7 @@ from cda.resources.dry_run import only_noted
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 
-_PURSE = "purse"
+_PURSE, _AGREED = "purse", "agreed"
 _SECONDS_PER_CALL = 5.0
 _OF_THE_CLIENT = {
     "base_url", "api_key_env", "concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "max_tokens", "seed",
@@ -70,7 +71,8 @@ class LlmAccess:
         if self.settings.mode == "batch":
             purse = account.purse if account else Purse()
             llm = BatchLLM(client, cache, price=price, purse=purse, budget_usd=self.settings.budget_usd)
-        return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price)
+        agreed = None if _is_free(self.settings) else agreed_calls(self.opened)
+        return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price, agreed)
 
     def labeller(self) -> Labeller:
         return asked_labels(self.client(), self.label_again, self.prompts.label)
@@ -85,7 +87,7 @@ class LlmAccess:
 
     def confirm(self, planned: Planned) -> None:
         """Print the cost of a step, and ask before money is spent; see `confirm_all`."""
-        confirm_all([(self.settings, planned)], self.consent)
+        confirm_all([(self.settings, planned)], self.consent, self.opened)
 
 
 def llm_access(loaded: LoadedRecipe) -> LlmAccess:
@@ -98,6 +100,11 @@ def llm_access(loaded: LoadedRecipe) -> LlmAccess:
 def llm_counts(opened: Opened) -> dict[str, Tally]:
     """Counts of a run's calls of each model so far, in this process."""
     return {name: replace(tally) for name, tally in _tallies(opened).items()}
+
+
+def agreed_calls(opened: Opened) -> Agreed:
+    """Calls that were agreed to in a run."""
+    return opened.once(_AGREED, Agreed)
 
 
 def _tallies(opened: Opened) -> dict[str, Tally]:
@@ -135,9 +142,13 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
-def share_purse(loaded: LoadedRecipe, purse: Purse) -> None:
-    """Let a run pay from this purse, so that its budget holds for all runs that do. To be called before anything is asked."""
-    loaded.opened.once(_PURSE, lambda: purse)
+def share_purse(loaded: LoadedRecipe, purse: Purse | None, agreed: Agreed | None = None) -> None:
+    """Let a run pay from this purse, so that its budget holds for all runs that do, and count its calls with those that were agreed
+    to for all. To be called before anything is asked."""
+    if purse is not None:
+        loaded.opened.once(_PURSE, lambda: purse)
+    if agreed is not None:
+        loaded.opened.once(_AGREED, lambda: agreed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +208,9 @@ def plan_lines(steps: Sequence[Step]) -> list[str]:
     return [f"{'' if at else 'llm':12}{line.strip()}" for at, line in enumerate(lines)]
 
 
-def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
+def confirm_all(steps: Sequence[Step], consent: Consent, opened: Opened) -> None:
     """Print the cost of several steps, and ask once before money is spent; not if all prices are zero, if none is known of the user's
-    own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to ask, or a batch beyond the budget.
+    own server (llm.base_url), with --yes, or for no calls; calls beyond them ask again (`opened` counts). RunError: declined, nobody to ask, or a batch beyond the budget.
     SpendingError: from Python, without an agreement or a budget that is large enough."""
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     dollars = tell_costs(steps)
@@ -209,11 +220,12 @@ def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
     if consent == "by budget":
         _check_budget(steps, dollars)
         return
+    agreed_calls(opened).plan(sum(planned.calls for llm, planned in steps if not _is_free(llm)))
     if not sys.stdin.isatty():
         what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
         raise RunError(f"{what} would spend money, and there is no terminal to ask. Agree beforehand with --yes")
     if input("  Go on? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+        raise RunError("nothing was spent on it. Lower the counts, or choose a cheaper llm.model, and start again")
 
 
 def _check_budget(steps: Sequence[Step], dollars: float | None) -> None:

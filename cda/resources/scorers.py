@@ -231,7 +231,7 @@ class Judge(NamedScorer):
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
         names, llm = judges_of(self.name), self.settings.llm
-        confirm_all(self.planned(comparisons), llm.consent)
+        confirm_all(self.planned(comparisons), llm.consent, llm.opened)
         if len(names) > 1:
             return self._panel(names, comparisons)
         return self._verdicts(self.pairwise(), self.name, comparisons, llm)
