@@ -155,7 +155,7 @@ def _enough_labels(
     planned = 0
     while (short := (wanted - _usable(pairs, answers, taken, audited)).total()) and len(answers) < len(pairs):
         if len(answers) == planned:
-            step = planned_supplement(pairs[planned:], bias, recipe, llm.prompts.label, max(planned, short))
+            step = planned_supplement(pairs[planned:], bias, recipe, llm.prompts.label, planned)
             if planned:
                 say(f"  {bias.name}: {short} supplementary pairs are still missing after {planned} labels")
             llm.confirm(step)
