@@ -204,7 +204,9 @@ def cost_lines(steps: Sequence[Step]) -> list[str]:
 
 def plan_lines(steps: Sequence[Step]) -> list[str]:
     """The cost of LLM calls as the last steps of a dry run's plan; none if nothing is asked."""
-    lines = cost_lines([step for step in steps if step[1].calls])
+    steps = [step for step in steps if step[1].calls]
+    _check_reachable(steps)
+    lines = cost_lines(steps)
     return [f"{'' if at else 'llm':12}{line.strip()}" for at, line in enumerate(lines)]
 
 
@@ -213,6 +215,7 @@ def confirm_all(steps: Sequence[Step], consent: Consent, opened: Opened) -> None
     own server (llm.base_url), with --yes, or for no calls; calls beyond them ask again (`opened` counts). RunError: declined, nobody to ask, or a batch beyond the budget.
     SpendingError: from Python, without an agreement or a budget that is large enough."""
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
+    _check_reachable(steps)
     dollars = tell_costs(steps)
     _check_batches(steps)
     if consent == "given" or all(_is_free(llm) for llm, _ in steps):
@@ -226,6 +229,13 @@ def confirm_all(steps: Sequence[Step], consent: Consent, opened: Opened) -> None
         raise RunError(f"{what} would spend money, and there is no terminal to ask. Agree beforehand with --yes")
     if input("  Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise RunError("nothing was spent on it. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _check_reachable(steps: Sequence[Step]) -> None:
+    """RunError if an LLM cannot be asked, for want of a key or by its address; a plan needs no key."""
+    found = dict.fromkeys(problem for llm, _ in steps for problem in llm_problems(llm, [str(llm.model)]))
+    if found:
+        raise RunError("\n".join(found))
 
 
 def _check_budget(steps: Sequence[Step], dollars: float | None) -> None:
