@@ -215,13 +215,14 @@ def confirm_all(steps: Sequence[Step], consent: Consent, opened: Opened) -> None
     own server (llm.base_url), with --yes, or for no calls; calls beyond them ask again (`opened` counts). RunError: declined, nobody to ask, or a batch beyond the budget.
     SpendingError: from Python, without an agreement or a budget that is large enough."""
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
-    _check_reachable(steps)
     dollars = tell_costs(steps)
     _check_batches(steps)
-    if consent == "given" or all(_is_free(llm) for llm, _ in steps):
-        return
-    if consent == "by budget":
+    is_agreed = consent == "given" or all(_is_free(llm) for llm, _ in steps)
+    if consent == "by budget" and not is_agreed:
         _check_budget(steps, dollars)
+        is_agreed = True
+    _check_reachable(steps)
+    if is_agreed:
         return
     agreed_calls(opened).plan(sum(planned.calls for llm, planned in steps if not _is_free(llm)))
     if not sys.stdin.isatty():

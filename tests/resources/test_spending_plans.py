@@ -44,6 +44,11 @@ def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer(
     assert said.endswith(f"about {time} at 5 s a call")
 
 
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A user at a terminal, who agrees; what they were asked."""
