@@ -66,7 +66,7 @@ def test_a_plan_from_python_needs_no_key(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(cda.RunError, match="OPENAI_API_KEY holds no key"):
         cda.audit_data("pairs.jsonl", biases="jargon", llm="gpt-4o", confirm=True)
     capsys.readouterr()
-    cda.audit("judge:gpt-4o", biases="jargon", contrasts="contrasts.jsonl", quality=None, triples=None, dry_run=True)
+    cda.train("jargon", llm={"model": "gpt-4o"}, dry_run=True)
     assert "note        llm.model is gpt-4o" in capsys.readouterr().out
 
 
