@@ -62,9 +62,9 @@ def test_a_plan_needs_no_key_and_says_that_the_work_does(words: str) -> None:
 
 def test_a_plan_from_python_needs_no_key(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(cda.SpendingError, match="gpt-4o"):
-        cda.audit_data("pairs.jsonl", biases="jargon", llm="gpt-4o")
+        cda.audit_data("pairs.jsonl", biases="jargon", llm={"model": "gpt-4o"})
     with pytest.raises(cda.RunError, match="OPENAI_API_KEY holds no key"):
-        cda.audit_data("pairs.jsonl", biases="jargon", llm="gpt-4o", confirm=True)
+        cda.audit_data("pairs.jsonl", biases="jargon", llm={"model": "gpt-4o"}, confirm=True)
     capsys.readouterr()
     cda.train("jargon", llm={"model": "gpt-4o"}, dry_run=True)
     assert "note        llm.model is gpt-4o" in capsys.readouterr().out
