@@ -181,10 +181,10 @@ def test_a_key_is_never_said_even_where_the_server_repeats_it(
 
 def test_missing_key_is_said_before_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    (problem,) = OpenAIClient("gpt-4o", api_key_env="NO_SUCH_KEY").check()
+    (problem,) = OpenAIClient("gpt-4o", api_key_env="NO_SUCH_KEY").missing_key()
     assert "NO_SUCH_KEY" in problem
-    assert OpenAIClient("local", "http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY").check() == []
-    (problem,) = OpenAIClient("local", "http://me:pass-word@127.0.0.1:9/v1").check()
+    assert OpenAIClient("local", "http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY").missing_key() == []
+    (problem,) = OpenAIClient("local", "http://me:pass-word@127.0.0.1:9/v1").wrong_address()
     assert "llm.base_url" in problem and "pass-word" not in problem
 
 
