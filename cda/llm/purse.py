@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import uuid
+import weakref
 from pathlib import Path
 
 from cda.errors import LLMError
@@ -47,7 +48,8 @@ class Purse:
             self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             self._db.execute(_TABLE)
             return
-        self._claim = self._claims.take(self._owner)  # held as long as this process lives
+        if (claim := self._claims.take(self._owner)) is not None:
+            weakref.finalize(self, claim.release)  # or at the end of the process, however it ends
         self._db = self._file.opened()
         self._settle_killed()
 

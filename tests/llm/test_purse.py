@@ -158,3 +158,11 @@ def test_a_purse_in_memory_is_nobody_elses() -> None:
     one, two = Purse(), Purse()
     answers(budgeted(Stub(), PRICE, 1.0, one), [QUESTION])
     assert one.spent > 0 == two.spent
+
+
+def test_a_purse_that_is_done_with_leaves_no_file_open(tmp_path: Path) -> None:
+    for _ in range(3):
+        purse = Purse(tmp_path)
+        purse.begin(0.1, None)
+        purse.end(0.1, 0.1)
+    assert len(list((tmp_path / "owners").iterdir())) == 1 and purse.spent == pytest.approx(0.3)
