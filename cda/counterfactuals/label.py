@@ -90,8 +90,10 @@ def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
         return counts
     extra = supplementary_pairs(recipe.data, loaded.opened)
     say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
-    order = generator(recipe.seed, Stream.SUPPLEMENT).permutation(len(extra.pairs))
-    mixed = [extra.pairs[index] for index in order]
+    mixed = list(extra.pairs)
+    if any(asks_for(bias, recipe) for bias in biases):  # the first ones are labelled
+        order = generator(recipe.seed, Stream.SUPPLEMENT).permutation(len(mixed))
+        mixed = [extra.pairs[index] for index in order]
     splits = {prompt_id(row.pair.prompt): row.split for row in rows}
     enough = partial(_enough_labels, mixed, rows, audited_prompts(audit_inputs(loaded)), recipe, llm)
     written, labels = _write_labelled(folder / SUPPLEMENT, mixed, splits, recipe, enough, biases)

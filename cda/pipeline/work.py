@@ -46,7 +46,8 @@ def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
     match kind:
         case "label":
             n_biases = sum(asks_for(bias, recipe) for bias in loaded.biases)
-            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=not is_local(recipe.data.pairs))
+            is_open = not is_local(recipe.data.pairs) or (n_biases > 0 and recipe.data.supplement is not None)
+            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=is_open)
         case "synthesize":
             return StageWork(name, calls=_n_rewrites(loaded))
         case "train":
