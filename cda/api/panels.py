@@ -21,17 +21,18 @@ from cda.api.results import Panel, carry_out, planned_run
 from cda.api.rows import Data, as_reference
 from cda.auditing.spending import planned_calls
 from cda.errors import RecipeError, RunError
-from cda.files.paths import is_there, user_path
+from cda.files.paths import is_there, own_folder, user_path
 from cda.launch import say
-from cda.llm.money import Purse
+from cda.llm.agreed import Agreed
+from cda.llm.purse import FOLDER, Purse
 from cda.panels.members import is_finished_audit
 from cda.panels.panel import run_panel
 from cda.pipeline import plan as planning
-from cda.recipe.load import LoadedRecipe, is_recipe
+from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.recipe.sections import kind_of
 from cda.resources.artifacts import check_form
-from cda.resources.dry_run import NOTHING_DONE
-from cda.resources.llm_access import Step, confirm_all, share_purse, tell_costs
+from cda.resources.dry_run import NOTHING_DONE, noting
+from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
 from cda.user_errors import explain
@@ -70,14 +71,18 @@ def audit_panel(
     check_form(figures)
     planned, settings, repeated, seed = _checked(targets, terms, biases, data)
     steps, failed = _costs(planned, settings, terms)
+    opened = Opened()
     if steps:
         say(f"\n{len(planned)} models, their LLM calls together")
-        confirm_all(steps, terms.consent)
-    purse = Purse()
+        confirm_all(steps, terms.consent, opened)
+    is_priced = any(price_of(llm) for llm, _ in steps)
+    purse = Purse(own_folder(_folder(terms, planned) / FOLDER)) if is_priced else None
     agreed = replace(terms, confirm=True) if steps else terms
-    failed |= _failures([each for each in planned if each.name not in failed], settings, agreed, purse)
-    if purse.n_calls:
-        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}")
+    failed |= _failures(
+        [each for each in planned if each.name not in failed], settings, agreed, purse, agreed_calls(opened)
+    )
+    if purse is not None and purse.n_calls:
+        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}, in all starts")
     done = [each.run for each in planned if each.name not in failed]
     if not done:
         raise _none_left(failed)
@@ -102,7 +107,8 @@ def plan_panel(
         planned, settings, terms, plan=lambda name, loaded: plans.update({name: planned_run(loaded, full)})
     ):
         raise _none_left(failed)
-    steps, _ = _costs(planned, settings, terms)
+    with noting():
+        steps, _ = _costs(planned, settings, terms)
     if steps:
         say("\nLLM calls of all models")
         tell_costs(steps)
@@ -160,6 +166,7 @@ def _failures(
     settings: Mapping[str, object],
     terms: Terms,
     purse: Purse | None = None,
+    calls: Agreed | None = None,
     plan: Callable[[str, LoadedRecipe], None] | None = None,
 ) -> dict[str, str]:
     """Audit the models one after the other, paying from one purse; problems by name of those that failed. With `plan` only
@@ -172,8 +179,7 @@ def _failures(
         say(f"\n[{number}/{len(planned)}] {each.name}")
         try:
             with _loaded(each, each.target, settings, terms) as loaded:
-                if purse is not None:
-                    share_purse(loaded, purse)
+                share_purse(loaded, purse, calls)
                 (plan or _carried_out)(each.name, loaded)
         except Exception as error:
             failed[each.name] = _problem(each.name, error)

@@ -40,7 +40,7 @@ from cda.pipeline.stages import OTHER_RESULTS, audit_of, check_earlier, run_stag
 from cda.preferences.page import data_markdown, data_page, data_text
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import stage_counts
-from cda.resources.dry_run import plan_of, plan_text, stop_if_dry
+from cda.resources.dry_run import noting, plan_of, plan_text, stop_if_dry
 from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, save
@@ -334,8 +334,10 @@ def carry_out(
 
 def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report", only: bool = False) -> Plan:
     """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
-    planning.check(loaded)
-    plan = plan_of(loaded, planning.plan(loaded, until, only).splitlines(), full, planning.UNUSED.get(until, ()))
+    with noting() as notes:
+        planning.check(loaded)
+    lines = [*planning.plan(loaded, until, only).splitlines(), *notes]
+    plan = plan_of(loaded, lines, full, planning.UNUSED.get(until, ()))
     say(plan_text(plan, full))
     return plan
 

@@ -16,9 +16,10 @@ from cda.data.pairs import pair_of
 from cda.errors import DataError
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
+from cda.llm.purse import Purse
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
-from cda.resources.llm_access import Planned, llm_access
+from cda.resources.llm_access import Planned, llm_access, share_purse
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import (
     PairLabel,
@@ -78,6 +79,7 @@ def label(
     rows = rows_of(data, "data")
     terms = _terms("cda.label", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
         asks = loaded.recipe.labels_by_llm and loaded.biases[0].label_by == "ask"
         if "response" in _columns(rows, ("response",), ("chosen", "rejected")):
             return _response_labels(*_responses(rows), loaded, asks)
@@ -130,6 +132,7 @@ def rewrite(
     rows = rows_of(data, "data")
     terms = _terms("cda.rewrite", llm, budget_usd, confirm, progress, settings)
     with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
         prompts, responses, references = _responses(rows)
         requests = [
             RewriteRequest(prompt, response, direction, reference)

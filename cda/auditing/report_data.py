@@ -238,6 +238,12 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
         yield "loading training pairs", label.pairs.seen, label.pairs.dropped
         if label.supplement:
             yield "loading supplementary pairs", label.supplement.seen, label.supplement.dropped
+            if (used := label.supplement.used) is not None and used < label.supplement.kept:
+                yield (
+                    "labelling supplementary pairs",
+                    label.supplement.kept,
+                    {"not needed": label.supplement.kept - used},
+                )
         kept, used = label.pairs.kept, label.pairs.used
         if used is not None and used < kept:
             yield "drawing training pairs", kept, {"not drawn (data.max_pairs)": kept - used}

@@ -111,7 +111,7 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     audit, seed = inputs.audit, rewriting.seed
     if rewriting.writes:
         llm = rewriting.llm
-        confirm_all([(llm.settings, each.planned) for each in unwritten(inputs, rewriting)], llm.consent)
+        confirm_all([(llm.settings, each.planned) for each in unwritten(inputs, rewriting)], llm.consent, llm.opened)
     excluded: dict[str, Exclusions] = {}
     groups, failed = _contrasts(inputs, rewriting, excluded, only_audit=only_audit)
     quality = inputs.quality()

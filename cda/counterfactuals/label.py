@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cda.biases import Bias
+from cda.counterfactuals.pairs import label_frequencies, number_for, proportional_quota, teachable
 from cda.data.pairs import split_by_prompt
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_contrasts, second_turn_names
@@ -17,10 +21,12 @@ from cda.llm.money import request_tokens
 from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
+from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id, text_key
 from cda.resources.artifacts import labelled_row
 from cda.resources.llm_access import LlmAccess, Planned, llm_access, llm_settings
 from cda.resources.sources import (
+    audit_inputs,
+    audited_prompts,
     bias_settings,
     prompt_name,
     prompt_settings,
@@ -30,7 +36,7 @@ from cda.resources.sources import (
 )
 from cda.results.stages import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request, unheld
-from cda.run import Stage
+from cda.run import Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator
 
 LABEL_TOKENS = 100
@@ -40,6 +46,8 @@ _BARE_LABEL_TOKENS = 25
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 SECOND_TURN = "second_turn.jsonl"
+Labelled = tuple[list[Mapping[Side, bool | None]], list[PairLabel], LabelTally]
+"""Labels of pairs, an LLM's answers if it was asked, and their counts."""
 
 
 def stage(loaded: LoadedRecipe) -> Stage:
@@ -58,6 +66,9 @@ def stage(loaded: LoadedRecipe) -> Stage:
     inputs = {"pairs": source_fingerprint(recipe.data.pairs, "train")}
     if recipe.data.supplement is not None:
         inputs["supplement"] = source_fingerprint(recipe.data.supplement, "train")
+        # They decide how many are labelled.
+        settings["supplementary"] = recipe.synthesize.supplementary
+        inputs["audited prompts"] = fingerprint(sorted(audited_prompts(audit_inputs(loaded))))
     if recipe.data.second_turn == "yes":
         inputs["second turn"] = source_fingerprint(EMBEDDED, "second_turn_train")
     return Stage("label", settings, inputs)
@@ -71,7 +82,7 @@ def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
     pairs = drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS)
     if len(pairs) < len(cleaned.pairs):
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
-    rows, labels = _write_labelled(folder / PAIRS, pairs, {}, recipe, biases, llm)
+    rows, labels = _write_labelled(folder / PAIRS, pairs, {}, recipe, partial(_all_labels, pairs, recipe, llm), biases)
     counts = LabelCounts(pairs=_loaded(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
     if recipe.data.second_turn == "yes":
         second_turn = _write_second_turns(folder / SECOND_TURN, pairs, recipe, [bias.name for bias in biases])
@@ -80,9 +91,14 @@ def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
         return counts
     extra = supplementary_pairs(recipe.data, loaded.opened)
     say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
+    mixed = list(extra.pairs)
+    if any(asks_for(bias, recipe) for bias in biases):  # the first ones are labelled
+        order = generator(recipe.seed, Stream.SUPPLEMENT).permutation(len(mixed))
+        mixed = [extra.pairs[index] for index in order]
     splits = {prompt_id(row.pair.prompt): row.split for row in rows}
-    _, labels = _write_labelled(folder / SUPPLEMENT, extra.pairs, splits, recipe, biases, llm)
-    supplement = _loaded(extra.exclusions, len(extra.pairs))
+    enough = partial(_enough_labels, mixed, rows, audited_prompts(audit_inputs(loaded)), recipe, llm)
+    written, labels = _write_labelled(folder / SUPPLEMENT, mixed, splits, recipe, enough, biases)
+    supplement = _loaded(extra.exclusions, len(extra.pairs), len(written))
     return counts.model_copy(update={"supplement": supplement, "supplement_labels": labels})
 
 
@@ -91,31 +107,91 @@ def _write_labelled(
     pairs: Sequence[Pair],
     splits: Mapping[str, Split],
     recipe: Recipe,
+    labelled: Callable[[Bias], Labelled],
     biases: Sequence[Bias],
-    llm: LlmAccess,
 ) -> tuple[list[LabelledPair], dict[str, LabelTally]]:
-    """Split, label and write; a prompt whose side is known already (from the other corpus) stays on it."""
+    """Split, label and write; a prompt whose side is known already (from the other corpus) stays on it. Pairs without a label, which
+    come last, are left out."""
     in_validation = split_by_prompt(
         pairs, recipe.data.validation_share, generator(recipe.seed, Stream.VALIDATION_SPLIT)
     )
-    labels_by_bias: list[dict[str, Mapping[Side, bool | None]]] = [{} for _ in pairs]
+    unlabelled: Mapping[Side, bool | None] = dict.fromkeys(SIDES)
+    labels_by_bias: list[dict[str, Mapping[Side, bool | None]]] = [
+        {bias.name: unlabelled for bias in biases} for _ in pairs
+    ]
     details: list[dict[str, object]] = [{} for _ in pairs]
-    tallies = {}
+    tallies, n_labelled = {}, 0
     for bias in biases:
-        if asks_for(bias, recipe):
-            llm.confirm(planned_labels(pairs, bias, llm.prompts.label))
-        labels, answers, tallies[bias.name] = labels_of(pairs, bias, recipe, llm)
+        labels, answers, tallies[bias.name] = labelled(bias)
         for detail, answer in zip(details, answers, strict=False):  # no answers of a measured bias
             detail[bias.name] = answer.details()
-        for by_bias, label in zip(labels_by_bias, labels, strict=True):
+        for by_bias, label in zip(labels_by_bias, labels, strict=False):
             by_bias[bias.name] = label
+        n_labelled = max(n_labelled, len(labels))
     rows = [
         LabelledPair(pair, splits.get(prompt_id(pair.prompt), "validation" if held else "train"), by_bias)
         for pair, held, by_bias in zip(pairs, in_validation, labels_by_bias, strict=True)
-    ]
-    with_details = zip(rows, details, strict=True)
+    ][:n_labelled]
+    with_details = zip(rows, details, strict=False)
     write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
     return rows, tallies
+
+
+def _all_labels(pairs: Sequence[Pair], recipe: Recipe, llm: LlmAccess, bias: Bias) -> Labelled:
+    if asks_for(bias, recipe):
+        llm.confirm(planned_labels(pairs, bias, llm.prompts.label))
+    return labels_of(pairs, bias, recipe, llm)
+
+
+def _enough_labels(
+    pairs: Sequence[Pair], rows: Sequence[LabelledPair], audited: set[str], recipe: Recipe, llm: LlmAccess, bias: Bias
+) -> Labelled:
+    """Labels of the first pairs, until those that can be taught hold as many of each combination of labels as are asked for. An LLM is
+    asked no further; the measure, which costs nothing, labels all. More than was planned is agreed to again."""
+    if not asks_for(bias, recipe):
+        return labels_of(pairs, bias, recipe, llm)
+    own, _ = teachable(rows, audited)
+    taken = {text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) for row in own}
+    wanted: Counter[tuple[bool | None, bool | None]] = Counter()
+    wanted.update(proportional_quota(label_frequencies(own, bias), _supplementary(bias, recipe)))
+    answers: list[PairLabel] = []
+    planned = 0
+    while (short := (wanted - _usable(pairs, answers, taken, audited)).total()) and len(answers) < len(pairs):
+        if len(answers) == planned:
+            step = planned_supplement(pairs[planned:], bias, recipe, llm.prompts.label, planned)
+            if planned:
+                say(f"  {bias.name}: {short} supplementary pairs are still missing after {planned} labels")
+            llm.confirm(step)
+            planned += step.calls
+        at_once = planned if recipe.llm.mode == "batch" else max(short, recipe.llm.asked.concurrency)
+        asked = pairs[len(answers) : min(planned, len(answers) + at_once)]
+        answers += label_pairs(asked, bias, llm.client(), recipe.seed, llm.label_again, llm.prompts.label)
+    return _asked_labels(answers, bias, recipe, llm)
+
+
+def _usable(
+    pairs: Sequence[Pair], answers: Sequence[PairLabel], taken: set[tuple[str, ...]], audited: set[str]
+) -> Counter[tuple[bool | None, bool | None]]:
+    """Combinations of labels of the pairs that are neither audited nor among the others."""
+    return Counter(
+        (answer.labels["chosen"], answer.labels["rejected"])
+        for pair, answer in zip(pairs, answers, strict=False)
+        if prompt_id(pair.prompt) not in audited and text_key(pair.prompt, pair.chosen, pair.rejected) not in taken
+    )
+
+
+def _supplementary(bias: Bias, recipe: Recipe) -> int:
+    return number_for(bias, recipe.synthesize.supplementary, len(recipe.biases)) or 0
+
+
+def planned_supplement(
+    pairs: Sequence[Pair], bias: Bias, recipe: Recipe, prompt: LabelPrompt, more: int = 0
+) -> Planned:
+    """Calls for twice as many labels as supplementary pairs are asked for, as not every one is of the combination that is still
+    missing; or for some `more`."""
+    planned = planned_labels(pairs, bias, prompt)
+    calls = min(len(pairs), more or 2 * _supplementary(bias, recipe))
+    return replace(planned, what=f"labelling {bias.name} for supplementary pairs", calls=calls)
 
 
 def _write_second_turns(file: Path, pairs: Sequence[Pair], recipe: Recipe, biases: Sequence[str]) -> SecondTurns:
@@ -147,26 +223,30 @@ def asks_for(bias: Bias, recipe: Recipe) -> bool:
     return recipe.labels_by_llm and bias.label_by == "ask"
 
 
-def labels_of(
-    pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess
-) -> tuple[list[Mapping[Side, bool | None]], list[PairLabel], LabelTally]:
+def labels_of(pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess) -> Labelled:
     """Labels of both sides of every pair, an LLM's answers if it was asked (which has been agreed to), and their counts.
     DataError: more labels than `label.max_unparsed` cannot be read. RecipeError: a bias that cannot be measured, without an LLM."""
-    answers: list[PairLabel] = []
-    labels: list[Mapping[Side, bool | None]]
     if asks_for(bias, recipe):
-        prompt = llm.prompts.label
-        answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, prompt)
-        labels = [answer.labels for answer in answers]
-        tally = _tally(labels, str(recipe.llm.model)).model_copy(
-            update={"prompt": prompt_name(recipe.label.prompt, prompt), "asked": _asked(answers, bias)}
-        )
-    else:
-        labels = [label_pair(pair, bias) for pair in pairs]
-        tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
+        answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, llm.prompts.label)
+        return _asked_labels(answers, bias, recipe, llm)
+    labels: list[Mapping[Side, bool | None]] = [label_pair(pair, bias) for pair in pairs]
+    tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
     if tally.unparsed > recipe.label.max_unparsed * tally.n:
         first = next(at for at, label in enumerate(labels) if None in label.values())
-        raise DataError(_unparsed(tally, bias, pairs[first], first + 1, recipe))
+        raise DataError(
+            f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, more than "
+            f"label.max_unparsed={recipe.label.max_unparsed:g}; the first is pair {first + 1} "
+            f"('{clipped(inert(pairs[first].chosen), 30)}'). Have an LLM label them: llm.model=NAME"
+        )
+    say(f"  {bias.name}: {_sentence(tally)}")
+    return labels, [], tally
+
+
+def _asked_labels(answers: list[PairLabel], bias: Bias, recipe: Recipe, llm: LlmAccess) -> Labelled:
+    labels: list[Mapping[Side, bool | None]] = [answer.labels for answer in answers]
+    prompt = prompt_name(recipe.label.prompt, llm.prompts.label)
+    tally = _tally(labels, str(recipe.llm.model)).model_copy(update={"prompt": prompt, "asked": _asked(answers, bias)})
+    _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
     say(f"  {bias.name}: {_sentence(tally)}")
     return labels, answers, tally
 
@@ -233,17 +313,12 @@ def _sentence(tally: LabelTally) -> str:
     return f"{text} (by {tally.by})"
 
 
-def _unparsed(tally: LabelTally, bias: Bias, first: Pair, row: int, recipe: Recipe) -> str:
-    limit = f"more than label.max_unparsed={recipe.label.max_unparsed:g}"
-    if asks_for(bias, recipe):
-        return (
-            f"{bias.name}: {tally.unparsed} of {tally.n} labels could not be parsed, {limit}. "
+def _check_unparsed(tally: LabelTally, name: str, limit: float) -> None:
+    if tally.unparsed > limit * tally.n:
+        raise DataError(
+            f"{name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
             f"'{tally.by}' may not follow the answer format; try another llm.model"
         )
-    return (
-        f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, {limit}; the first is "
-        f"pair {row} ('{clipped(inert(first.chosen), 30)}'). Have an LLM label them: llm.model=NAME"
-    )
 
 
 def _loaded(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:

@@ -22,6 +22,7 @@ from cda.counterfactuals.pairs import (
     eligible_pairs,
     label_frequencies,
     make_counterfactuals,
+    number_for,
     second_turn_examples,
     teachable,
     unchanged_examples,
@@ -38,8 +39,8 @@ from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest
 from cda.resources.artifacts import read_labelled, training_row
 from cda.resources.llm_access import Planned, llm_access, llm_settings
 from cda.resources.sources import (
-    AuditInputs,
     audit_inputs,
+    audited_prompts,
     bias_settings,
     prompt_name,
     prompt_settings,
@@ -68,7 +69,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     # Texts that the audit measures are not trained on.
     inputs = {
         "label": run_folder.output_of("label"),
-        "audited prompts": fingerprint(sorted(_audited(audit_inputs(loaded)))),
+        "audited prompts": fingerprint(sorted(audited_prompts(audit_inputs(loaded)))),
     }
     if recipe.data.contrasts is not None:
         settings |= recipe.data.model_dump(
@@ -83,7 +84,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
     """Write the training mix and return the counts."""
     recipe, llm, n_biases = loaded.recipe, llm_access(loaded), len(loaded.biases)
-    source, audited = run_folder.stage("label"), _audited(audit_inputs(loaded))
+    source, audited = run_folder.stage("label"), audited_prompts(audit_inputs(loaded))
     in_audit: dict[str, Dropped] = {}
     rows = _not_audited(source / label.PAIRS, audited, recipe.data.pairs, in_audit)
     supplement = rows
@@ -139,11 +140,6 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     )
 
 
-def _audited(inputs: AuditInputs) -> set[str]:
-    """`prompt_id` of everything that the audit measures on."""
-    return {prompt_id(prompt) for prompt in inputs.existing_prompts()}
-
-
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:
     """Labelled pairs whose prompt is not in the audit; the others are counted and reported. DataError if none is left."""
     rows = list(read_labelled(path))
@@ -151,7 +147,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dro
     counts[path.stem] = _dropped(in_audit)
     if in_audit.dropped:
         say(f"  {name}: {in_audit}: nothing is audited on what was taught")
-    if not kept:
+    if rows and not kept:
         raise DataError(
             f"{name}: the audit measures on the prompts of all {len(rows)} pairs; teach on others (data.pairs, "
             "data.supplement, data.second_turn), or audit on others (audit.contrasts, audit.quality, audit.triples)"
@@ -216,6 +212,11 @@ def _contrasts(
     return examples, counts
 
 
+def is_made_specific(bias: Bias, synthesize: SynthesizeSection) -> bool:
+    """True if the chosen sides are rewritten, too."""
+    return synthesize.specific_chosen and "specific" in bias.aspects
+
+
 def _dropped(exclusions: Exclusions) -> Dropped:
     return Dropped(seen=exclusions.seen, dropped=dict(exclusions.reasons))
 
@@ -223,8 +224,10 @@ def _dropped(exclusions: Exclusions) -> Dropped:
 def planned_rewrites(
     pairs: Sequence[Pair], bias: Bias, requested: int | None, synthesize: SynthesizeSection, prompt: RewritePrompt
 ) -> Planned:
-    """Distinct rewrites for every requested counterfactual (None: every pair), each labelled again if the gate asks."""
+    """Distinct rewrites for every requested counterfactual (None: every pair), of both sides if the chosen one is to be specific, each
+    labelled again if the gate asks."""
     n = len(pairs) if requested is None else min(requested, len(pairs))
+    n *= 2 if is_made_specific(bias, synthesize) else 1
     relabelled = synthesize.gate.on and bias.label_by == "ask"
     sample = pairs[:: max(1, len(pairs) // 200)]
     requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for pair in sample]
@@ -239,13 +242,6 @@ def planned_rewrites(
     return Planned(f"rewriting for {bias.name}", n * (2 if relabelled else 1), mean_in, mean_out)
 
 
-def number_for(bias: Bias, count: int | dict[str, int] | None, n_biases: int) -> int | None:
-    """The number meant for a bias by one number, a number by name (`joint` for the others of several), or null."""
-    if isinstance(count, dict):
-        return count[bias.name] if n_biases == 1 or bias.name in count else count["joint"]
-    return count
-
-
 def _counterfactuals(
     rows: list[LabelledPair], bias: Bias, requested: int | None, recipe: Recipe, by: Rewriter, rng: np.random.Generator
 ) -> Counterfactuals:
@@ -256,7 +252,7 @@ def _counterfactuals(
         requested,
         rng,
         check_measure=not recipe.rewrites_by_llm or bias.label_by == "measure",
-        specific_chosen=recipe.synthesize.specific_chosen and "specific" in bias.aspects,
+        specific_chosen=is_made_specific(bias, recipe.synthesize),
         stop_above=recipe.synthesize.max_failed,
         batch_size=None if recipe.llm.mode == "batch" else BATCH,
     )

@@ -21,7 +21,7 @@ from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_client, plan_lines
+from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems, plan_lines
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import exhibits
 from cda.rewriting.triples import Kind, Original, baseline_responses, generate_questions, triples_of_responses
@@ -62,7 +62,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     if recipe.llm.model is None and not source.responses:
         raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
     asks = not source.responses or recipe.labels_by_llm or recipe.rewrites_by_llm
-    if asks and (problems := llm_client(recipe.llm).check()):
+    if asks and (problems := llm_problems(recipe.llm, [str(recipe.llm.model)])):
         raise RecipeError(problems)
     read = _read(source, recipe.audit, recipe.seed)
     steps: list[Step] = [(recipe.llm, planned) for planned in _planned(read, loaded)]
@@ -70,7 +70,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     place_for(out)
     if not read.responses or source.limit is not None:
         say(f"  {read.text}")
-    confirm_all(steps, llm.consent)
+    confirm_all(steps, llm.consent, llm.opened)
     triples: list[Triple] = []
     counts: dict[str, int] = {}
     texts, exclusions = _texts(read, source, llm, recipe.seed)

@@ -118,7 +118,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         calls = planned_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
-        confirm_all(calls, loaded.consent)
+        confirm_all(calls, loaded.consent, loaded.opened)
         run = DiscoveryRun(asked.confirmed(), options.figures)
         if asked.setup.section.by_topic:
             from cda.discovery.by_topic import run_by_topic

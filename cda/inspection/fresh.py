@@ -109,7 +109,7 @@ def fresh_rewrites(loaded: LoadedRecipe, answers: Answers, responses: str | None
     """Rewrite answers with the recipe's rewriter, in both directions; `responses` is the file that they are of, if any."""
     recipe, llm, gate, texts = loaded.recipe, llm_access(loaded), loaded.recipe.synthesize.gate, answers.texts
     notes = list(answers.notes)
-    confirm_all(planned_calls(loaded, answers), llm.consent)
+    confirm_all(planned_calls(loaded, answers), llm.consent, llm.opened)
     by, written = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm), dict[RewriteRequest, str]()
     if isinstance(by, Gated):
         by = replace(by, rewriter=_Watched(by.rewriter, written))

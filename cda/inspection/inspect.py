@@ -35,7 +35,7 @@ from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import llm_client
+from cda.resources.llm_access import llm_problems
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing, or_missing
@@ -74,7 +74,7 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     if material is None and goal.loaded is not None:
         answers = answers_to_rewrite(goal.loaded, options.n, options.seed, options.responses)
         llm = goal.loaded.recipe.llm
-        if goal.loaded.recipe.rewrites_by_llm and (problems := llm_client(llm).check()):
+        if goal.loaded.recipe.rewrites_by_llm and (problems := llm_problems(llm, [str(llm.model)])):
             raise RunError("\n".join(problems))
     unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()))
     stop_if_dry(loaded, lambda: inspection_plan(goal, answers, options), unused)

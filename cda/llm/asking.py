@@ -67,7 +67,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Asker(Protocol):
-    """A client, a budget around it, or a cache around both. `settings` decide an answer apart from the request, as
+    """A client, or a cache around it. `settings` decide an answer apart from the request, as
     JSON, with `max_tokens`; `concurrency`: most calls under way; `spent_usd`: dollars so far, None without a price.
     """
 

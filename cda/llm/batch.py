@@ -15,13 +15,15 @@ from typing import Any
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_answers import Batch
+from cda.llm.batch_bill import BatchBill
 from cda.llm.batch_results import MAX_LINE_BYTES, End, Results
 from cda.llm.batch_server import AwayError, BatchServer, LostError, NotOfferedError
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
-from cda.llm.money import Price, Purse
+from cda.llm.money import Account, Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, in_plain_words
+from cda.llm.purse import Purse
 
 MAX_REQUESTS = 50_000
 """Requests that a batch may hold, by OpenAI's rules."""
@@ -61,6 +63,8 @@ class BatchLLM:
     price: Price | None = None
     """Of the model in batches; None: unknown."""
     purse: Purse = field(default_factory=Purse)
+    budget_usd: float | None = None
+    """None: everything is only counted."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Result lines that are `duplicate` (the first counts), of `unknown` requests, or `unreadable`: no JSON with a custom_id."""
 
@@ -101,7 +105,9 @@ class _BatchRun:
         self.ledger = stack.enter_context(closing(Ledger(Path(f"{llm.cache.path}.batches.sqlite"), self.where)))
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
-        self.results = Results(llm.client, llm.cache, self.ledger, llm.price, llm.purse, llm.ignored)
+        account = Account(llm.price, llm.budget_usd, llm.purse) if llm.price is not None else None
+        self.bill = BatchBill(account, llm.client.max_tokens)
+        self.results = Results(llm.client, llm.cache, self.ledger, self.bill, llm.ignored)
         self.queued: set[str] = set()
         self.looks: dict[str, Counter[str]] = {}
         """By part, how often each thing was seen; see `LOOKS`."""
@@ -198,6 +204,8 @@ class _BatchRun:
         """Take a part from the state in which an earlier process left it to a running batch."""
         if part.state == "submitted" or part.id in self.queued:
             return
+        if not self.bill.begin(part.id, part.n_requests, self.input.path(part.id)):
+            return  # asked again in the next round
         file_id = part.file_id
         if file_id is None:
             path = self.input.path(part.id)
@@ -277,6 +285,7 @@ class _BatchRun:
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)
+        self.bill.end(part.id, part.n_requests)
         self.input.finish(part.id, self.results.noted, end.reason)
         self._drop_strays()
         yield from self.results.given_up()

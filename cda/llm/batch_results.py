@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cda.errors import LLMError
 from cda.llm.batch_answers import LEFT_OUT, Line, OddAnswerError, Response, read
+from cda.llm.batch_bill import BatchBill
 from cda.llm.cache import Cache
 from cda.llm.ledger import BatchPart, Ledger
-from cda.llm.money import Price, Purse
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Endpoint, Rejected, Throttled, keyless, of_data, of_status, problem_inside
+from cda.llm.outcome import Again, Endpoint, Rejected, Throttled, of_data, of_status, problem_inside
 from cda.llm.protocol import Completion, json_of
 
 MAX_LINE_BYTES = 16 << 20
@@ -85,8 +85,7 @@ class Results:
     client: OpenAIClient
     cache: Cache
     ledger: Ledger
-    price: Price | None
-    purse: Purse
+    bill: BatchBill
     ignored: Counter[str]
     members: dict[str, str | None] = field(init=False, default_factory=dict)
     """Of the part that is collected; see `Ledger.members`."""
@@ -159,7 +158,7 @@ class Results:
             return "status 429"
         if isinstance(outcome, Again):
             return self.endpoint.hide(outcome.reason)
-        return self._held(key, keyless(outcome, self.endpoint.key)) if status == 200 else outcome
+        return self._held(key, outcome) if status == 200 else outcome
 
     def _held(self, key: str, completion: Completion) -> Completion | str:
         """The answer if it follows its schema; else it is asked for again in plain words."""
@@ -173,8 +172,7 @@ class Results:
         return self._with_all_tokens(key, completion)
 
     def _pay(self, key: str, answer: Completion | Again) -> None:
-        if self.price is not None:
-            self.purse.spent += self.price.of(answer.input_tokens, answer.output_tokens)
+        self.bill.add(answer)
         paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
         self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
 

@@ -1,12 +1,11 @@
-"""Costs and counts of calls: prices, estimated tokens, a budget that is never exceeded, and the models that have answered."""
+"""Costs and counts of calls: prices, estimated tokens, a budget that holds, and the models that have answered."""
 
 from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sized
 from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -15,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import LLMError
 from cda.inert import inert
-from cda.llm.asking import Answers, Ask, Asker, pause
+from cda.llm.agreed import Agreed
+from cda.llm.asking import Answers, pause
 from cda.llm.protocol import LLM, Completion, Request
+from cda.llm.purse import Purse
 
 _BYTES_PER_TOKEN = 4
 _FRAME_TOKENS = 16
@@ -31,8 +32,8 @@ class Price(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
+    input: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    output: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
     def of(self, input_tokens: float, output_tokens: float) -> float:
         """Dollars for so many tokens.
@@ -55,102 +56,73 @@ def request_tokens(request: Request) -> int:
     return tokens_of(_everything(request)) + _FRAME_TOKENS
 
 
-@dataclass(eq=False)
-class Purse:
-    """Money that several clients spend together."""
-
-    n_calls: int = 0
-    spent: float = 0.0
-    set_aside: float = 0.0
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-
-@dataclass(eq=False)
-class Budgeted:
-    """A client that stops before it could spend more than its budget (dollars; None: everything is only counted).
-
-    Before each call the most it could cost is set aside: every byte of the request a token, the longest answer allowed,
-    and twice that if a schema may have to be asked for again. If that does not fit next to the calls under way, it
-    waits for them; if it does not fit alone, it stops. A server that reports no usage is counted by estimate.
+@dataclass(slots=True)
+class Bill:
+    """Tokens that an attempt is counted with: none before it is sent, then the most it could use, and at last those that the
+    server says it used. A server that says nothing, or only one of the two, may have billed as many as the request allowed.
     """
 
-    llm: Asker
+    most: tuple[int, int]
+    """Of input and output: every byte of the request a token, and the longest answer allowed."""
+    counted: tuple[int, int] = (0, 0)
+    said: bool = True
+    """The server has said both."""
+
+    def sent(self) -> None:
+        """It may be billed from now on."""
+        self.counted, self.said = self.most, False
+
+    def free(self) -> None:
+        """It was not sent, or refused before the model was asked."""
+        self.counted, self.said = (0, 0), True
+
+    def used(self, input_tokens: int, output_tokens: int) -> None:
+        """Tokens as the server counted them; 0 for what it does not say."""
+        self.said = bool(input_tokens and output_tokens)
+        self.counted = (input_tokens or self.most[0], output_tokens or self.most[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The money of one model's calls: its price, the budget (dollars; None: everything is only counted), and the purse.
+
+    Before each attempt the most it could cost is set aside. If that does not fit next to the attempts under way, it waits for
+    them; if it does not fit alone, it stops. So the budget is only exceeded by a server that bills more than it was allowed to,
+    and then by the attempts under way.
+    """
+
     price: Price
     budget_usd: float | None = None
     purse: Purse = field(default_factory=Purse)
 
-    @property
-    def name(self) -> str:
-        return self.llm.name
-
-    @property
-    def concurrency(self) -> int:
-        return self.llm.concurrency
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Those of the client: money decides no answer."""
-        return self.llm.settings
-
-    @property
-    def spent_usd(self) -> float:
-        """Dollars paid from the purse so far."""
-        return self.purse.spent
-
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Ask]:
-        """A session of the client; raises LLMError before a call that could exceed the budget."""
-        async with self.llm.session() as ask:
+    async def attempt(self, request: Request, max_tokens: int) -> AsyncIterator[Bill]:
+        """Room in the budget for one attempt, counted by its bill in the end. LLMError: it could exceed the budget."""
+        bill = Bill((len(_everything(request).encode("utf-8", "replace")) + _FRAME_TOKENS, max_tokens))
+        most = self.price.of(*bill.most)
+        while (has_room := self.purse.begin(most, self.budget_usd)) is not True:
+            if has_room is None:
+                raise self.used_up(f"the next could cost ${most:.4f}")
+            await pause(_LOOK_AGAIN_S)
+        try:
+            yield bill
+        finally:
+            cost = self.price.of(*bill.counted)
+            self.purse.end(most, cost, 0.0 if bill.said else cost)
 
-            async def paid(request: Request) -> Completion:
-                most = self._most(request)
-                while not self._begin(most):
-                    await pause(_LOOK_AGAIN_S)
-                cost = 0.0
-                try:
-                    completion = await ask(request)
-                    cost = self._cost(request, completion)
-                finally:
-                    self._end(most, cost)
-                return completion
-
-            yield paid
-
-    def _begin(self, most: float) -> bool:
-        """Set aside the most that a call could cost; False if it has to wait for calls under way."""
+    def used_up(self, why: str) -> LLMError:
+        """The error for calls that do not fit into the budget any more."""
         purse = self.purse
-        with purse.lock:
-            if self.budget_usd is not None and purse.spent + purse.set_aside + most > self.budget_usd:
-                if purse.set_aside > 0:
-                    return False
-                raise LLMError(
-                    f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${purse.spent:.4f} are spent on "
-                    f"{purse.n_calls} calls, and the next could cost ${most:.4f}. Everything answered so far is kept: "
-                    "raise the budget and start again to go on"
-                )
-            purse.set_aside += most
-            return True
-
-    def _end(self, most: float, cost: float) -> None:
-        purse = self.purse
-        with purse.lock:
-            purse.set_aside = max(0.0, purse.set_aside - most)
-            if purse.set_aside < 1e-12:  # what rounding leaves would be waited for without end
-                purse.set_aside = 0.0
-            purse.spent += cost
-            purse.n_calls += 1
-
-    def _most(self, request: Request) -> float:
-        n_bytes = len(_everything(request).encode("utf-8", "replace"))
-        once = self.price.of(n_bytes + _FRAME_TOKENS, 1 if request.top_logprobs else self.settings["max_tokens"])
-        return once if request.schema is None else 2 * once
-
-    def _cost(self, request: Request, completion: Completion) -> float:
-        if completion.input_tokens or completion.output_tokens:
-            return self.price.of(completion.input_tokens, completion.output_tokens)
-        if completion.text is None:
-            return 0.0
-        return self.price.of(request_tokens(request), tokens_of(completion.text))
+        since = " in all starts of this run" if purse.folder else ""
+        unsaid = (
+            f" (${purse.uncounted:.4f} of it at the most it could be, since the server did not say)"
+            if purse.uncounted
+            else ""
+        )
+        return LLMError(
+            f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${purse.spent:.4f} are spent on {purse.n_calls} "
+            f"calls{since}{unsaid}, and {why}. Everything answered so far is kept: raise the budget and start again to go on"
+        )
 
 
 def _everything(request: Request) -> str:
@@ -254,22 +226,36 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedLLM:
-    """An LLM whose answers are counted as they are passed on; the price is None if it is unknown."""
+    """An LLM whose answers are counted as they are passed on; the price is None if it is unknown. `agreed`: its calls may not
+    exceed a plan.
+    """
 
     llm: LLM
     tally: Tally
     price: Price | None = None
+    agreed: Agreed | None = None
 
     @property
     def name(self) -> str:
         return self.llm.name
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
-        """Position and answer of each request, as they come; see LLM.answers."""
+        """Position and answer of each request, as they come; see LLM.answers. RunError: they exceed the plan."""
+        if self.agreed is not None:
+            total = len(requests) if total is None and isinstance(requests, Sized) else total
+            requests = _admitted(requests, self.agreed)
         with closing(_generator(self.llm.answers(requests, label, total))) as answers:
             for position, completion in answers:
                 self.tally.add(completion, self.price)
+                if self.agreed is not None and completion.cached:
+                    self.agreed.made -= 1
                 yield position, completion
+
+
+def _admitted(requests: Iterable[Request], agreed: Agreed) -> Iterator[Request]:
+    for request in requests:
+        agreed.admit()
+        yield request
 
 
 def _generator(answers: Iterator[tuple[int, Completion]]) -> Answers:

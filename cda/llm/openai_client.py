@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,11 +17,11 @@ from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
-from cda.llm.money import request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status
-from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
+from cda.llm.money import Account, Bill, request_tokens
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.prices import OPENAI
+from cda.llm.protocol import FILTERED, TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
-_OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT_S = 86_400.0
 _SAY_AGAIN_S = 60.0
 _OPTIONAL = ("max_completion_tokens", "temperature", "seed")
@@ -61,6 +61,8 @@ class OpenAIClient:
     """Longest first pause; doubles with each try."""
     at: str | None = None
     """Name of the further endpoint (llm.endpoints) that this is; then its key is needed."""
+    account: Account | None = None
+    """Pays for every attempt; None: no price is known."""
     _limiter: Limiter = field(init=False, repr=False)
     _given_up: set[str] = field(init=False, repr=False, default_factory=set)
     """Fields of a request that the model rejects."""
@@ -94,22 +96,25 @@ class OpenAIClient:
         }
 
     @property
-    def spent_usd(self) -> None:
-        """No price is known here."""
-        return
+    def spent_usd(self) -> float | None:
+        """Dollars paid from the purse so far; None if no price is known."""
+        return None if self.account is None else self.account.purse.spent
 
-    def check(self) -> list[str]:
-        """Problems before a call can be made; empty if there are none."""
-        problems = []
-        if (self.base_url is None or (self.at and self.api_key_env)) and not self.endpoint.key:
-            problems.append(
-                f"{'the model' if self.at else 'llm.model'} is {self.name}, but the environment variable {self.api_key_env} holds "
-                f"no key ({self.section}.api_key_env)"
-            )
+    def missing_key(self) -> list[str]:
+        """The problem that a key is needed and not there; empty if there is none."""
+        if self.endpoint.key or not (self.base_url is None or (self.at and self.api_key_env)):
+            return []
+        return [
+            f"{'the model' if self.at else 'llm.model'} is {self.name}, but the environment variable {self.api_key_env} holds "
+            f"no key ({self.section}.api_key_env)"
+        ]
+
+    def wrong_address(self) -> list[str]:
+        """The problem of an address that no call can be made to; empty if there is none."""
         if problem := address_problem(self._url, with_version=True):
             where = f"{self.section}.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
-            problems.append(f"{where}: {problem} ({self.api_key_env})")
-        return problems
+            return [f"{where}: {problem} ({self.api_key_env})"]
+        return []
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request, as they come; see LLM.answers."""
@@ -192,11 +197,15 @@ class OpenAIClient:
     async def _send(self, http: object, request: Request) -> Completion:
         """One question, tried until it is answered or given up."""
         tries = 0
-        tokens = request_tokens(request) + (1 if request.top_logprobs else self.max_tokens)
+        longest = 1 if request.top_logprobs else self.max_tokens
+        tokens = request_tokens(request) + longest
         while True:
             body = self._body(request)
-            async with self._limiter.turn(tokens) as turn:
-                outcome = await self._attempt(http, body)
+            paid: AbstractAsyncContextManager[Bill] = nullcontext(Bill((0, 0)))
+            if self.account is not None:
+                paid = self.account.attempt(request, longest)
+            async with paid as bill, self._limiter.turn(tokens) as turn:
+                outcome = await self._attempt(http, body, bill)
                 if isinstance(outcome, Completion):
                     self._limiter.succeeded(turn, outcome.input_tokens + outcome.output_tokens)
                 elif isinstance(outcome, Throttled):
@@ -222,30 +231,53 @@ class OpenAIClient:
                     return self._give_up(tries, outcome)
                 await back_off(tries, self.backoff_s, outcome.wait_s)
 
-    async def _attempt(self, http: Any, body: Mapping[str, Any]) -> Outcome:
+    async def _attempt(self, http: Any, body: Mapping[str, Any], bill: Bill) -> Outcome:
         import openai
 
         from cda.llm.connection import TooLargeError, posted
 
+        bill.sent()
         try:
             setting = f"{self.section}.concurrency={self.concurrency}"
             answer = await posted(http, "/chat/completions", body, self.timeout_s, setting)
-        except ConnectionRefusedError as error:
+        except (ConnectionRefusedError, LLMError) as error:
+            bill.free()
+            if isinstance(error, LLMError):
+                raise
             if not self._reached:
                 raise LLMError(f"{self._server}: cannot be reached ({error}); check {self.section}.base_url") from None
             return Again("connection refused", lost=True)
         if isinstance(answer, Again):
+            if answer.lost:
+                bill.free()
             return answer
         if isinstance(answer, LLMError) and not isinstance(answer, TooLargeError):
+            bill.free()
             raise answer
         self._reached, self._lost_in_a_row = True, 0
         if isinstance(answer, LLMError):
             return Completion(None, TOO_LARGE)
         if isinstance(answer, openai.APIStatusError):
-            response = answer.response
-            return of_status(response.status_code, response.headers, response.content, self.endpoint)
+            return self._refused(answer.response, bill)
         outcome = of_content(answer, self.endpoint, one_token=bool(body.get("logprobs")))
-        return keyless(outcome, self.endpoint.key) if isinstance(outcome, Completion) else outcome
+        if isinstance(outcome, Completion | Again):
+            bill.used(outcome.input_tokens, outcome.output_tokens)
+        else:
+            bill.free()
+        return outcome
+
+    def _refused(self, response: Any, bill: Bill) -> Outcome:
+        """Outcome of a status other than 200. A fault or timeout of the server may come after the model's work, and Azure bills a
+        request that its filter stops; any other 4xx comes before it.
+        """
+        if 400 <= response.status_code < 500 and response.status_code != 408:
+            bill.free()
+        outcome = of_status(response.status_code, response.headers, response.content, self.endpoint)
+        if isinstance(outcome, Throttled):
+            bill.free()
+        elif isinstance(outcome, Completion) and outcome.reason == FILTERED:
+            bill.sent()
+        return outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:
         return LLMError(
@@ -287,13 +319,13 @@ class OpenAIClient:
 
     @property
     def _url(self) -> str:
-        return self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        return self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
 
     @property
     def _server(self) -> str:
         """The address for messages: whatever stands before the host or after the path may be a credential."""
         parts = urlsplit(self._url)
-        return "OpenAI" if self._url == _OPENAI else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return "OpenAI" if self._url == OPENAI else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def endpoint(self) -> Endpoint:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cda.errors import LLMError
 from cda.inert import inert, sendable
@@ -118,15 +119,13 @@ def without_secret(text: str, key: str) -> str:
     return without_key(text, key) if len(key) >= _SECRET_CHARACTERS else text
 
 
-def keyless(completion: Completion, key: str) -> Completion:
-    """An answer to be kept, without the key that the server may have repeated in it."""
-    return replace(
-        completion,
-        text=completion.text and without_secret(completion.text, key),
-        logprobs=completion.logprobs
-        and tuple((without_secret(word, key), value) for word, value in completion.logprobs),
-        model=completion.model and without_secret(completion.model, key),
-    )
+def _keyless(value: Any, key: str) -> Any:
+    """JSON of a server's answer, which is kept and shown in parts, without the key that it may repeat anywhere."""
+    if isinstance(value, str):
+        return without_secret(value, key)
+    if isinstance(value, list):
+        return [_keyless(part, key) for part in value]
+    return {name: _keyless(part, key) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +184,10 @@ def of_content(content: str | bytes, endpoint: Endpoint, one_token: bool = False
 
 def of_data(data: object, endpoint: Endpoint, one_token: bool = False) -> Outcome:
     """The same of the JSON in it: an error inside is read as an answer with the error's own status."""
+    try:
+        data = _keyless(data, endpoint.key)
+    except RecursionError:
+        return Again("status 200 with invalid JSON")
     if (problem := problem_inside(data)) is not None:
         return of_problem(problem, endpoint, *_used(_mapping(data)))
     if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
@@ -227,7 +230,7 @@ def _broken_off(choice: Mapping[str, object], finish: object) -> str | None:
         return "no finish reason"
     if isinstance(finish, str) and finish.casefold() in (*_WHOLE, *_CUT):
         return None
-    return f"finish reason '{inert(sendable(str(finish)))[:_SHORT_FINISH]}'"
+    return f"finish reason '{without_keys(inert(sendable(str(finish))))[:_SHORT_FINISH]}'"
 
 
 def _used(data: Mapping[str, object]) -> tuple[int, int]:
@@ -445,5 +448,6 @@ def _model(data: Mapping[str, object]) -> str | None:
 def _text(content: object) -> str:
     """The text of a message; some servers send it in parts."""
     if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        content = "".join(part for part in parts if isinstance(part, str))
     return sendable(content) if isinstance(content, str) else ""

@@ -10,8 +10,9 @@ from typing import Any
 
 from cda.auditing.paper import release_lines
 from cda.biases import Bias
-from cda.counterfactuals.label import planned_labels
-from cda.counterfactuals.synthesize import number_for, planned_rewrites
+from cda.counterfactuals.label import planned_labels, planned_supplement
+from cda.counterfactuals.pairs import number_for
+from cda.counterfactuals.synthesize import planned_rewrites
 from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
 from cda.embedded.model import EMBEDDED
@@ -29,7 +30,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.sections import AuditSection, judges_of
 from cda.report.numbers import listed
-from cda.resources.llm_access import asked_at, llm_client, sentence
+from cda.resources.llm_access import asked_at, llm_problems, sentence
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
@@ -92,7 +93,7 @@ def check(loaded: LoadedRecipe) -> None:
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.asks_llm:
-        problems += llm_client(recipe.llm).check()
+        problems += llm_problems(recipe.llm, [str(recipe.llm.model)])
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
@@ -344,6 +345,10 @@ def _spending(
         return [*lines, "            the cost is shown, and confirmed, once the pairs are loaded"]
     pairs = training_pairs(recipe.data, opened).pairs[: recipe.data.max_pairs]
     planned = [planned_labels(pairs, bias, prompts.label) for bias in biases if labels and bias.label_by == "ask"]
+    if labels and recipe.data.supplement is not None and is_local(recipe.data.supplement):
+        extra = supplementary_pairs(recipe.data, opened).pairs
+        steps = (planned_supplement(extra, bias, recipe, prompts.label) for bias in biases if bias.label_by == "ask")
+        planned += [step for step in steps if step.calls]
     if rewrites:
         planned += [
             planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from cda.auditing.groups import contrast_comparisons, pair_comparisons
 from cda.auditing.rate import triple_comparisons
 from cda.counterfactuals.label import asks_for
-from cda.counterfactuals.synthesize import number_for
+from cda.counterfactuals.pairs import number_for
+from cda.counterfactuals.synthesize import is_made_specific
 from cda.embedded.texts import WITH_CONTRASTS, authored_triples
 from cda.finetuning.train import Training
 from cda.launch import world_size
@@ -45,7 +46,8 @@ def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
     match kind:
         case "label":
             n_biases = sum(asks_for(bias, recipe) for bias in loaded.biases)
-            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=not is_local(recipe.data.pairs))
+            is_open = not is_local(recipe.data.pairs) or (n_biases > 0 and recipe.data.supplement is not None)
+            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=is_open)
         case "synthesize":
             return StageWork(name, calls=_n_rewrites(loaded))
         case "train":
@@ -134,7 +136,11 @@ def _n_rewrites(loaded: LoadedRecipe) -> int:
     recipe = loaded.recipe
     if not recipe.rewrites_by_llm:
         return 0
-    asked = [2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1 for bias in loaded.biases]
+    asked = [
+        (2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
+        * (2 if is_made_specific(bias, recipe.synthesize) else 1)
+        for bias in loaded.biases
+    ]
     return sum(n * calls for n, calls in zip(_n_each(loaded), asked, strict=True))
 
 

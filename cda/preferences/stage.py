@@ -179,7 +179,7 @@ def _to_label(data: PairData, loaded: LoadedRecipe, options: DataOptions) -> _To
 def _labelled(data: PairData, loaded: LoadedRecipe, to_label: _ToLabel) -> tuple[dict[str, PairLabels], dict[str, str]]:
     """Labels of each bias, and what they are by. The cost of an LLM is told, and agreed to, once for all biases."""
     pairs, llm = list(data.pairs or ()), llm_access(loaded)
-    confirm_all(to_label.steps(data, loaded), llm.consent)
+    confirm_all(to_label.steps(data, loaded), llm.consent, llm.opened)
     labels = {name: data.labelled(own) for name, (own, _) in to_label.given.items()}
     labelled_by = {name: file for name, (_, file) in to_label.given.items()}
     for bias in to_label.biases:

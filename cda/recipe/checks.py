@@ -60,11 +60,13 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     llm = recipe.llm
     yield from _endpoint_problems(recipe)
     for named in map(llm.named, _models_asked(recipe)) if llm.budget_usd is not None else ():
-        if (model := named.asked.model) not in named.asked.prices:
+        if named.price is None:
+            model = named.asked.model
             section = f"llm.endpoints.{named.endpoint}" if named.endpoint else "llm"
             yield (
                 f"llm.budget_usd: no price of '{model}' is known, so that spending cannot be limited; give "
-                f"{section}.prices='{{{model}: {{input: <$ per million tokens>, output: <…>}}}}'"
+                f"{section}.prices='{{{model}: {{input: <$ per million tokens>, output: <…>}}}}', or a YAML file of "
+                f"such prices ({section}.prices=FILE)"
             )
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:

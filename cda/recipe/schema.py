@@ -6,10 +6,13 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, RootModel, field_validator, model_validator
 
+from cda.errors import CdaError
 from cda.files.paths import is_reserved, user_path
+from cda.files.yaml_file import read_yaml_mapping, validated
 from cda.llm.money import Price
+from cda.llm.prices import listed_price
 from cda.recipe.sections import (
     AuditSection,
     By,
@@ -41,6 +44,24 @@ def _of_a_folder(name: str) -> str:
             "Windows takes no folder of this name, and the run's folder is named after the recipe; choose another"
         )
     return name
+
+
+class _PriceFile(RootModel[dict[str, Price]]):
+    """A file of prices by model."""
+
+
+def _read_prices(prices: object) -> object:
+    """The prices in a YAML file that is named in place of them."""
+    if not isinstance(prices, str):
+        return prices
+    try:
+        path = user_path(prices)
+        return validated(read_yaml_mapping(path), _PriceFile, path).root
+    except CdaError as error:
+        raise ValueError("; ".join(str(error).splitlines())) from None
+
+
+Prices = Annotated[dict[str, Price], BeforeValidator(_read_prices)]
 
 
 class ModelSection(Section):
@@ -239,8 +260,8 @@ class EndpointSection(Section):
     """Limit of your account there; null: as fast as the server allows."""
     tokens_per_minute: Positive | None = None
     """Limit of your account there; null: as fast as the server allows."""
-    prices: dict[str, Price] = {}
-    """By model, as it is named there."""
+    prices: Prices = {}
+    """By model, as it is named there, or a YAML file of them."""
 
 
 class LlmSection(Section):
@@ -280,10 +301,12 @@ class LlmSection(Section):
     ask_failures_again: bool = False
     """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept with the answers; all
     others, such as a server that broke off, are asked again in any case."""
-    prices: dict[str, Price] = {}
-    """By model; without one for `model`, no cost can be foretold or limited."""
+    prices: Prices = {}
+    """By model, as {MODEL: {input: DOLLARS, output: DOLLARS}} for a million tokens, or a YAML file of them. They come before the list
+    prices that cda knows of common models at their own hosts (cda/llm/prices.yaml); without any, no cost can be foretold or limited."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None
-    """Stop before this is spent; everything answered so far is kept."""
+    """Stop before this is spent, in all starts of the run together (its folder keeps what was spent); everything answered is kept.
+    Answers whose cost the server does not say, failed attempts among them, count at the most they could cost."""
     endpoints: dict[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")], EndpointSection] = {}
     """Further endpoints by a name of your choice. A model is asked there if its name ends in @ and that name, as in
     judge:llama-3@groq,gpt-4o (the second at base_url). Each has base_url, api_key_env, concurrency, requests_per_minute,
@@ -303,6 +326,12 @@ class LlmSection(Section):
             return self
         own, bare = self.endpoints[name], (self.model or "").removesuffix(f"@{name}")
         return self.model_copy(update=dict(own) | {"model": bare, "api_key_env": own.api_key_env or ""})
+
+    @property
+    def price(self) -> Price | None:
+        """The model's price where it is asked: the one given, else the listed one, if any."""
+        asked = self.asked
+        return asked.prices.get(asked.model or "") or listed_price(asked.base_url, asked.model)
 
     def used_for(self, by: By) -> bool:
         return by == "llm" or (by == "auto" and self.model is not None)

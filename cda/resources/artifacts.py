@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
+from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.plots import FORMATS, Plot, save_plot
@@ -112,7 +113,7 @@ def free_folder(given: str | Path, result: str, command: str) -> Path:
     """The folder for results that a user named, as `out_folder` checks it before it is made; RunError likewise."""
     try:
         out = user_path(given)
-        names = {path.name for path in out.iterdir()} if out.exists() else set()
+        names = {path.name for path in out.iterdir()} - {FOLDER_OF_PURSE} if out.exists() else set()
         problem = unwritable(out)
     except (OSError, DataError) as error:  # DataError: no such home folder, or a name that no folder has
         reason = error.strerror if isinstance(error, OSError) else error

@@ -24,7 +24,9 @@ class _DryRun:
 
 NOTHING_DONE = "Dry run: nothing was done."
 _dry: ContextVar[_DryRun | None] = ContextVar("dry", default=None)
-"""None: this is no dry run."""
+"""None: this is no dry run of a command."""
+_notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+"""What only the work itself needs; None: it is needed now."""
 
 
 class _Planned(Exception):  # noqa: N818 (no error: it ends the work)
@@ -36,11 +38,32 @@ class _Planned(Exception):  # noqa: N818 (no error: it ends the work)
 
 
 @contextmanager
+def noting() -> Iterator[list[str]]:
+    """Plan inside: keys that are missing, and servers that are not asked, become lines of the plan."""
+    notes: list[str] = []
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+def only_noted(problem: str) -> bool:
+    """True in a plan, which notes this once as what the work itself needs."""
+    if (notes := _notes.get()) is None:
+        return False
+    line = f"note        {problem}"
+    notes += [] if line in notes else [line]
+    return True
+
+
+@contextmanager
 def planning(full: bool, options: Mapping[str, JsonValue], show: Callable[[Plan, str], None]) -> Iterator[None]:
     """Make what runs inside a dry run: it ends at its first `stop_if_dry`, and its plan and the plan's text are shown."""
     token = _dry.set(_DryRun(full, options))
     try:
-        yield
+        with noting():
+            yield
     except _Planned as planned:
         show(planned.plan, f"{planned.text}\n\n{NOTHING_DONE}")
     finally:
@@ -52,11 +75,12 @@ def stop_if_dry(loaded: LoadedRecipe | None, lines: Callable[[], list[str]], unu
     of a recipe (None), the command's own options are shown. Sections or options that are `unused` have no effect here."""
     if (dry := _dry.get()) is None:
         return
+    steps = [*lines(), *(_notes.get() or ())]
     if loaded is not None:
-        plan = plan_of(loaded, lines(), dry.full, unused)
+        plan = plan_of(loaded, steps, dry.full, unused)
         raise _Planned(plan, plan_text(plan, dry.full))
     options = {name: value for name, value in dry.options.items() if name not in unused}
-    plan = Plan(settings=options, lines=tuple(lines()))
+    plan = Plan(settings=options, lines=tuple(steps))
     raise _Planned(plan, plan_text(plan, dry.full, "options"))
 
 

@@ -56,7 +56,7 @@ class Grade(NamedScorer):
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         options, told, access = self.settings.score.grade, self.settings.llm.prompts.grade, self.access
-        confirm_all(self._steps(texts), access.consent)
+        confirm_all(self._steps(texts), access.consent, access.opened)
         scorer = self._scorer(access.client())
         grades = replace(score_texts(scorer, texts), unit="grade")
         unread, n = len(grades.dropped), len(grades.by_text)

@@ -10,19 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import RunError, SpendingError
+from cda.files.paths import own_folder
 from cda.launch import say
+from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import AnsweredBy, Budgeted, CountedLLM, Price, Purse, Tally
+from cda.llm.money import Account, AnsweredBy, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
+from cda.llm.prices import listed_on
 from cda.llm.protocol import LLM
+from cda.llm.purse import FOLDER, Purse
 from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
 from cda.report.numbers import duration
+from cda.resources.dry_run import only_noted
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
 
+_PURSE, _AGREED = "purse", "agreed"
 _SECONDS_PER_CALL = 5.0
 _OF_THE_CLIENT = {
     "base_url", "api_key_env", "concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "max_tokens", "seed",
@@ -37,6 +43,8 @@ class LlmAccess:
     settings: LlmSection
     cache: Path
     """File of answers."""
+    run_folder: Path
+    """Folder that the purse is kept in, so that the budget holds for all starts."""
     prompts: Prompts = field(default_factory=ours)
     label_again: int = 2
     """Further calls for an answer without a readable label."""
@@ -47,21 +55,25 @@ class LlmAccess:
         return replace(self, settings=self.settings.model_copy(update={"model": model, **changed}))
 
     def client(self) -> LLM:
-        """The LLM, which asks only what the cache cannot answer; one object a run and model, and one purse for all models that
-        share a cache, as the budget holds over all stages. LLMError: the cache cannot be opened."""
+        """The LLM, which asks only what the cache cannot answer; one object a run and model, and one purse for all models, as the
+        budget holds over all stages. LLMError: cache or purse cannot be opened."""
         return self.opened.once(("llm", self.settings.model_dump_json(), self.cache), self._open)
 
     def _open(self) -> LLM:
-        client, price = llm_client(self.settings), price_of(self.settings)
+        price, account = price_of(self.settings), None
+        if price is not None:
+            kept = self.opened.once(_PURSE, lambda: Purse(own_folder(self.run_folder / FOLDER)))
+            account = Account(price, self.settings.budget_usd, kept)
+        client = llm_client(self.settings, account)
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again)
+        llm: LLM = CachedLLM(client, cache)
         if self.settings.mode == "batch":
-            llm: LLM = BatchLLM(client, cache, price=price, resubmit=self._may_resubmit)
-        else:
-            purse = self.opened.once(("purse", self.cache), Purse)
+            purse = account.purse if account else Purse()
             budget = self.settings.budget_usd
-            llm = CachedLLM(client if price is None else Budgeted(client, price, budget, purse), cache)
-        return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price)
+            llm = BatchLLM(client, cache, price=price, purse=purse, budget_usd=budget, resubmit=self._may_resubmit)
+        agreed = None if _is_free(self.settings) else agreed_calls(self.opened)
+        return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price, agreed)
 
     def _may_resubmit(self, why: str) -> bool:
         """The setting, or else the word of a user at a terminal: agreement to the cost of a step is none to paying twice."""
@@ -83,12 +95,14 @@ class LlmAccess:
 
     def confirm(self, planned: Planned) -> None:
         """Print the cost of a step, and ask before money is spent; see `confirm_all`."""
-        confirm_all([(self.settings, planned)], self.consent)
+        confirm_all([(self.settings, planned)], self.consent, self.opened)
 
 
 def llm_access(loaded: LoadedRecipe) -> LlmAccess:
     recipe, again = loaded.recipe, loaded.recipe.label.ask_again
-    return LlmAccess(recipe.llm, recipe.llm_cache, loaded.prompts, again, loaded.consent, loaded.opened)
+    return LlmAccess(
+        recipe.llm, recipe.llm_cache, recipe.run_path, loaded.prompts, again, loaded.consent, loaded.opened
+    )
 
 
 def llm_counts(opened: Opened) -> dict[str, Tally]:
@@ -96,19 +110,29 @@ def llm_counts(opened: Opened) -> dict[str, Tally]:
     return {name: replace(tally) for name, tally in _tallies(opened).items()}
 
 
+def agreed_calls(opened: Opened) -> Agreed:
+    """Calls that were agreed to in a run."""
+    return opened.once(_AGREED, Agreed)
+
+
 def _tallies(opened: Opened) -> dict[str, Tally]:
     return opened.once("tallies", dict)
 
 
-def llm_client(llm: LlmSection) -> OpenAIClient:
-    """The server and model of a recipe, without cache or budget."""
-    return OpenAIClient(name=llm.model or "", at=llm.endpoint, **llm.asked.model_dump(include=_OF_THE_CLIENT))
+def llm_client(llm: LlmSection, account: Account | None = None) -> OpenAIClient:
+    """The server and model of a recipe, without cache."""
+    settings = llm.asked.model_dump(include=_OF_THE_CLIENT)
+    return OpenAIClient(name=llm.model or "", at=llm.endpoint, account=account, **settings)
 
 
 def llm_problems(llm: LlmSection, models: Iterable[str]) -> list[str]:
-    """Problems before any of these models can be asked, once for each endpoint."""
+    """Problems before any of these models can be asked, once for each endpoint; a plan needs no key."""
     by_endpoint = {named.endpoint: named for named in map(llm.named, reversed([*models]))}
-    return [problem for named in reversed(by_endpoint.values()) for problem in llm_client(named).check()]
+    clients = [llm_client(named) for named in reversed(by_endpoint.values())]
+    return [
+        *(problem for client in clients for problem in client.missing_key() if not only_noted(problem)),
+        *(problem for client in clients for problem in client.wrong_address()),
+    ]
 
 
 def asked_at(llm: LlmSection) -> str | None:
@@ -126,9 +150,13 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
-def share_purse(loaded: LoadedRecipe, purse: Purse) -> None:
-    """Let a run pay from this purse, so that its budget holds for all runs that do. To be called before anything is asked."""
-    loaded.opened.once(("purse", loaded.recipe.llm_cache), lambda: purse)
+def share_purse(loaded: LoadedRecipe, purse: Purse | None, agreed: Agreed | None = None) -> None:
+    """Let a run pay from this purse, so that its budget holds for all runs that do, and count its calls with those that were agreed
+    to for all. To be called before anything is asked."""
+    if purse is not None:
+        loaded.opened.once(_PURSE, lambda: purse)
+    if agreed is not None:
+        loaded.opened.once(_AGREED, lambda: agreed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +179,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     dollars = (
         f"no price of {llm.model} is given ({llm_client(llm).section}.prices), so no cost can be told"
         if cost is None
-        else f"about ${cost:,.2f}"
+        else f"about ${cost:,.2f}{'' if llm.asked.model in llm.asked.prices else f' at the list price of {listed_on()}'}"
     )
     time = (
         "within a day"
@@ -176,34 +204,47 @@ def cost_lines(steps: Sequence[Step]) -> list[str]:
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
-        unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
+        n = dollars.count(None)
+        unpriced = f", and {n} {'step' if n == 1 else 'steps'} without a price" if n else ""
         lines.append(f"  in all about ${total:,.2f}{unpriced}")
     return lines
 
 
 def plan_lines(steps: Sequence[Step]) -> list[str]:
     """The cost of LLM calls as the last steps of a dry run's plan; none if nothing is asked."""
-    lines = cost_lines([step for step in steps if step[1].calls])
+    steps = [step for step in steps if step[1].calls]
+    _check_reachable(steps)
+    lines = cost_lines(steps)
     return [f"{'' if at else 'llm':12}{line.strip()}" for at, line in enumerate(lines)]
 
 
-def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
+def confirm_all(steps: Sequence[Step], consent: Consent, opened: Opened) -> None:
     """Print the cost of several steps, and ask once before money is spent; not if all prices are zero, if none is known of the user's
-    own server (llm.base_url), with --yes, or for no calls. RunError: declined, nobody to ask, or a batch beyond the budget.
+    own server (llm.base_url), with --yes, or for no calls; calls beyond them ask again (`opened` counts). RunError: declined, nobody to ask, or a batch beyond the budget.
     SpendingError: from Python, without an agreement or a budget that is large enough."""
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     dollars = tell_costs(steps)
     _check_batches(steps)
-    if consent == "given" or all(_is_free(llm) for llm, _ in steps):
-        return
-    if consent == "by budget":
+    is_agreed = consent == "given" or all(_is_free(llm) for llm, _ in steps)
+    if consent == "by budget" and not is_agreed:
         _check_budget(steps, dollars)
+        is_agreed = True
+    _check_reachable(steps)
+    if is_agreed:
         return
+    agreed_calls(opened).plan(sum(planned.calls for llm, planned in steps if not _is_free(llm)))
     if not sys.stdin.isatty():
         what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
         raise RunError(f"{what} would spend money, and there is no terminal to ask. Agree beforehand with --yes")
     if not _agreed("Go on?"):
-        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+        raise RunError("nothing was spent on it. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _check_reachable(steps: Sequence[Step]) -> None:
+    """RunError if an LLM cannot be asked, for want of a key or by its address; a plan needs no key."""
+    found = dict.fromkeys(problem for llm, _ in steps for problem in llm_problems(llm, [str(llm.model)]))
+    if found:
+        raise RunError("\n".join(found))
 
 
 def _agreed(question: str) -> bool:
@@ -234,8 +275,8 @@ def _check_batches(steps: Sequence[Step]) -> None:
 
 
 def price_of(llm: LlmSection) -> Price | None:
-    """Price of the recipe's model, if one is given; half of it in batch mode, as OpenAI charges."""
-    price = llm.asked.prices.get(llm.asked.model or "")
+    """Price of the recipe's model, if one is known; half of it in batch mode, as OpenAI charges."""
+    price = llm.price
     if price is None or llm.mode != "batch":
         return price
     return Price(input=price.input / 2, output=price.output / 2)

@@ -21,6 +21,7 @@ from cda.models.template import Template
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
+from cda.resources.dry_run import only_noted
 from cda.resources.grades import Grade
 from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
 from cda.resources.model_scorers import Classifier, LogRatio
@@ -82,7 +83,8 @@ class Served(NamedScorer):
         return {"served": {name: value for name, value in served.items() if name not in later or value != later[name]}}
 
     def missing(self) -> list[str]:
-        return self._client().check()
+        is_planned = only_noted(f"{self.name}: the server is asked what it is when the run begins, and not for a plan")
+        return self._client().check(connects=not is_planned)
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         client = self._client()
@@ -229,7 +231,7 @@ class Judge(NamedScorer):
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
         names, llm = judges_of(self.name), self.settings.llm
-        confirm_all(self.planned(comparisons), llm.consent)
+        confirm_all(self.planned(comparisons), llm.consent, llm.opened)
         if len(names) > 1:
             return self._panel(names, comparisons)
         return self._verdicts(self.pairwise(), self.name, comparisons, llm)

@@ -32,7 +32,7 @@ from cda.prompts import Prompts
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
 from cda.recipe.sections import AuditSection
-from cda.records import Contrast, Exclusions, Prompt, count_reasons, text_key
+from cda.records import Contrast, Exclusions, Prompt, count_reasons, prompt_id, text_key
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
 from cda.rewriting.rewriter import Gated, LLMRewriter, Rewriter
@@ -386,6 +386,11 @@ class AuditInputs:
 
     def _once(self, kind: str, read: Callable[[], T]) -> T:
         return self.opened.once((kind, self.audit.model_dump_json(), *self.names), read)
+
+
+def audited_prompts(inputs: AuditInputs) -> set[str]:
+    """`prompt_id` of everything that the audit measures on."""
+    return {prompt_id(prompt) for prompt in inputs.existing_prompts()}
 
 
 def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:

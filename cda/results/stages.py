@@ -19,7 +19,7 @@ class Loaded(Result):
     dropped: dict[str, int]
     """Rows that could not be used, by reason."""
     used: int | None = None
-    """Pairs drawn of those kept; None for supplementary pairs, which are all used."""
+    """Pairs drawn of those kept; of supplementary pairs those that were labelled, until there were enough."""
 
 
 class LabelAnswers(Result):

@@ -147,9 +147,9 @@ class ServedClient:
     def spent_usd(self) -> None:
         return
 
-    def check(self, timeout_s: float = 10.0) -> list[str]:
+    def check(self, timeout_s: float = 10.0, *, connects: bool = True) -> list[str]:
         """Problems that can be found before a text is scored. Asks the server what it is and for its models' names, which are
-        part of the settings.
+        part of the settings, unless it is not to be connected to.
         """
         import openai
 
@@ -157,6 +157,8 @@ class ServedClient:
 
         if problem := address_problem(self.url):
             return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
+        if not connects:
+            return []
         base = self._root.removesuffix("/v1")
         try:
             with opened(self._endpoint.key or "none", base, timeout_s, Bounds(base, "the address")) as http:

@@ -39,6 +39,8 @@ class Stream(IntEnum):
     """Rewrites that are shown."""
     SECOND_TURN_SPLIT = 8
     """Conversations held out of training; with the number of the bias."""
+    SUPPLEMENT = 9
+    """Order in which supplementary pairs are labelled, until there are enough."""
     VALIDATION_RESPONSES = 10**6
     """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1

@@ -302,7 +302,7 @@ def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: P
     rows += [{"prompt": "question 3", "responses": ["One.", "Two.", "Three."]}]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     section = DiscoverSection(responses=str(tmp_path / "rows.jsonl"), parts=(0.4, 0.3, 0.3), by="rules")
-    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache"), 1)
+    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache", tmp_path), 1)
     counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
     kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
     assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
@@ -318,7 +318,7 @@ def test_a_prompt_said_in_two_topics_stands_in_one_alone(tmp_path: Path) -> None
     ]  # fmt: skip
     write_jsonl(tmp_path / "rows.jsonl", rows)
     section = DiscoverSection(responses=str(tmp_path / "rows.jsonl"), by_topic=True, by="rules", min_topic_prompts=14)
-    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache"), 1)
+    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache", tmp_path), 1)
     counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
     kept = list(read_jsonl(tmp_path / SAMPLES))
     plain = [row["prompt"].lower().rstrip("?") if isinstance(row["prompt"], str) else row["prompt"][0]["content"].lower().rstrip("?") for row in kept]  # fmt: skip

@@ -98,7 +98,7 @@ def test_every_form_of_azures_address_is_asked_with_its_query_and_one_header(
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", key)
     with azure() as (root, seen):
         llm = client(root + path, api_key_env="AZURE_OPENAI_API_KEY")
-        assert llm.check() == []
+        assert llm.missing_key() + llm.wrong_address() == []
         assert [one.text for one in complete(llm, [QUESTION] * 2, "asking")] == ["fine"] * 2
         assert seen == [asked] * 2
 
@@ -149,7 +149,7 @@ def test_its_errors_end_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_any_other_query_may_hold_a_key_and_is_refused(query: str) -> None:
     url = f"https://host/openai/deployments/judge?{query}"
-    (problem,) = client(url).check()
+    (problem,) = client(url).wrong_address()
     assert "other than api-version=DATE" in problem and "abc" not in problem
     assert address_problem(f"https://host/?{VERSION}", with_version=True) is None
     assert "holds a query (from '?' or '#' on), which" in str(address_problem(f"https://host/?{VERSION}"))

@@ -10,20 +10,19 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
 from serving import Answer, Reply, said, status, user_text
-from stub_client import QUESTION, answers, asked, client
+from stub_client import QUESTION, answers, asked, budgeted, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.batch_server import AwayError, BatchServer
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import Budgeted, Price
+from cda.llm.money import Price
 from cda.llm.outcome import answer_in, tokens_counted
 from cda.llm.protocol import CUT_OFF, FILTERED, Completion, Request, complete
 from cda.records import user_prompt
@@ -82,10 +81,10 @@ def test_an_answer_that_broke_off_is_asked_for_again_and_every_try_is_paid(
     replies = iter([changed(choice={"finish_reason": "error"}), changed(choices=[]), said("The whole.")])
     url = speak(lambda _: next(replies))
     with Cache(tmp_path / "cache.sqlite") as cache:
-        budgeted = Budgeted(client(url), Price(input=1.0, output=1.0), 1.0)
-        (found,) = complete(CachedLLM(budgeted, cache, pauses_s=(0.0, 0.0)), [QUESTION], "asking")
+        llm = budgeted(client(url), Price(input=1.0, output=1.0), 1.0)
+        (found,) = complete(CachedLLM(llm, cache, pauses_s=(0.0, 0.0)), [QUESTION], "asking")
     assert found == Completion("The whole.", None, 21, 9)
-    assert budgeted.purse.n_calls == 3 and budgeted.spent_usd == pytest.approx(30e-6)
+    assert llm.account.purse.n_calls == 3 and llm.spent_usd == pytest.approx(30e-6)
 
 
 @pytest.mark.parametrize(
@@ -256,27 +255,25 @@ def test_too_few_file_descriptors_are_said(speak: Callable[[Answer], str], tmp_p
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 40
 
 
-def test_the_set_aside_of_a_question_with_a_schema_covers_a_second_call(speak: Callable[[Answer], str]) -> None:
+def test_the_second_call_of_a_question_with_a_schema_is_made_if_there_is_money_for_it(
+    speak: Callable[[Answer], str],
+) -> None:
     """A server that ignores the schema: both calls use all that they may, and the budget holds all the same."""
     calls: list[object] = []
-    plain = Request("s" * 50, "u" * 50)
-    held = replace(plain, schema={"type": "object", "required": ["label"]})
+    held = Request("s" * 50, "u" * 50, {"type": "object", "required": ["label"]})
     price = Price(input=1.0, output=1.0)
 
     def answer(body: object) -> Reply:
         calls.append(body)
-        return said("no JSON", tokens=(200, 100))
+        return said("no JSON", tokens=(102 + 16, 100))
 
-    def budgeted(budget_usd: float) -> Budgeted:
-        return Budgeted(client(speak(answer), max_tokens=100), price, budget_usd)
-
-    one_call = price.of(len(json.dumps(held.schema)) + 102 + 16, 100)
-    with pytest.raises(LLMError, match="budget"):
-        answers(budgeted(1.9 * one_call), [held])
-    assert len(calls) == 0
-    assert answers(budgeted(2.1 * one_call), [held])[0].text == "no JSON" and len(calls) == 2
-    # A plain question needs no second call, and is not kept from a budget that holds one.
-    assert answers(budgeted(1.1 * one_call), [plain])[0].text == "no JSON" and len(calls) == 3
+    url, one_call = speak(answer), price.of(102 + 16, 100)
+    first = price.of(len(json.dumps(held.schema)) + 102 + 16, 100)
+    with pytest.raises(LLMError, match=r"budget .* 1 calls, and the next could cost"):
+        answers(budgeted(client(url, max_tokens=100), price, 1.9 * one_call), [held])
+    assert len(calls) == 1
+    assert answers(budgeted(client(url, max_tokens=100), price, one_call + first), [held])[0].text == "no JSON"
+    assert len(calls) == 3
 
 
 def test_a_download_of_a_batch_is_bounded(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from stub_client import SETTINGS, Stub, asked, client
+from stub_client import SETTINGS, Stub, asked, budgeted, client
 
 from cda.errors import LLMError
 from cda.llm.cache import Cache, CachedLLM, key_of
-from cda.llm.money import Budgeted, Price
+from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 
@@ -147,15 +147,15 @@ def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
 def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
     stub, price, users = Stub(), Price(input=1.0, output=10.0), list(range(100))
     with Cache(path) as cache, pytest.raises(LLMError, match="budget"):
-        complete(CachedLLM(Budgeted(stub, price, 0.002), cache), asked(*users), "asking")
+        complete(CachedLLM(budgeted(stub, price, 0.002), cache), asked(*users), "asking")
     n_first = stub.calls.total()
     with Cache(path) as cache:
         assert 0 < len(cache) == n_first < 100
-        budgeted = Budgeted(stub, price, 1.0)
-        found = complete(CachedLLM(budgeted, cache), asked(*users), "asking")
+        richer = budgeted(stub, price, 1.0)
+        found = complete(CachedLLM(richer, cache), asked(*users), "asking")
     assert [one.text for one in found] == [str(user) for user in users]
     assert set(stub.calls.values()) == {1}
-    assert budgeted.spent_usd == pytest.approx((100 - n_first) * price.of(10, 2))
+    assert richer.spent_usd == pytest.approx((100 - n_first) * price.of(10, 2))
 
 
 def test_the_bar_shows_hits_and_dollars_once(
@@ -163,7 +163,7 @@ def test_the_bar_shows_hits_and_dollars_once(
 ) -> None:
     monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
     with Cache(path) as cache:
-        llm = CachedLLM(Budgeted(Stub(), Price(input=1e5, output=0)), cache)
+        llm = CachedLLM(budgeted(Stub(), Price(input=1e5, output=0)), cache)
         complete(llm, asked(*range(3)), "first")
         complete(llm, asked(*range(5)), "second")
     shown = capsys.readouterr().err

@@ -8,23 +8,23 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from serving import Answer, status
-from stub_client import QUESTION, Stub, answers, asked
+from stub_client import QUESTION, Stub, answers, asked, budgeted, client
 
 from cda.errors import LLMError
 from cda.llm.asking import answered
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import (
     AnsweredBy,
-    Budgeted,
     CountedLLM,
     Price,
-    Purse,
     Tally,
     is_version_of,
     request_tokens,
@@ -32,6 +32,7 @@ from cda.llm.money import (
 )
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
+from cda.llm.purse import Purse
 
 PRICE = Price(input=1.25, output=5.0)
 DEAR = Price(input=10.0, output=100.0)
@@ -55,38 +56,40 @@ def test_four_characters_are_about_a_token_and_a_schema_is_paid_for_too() -> Non
 @pytest.mark.parametrize("budget", [0.0005, 0.004, 0.01])
 def test_the_budget_is_never_exceeded_and_nearly_used(budget: float) -> None:
     """Even if every answer is as long as it may be; calls under way are counted, and none is lost."""
-    llm = Budgeted(Stub(LONGEST, concurrency=16), PRICE, budget)
+    llm = budgeted(Stub(LONGEST, concurrency=16), PRICE, budget)
     found = []
     with pytest.raises(LLMError, match=re.escape(f"${budget:g} (llm.budget_usd)")):
         for position, completion in answered(llm, enumerate(QUESTION for _ in range(1000))):
             assert completion.text == "U"
             found.append(position)
     assert budget - 2 * PRICE.of(*LONGEST) < llm.spent_usd <= budget
-    assert len(found) == llm.purse.n_calls and llm.spent_usd == pytest.approx(len(found) * PRICE.of(*LONGEST))
+    assert len(found) == llm.account.purse.n_calls and llm.spent_usd == pytest.approx(len(found) * PRICE.of(*LONGEST))
 
 
-def test_a_server_that_counts_nothing_is_counted_by_estimate() -> None:
-    llm = Budgeted(Stub((0, 0)), PRICE)
+@pytest.mark.parametrize("usage", [(0, 0), (40, 0), (0, 7)])
+def test_what_a_server_does_not_count_is_counted_at_the_most_it_could_be(usage: tuple[int, int]) -> None:
+    llm = budgeted(Stub(usage), PRICE)
     answers(llm, asked("four" * 100))
-    assert llm.spent_usd == pytest.approx(PRICE.of(request_tokens(Request("s", "four" * 100)), 100))
+    most = PRICE.of(usage[0] or len("s\n\n") + 400 + 16, usage[1] or 100)
+    assert llm.spent_usd == pytest.approx(most) == pytest.approx(llm.account.purse.uncounted)
 
 
 def test_a_budget_that_is_just_enough_is_enough() -> None:
-    assert answers(Budgeted(Stub(), PRICE, MOST), [QUESTION])[0].text == "U"
+    assert answers(budgeted(Stub(), PRICE, MOST), [QUESTION])[0].text == "U"
     with pytest.raises(LLMError, match=r"\$0\.0000 are spent on 0 calls"):
-        answers(Budgeted(Stub(), PRICE, MOST * 0.999), [QUESTION])
+        answers(budgeted(Stub(), PRICE, MOST * 0.999), [QUESTION])
     # The first token's probabilities are asked for: one token of output is all that it can cost.
-    answers(Budgeted(Stub(), PRICE, MOST / 2), [replace(QUESTION, top_logprobs=5)])
+    answers(budgeted(Stub(), PRICE, MOST / 2), [replace(QUESTION, top_logprobs=5)])
 
 
 def test_what_is_spent_from_one_purse_is_gone_for_all_and_each_keeps_its_own_budget() -> None:
     purse = Purse()
-    cheap, dear = (Budgeted(Stub(LONGEST), price, 2.5 * MOST, purse) for price in (PRICE, DEAR))
+    cheap, dear = (budgeted(Stub(LONGEST), price, 2.5 * MOST, purse) for price in (PRICE, DEAR))
     answers(cheap, [QUESTION, QUESTION])
     with pytest.raises(LLMError, match=r"spent on 2 calls, and the next could cost"):
         answers(dear, [QUESTION])
     assert cheap.spent_usd == dear.spent_usd == pytest.approx(2 * PRICE.of(*LONGEST)) and purse.set_aside == 0
-    answers(replace(dear, budget_usd=1.0), [QUESTION])
+    answers(budgeted(dear, DEAR, 1.0, purse), [QUESTION])
     assert purse.spent == pytest.approx(2 * PRICE.of(*LONGEST) + DEAR.of(*LONGEST)) and purse.n_calls == 3
 
 
@@ -97,7 +100,7 @@ def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together() -> N
     found: list[int] = []
 
     def work() -> None:
-        asker = Budgeted(Stub(LONGEST), PRICE, budget, purse)
+        asker = budgeted(Stub(LONGEST), PRICE, budget, purse)
         try:
             found.extend(position for position, _ in answered(asker, enumerate(QUESTION for _ in range(1000))))
         except LLMError as error:
@@ -118,13 +121,13 @@ def test_a_call_that_does_not_fit_next_to_anothers_waits_for_it() -> None:
     may_end = threading.Event()
 
     class Slow(Stub):
-        async def ask(self, request: Request) -> Completion:
+        async def answer(self, request: Request) -> Completion:
             while not may_end.is_set():
                 await asyncio.sleep(0.005)
-            return await super().ask(request)
+            return await super().answer(request)
 
     purse = Purse()
-    slow, other = (Budgeted(stub, PRICE, 1.5 * MOST, purse) for stub in (Slow((1, 1)), Stub((1, 1))))
+    slow, other = (budgeted(stub, PRICE, 1.5 * MOST, purse) for stub in (Slow((1, 1)), Stub((1, 1))))
     thread = threading.Thread(target=answers, args=(slow, [QUESTION]))
     thread.start()
     deadline = time.monotonic() + 30
@@ -137,15 +140,53 @@ def test_a_call_that_does_not_fit_next_to_anothers_waits_for_it() -> None:
     assert purse.set_aside == 0
 
 
-def test_a_call_that_breaks_off_gives_back_what_was_set_aside() -> None:
-    class Broken(Stub):
-        async def ask(self, request: Request) -> Completion:  # noqa: ARG002
-            raise LLMError("no such model")
+SAID = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}
 
-    purse = Purse()
-    with pytest.raises(LLMError, match="no such model"):
-        answers(Budgeted(Broken(), PRICE, 1.0, purse), [QUESTION])
-    assert (purse.spent, purse.set_aside) == (0, 0)
+
+@pytest.mark.parametrize(
+    ("replies", "paid", "uncounted"),
+    [
+        ([status(200, SAID | {"usage": {"prompt_tokens": 3, "completion_tokens": 2}})], PRICE.of(3, 2), 0.0),
+        ([status(200, SAID | {"usage": {"prompt_tokens": 3}})], PRICE.of(3, 100), PRICE.of(3, 100)),
+        ([status(200, SAID | {"usage": None})], MOST, MOST),
+        ([status(200, SAID | {"usage": {"prompt_tokens": -3, "completion_tokens": "2"}})], MOST, MOST),
+        ([status(200, "{"), status(200, SAID)], 2 * MOST, 2 * MOST),
+        ([status(503, {}), status(500, {}), status(200, SAID)], 3 * MOST, 3 * MOST),
+        ([status(408, {}), status(200, SAID)], 2 * MOST, 2 * MOST),
+        ([status(429, retry_after_ms="1"), status(200, SAID)], MOST, MOST),
+        ([status(404, {"error": {"message": "no such model"}})], 0.0, 0.0),
+        ([status(401, {})], 0.0, 0.0),
+        ([status(400, {"error": {"message": "context_length_exceeded", "code": "context_length_exceeded"}})], 0.0, 0.0),
+        ([status(400, {"error": {"message": "stopped", "code": "content_filter"}})], MOST, MOST),
+    ],
+)
+def test_every_attempt_is_paid_as_the_server_may_bill_it(
+    speak: Callable[[Answer], str], replies: list[Any], paid: float, uncounted: float
+) -> None:
+    left = iter(replies)
+    llm = budgeted(client(speak(lambda _: next(left)), retries=3, max_tokens=100), PRICE, 1.0)
+    with suppress(LLMError):
+        answers(llm, [QUESTION])
+    purse = llm.account.purse
+    assert (purse.spent, purse.uncounted, purse.set_aside) == (pytest.approx(paid), pytest.approx(uncounted), 0.0)
+    assert next(left, None) is None
+
+
+def test_a_server_that_nobody_hears_costs_nothing_and_one_that_answers_late_may() -> None:
+    gone = budgeted(client("http://127.0.0.1:9/v1"), PRICE, 1.0)
+    with pytest.raises(LLMError, match="cannot be reached"):
+        answers(gone, [QUESTION])
+    assert gone.account.purse.spent == 0 == gone.account.purse.set_aside
+
+
+def test_a_timeout_is_paid_for(speak: Callable[[Answer], str]) -> None:
+    def late(_: object) -> Any:
+        time.sleep(0.3)
+        return status(200, SAID)
+
+    llm = budgeted(client(speak(late), retries=1, timeout_s=0.1, max_tokens=100), PRICE, 1.0)
+    assert answers(llm, [QUESTION])[0].text is None
+    assert llm.spent_usd == pytest.approx(2 * MOST)
 
 
 def test_answers_are_counted_by_stage_and_closed_early() -> None:

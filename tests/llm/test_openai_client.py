@@ -181,10 +181,10 @@ def test_a_key_is_never_said_even_where_the_server_repeats_it(
 
 def test_missing_key_is_said_before_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    (problem,) = OpenAIClient("gpt-4o", api_key_env="NO_SUCH_KEY").check()
+    (problem,) = OpenAIClient("gpt-4o", api_key_env="NO_SUCH_KEY").missing_key()
     assert "NO_SUCH_KEY" in problem
-    assert OpenAIClient("local", "http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY").check() == []
-    (problem,) = OpenAIClient("local", "http://me:pass-word@127.0.0.1:9/v1").check()
+    assert OpenAIClient("local", "http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY").missing_key() == []
+    (problem,) = OpenAIClient("local", "http://me:pass-word@127.0.0.1:9/v1").wrong_address()
     assert "llm.base_url" in problem and "pass-word" not in problem
 
 
@@ -311,6 +311,23 @@ def data(listed: object, text: str = "1", finish: str = "length") -> dict[str, A
 )
 def test_candidates_are_read_from_any_answer(answer: dict[str, Any], expected: Completion) -> None:
     assert of_content(json.dumps(answer).encode(), SERVER, one_token=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "whole"}], "whole"),
+        (["who", {"text": "le"}, {"type": "thinking", "thinking": [{"text": "hm"}]}], "whole"),
+        ([{"type": "text", "text": None}], None),
+        ([{"type": "text"}, {"text": None}, None, 7, {"text": {"value": 1}}], None),
+        ([None, {"text": "whole"}], "whole"),
+        ([], None),
+    ],
+)
+def test_parts_of_an_answer_without_a_text_are_none(content: list[object], text: str | None) -> None:
+    answer = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    expected = Completion(text) if text else Completion(None, EMPTY)
+    assert of_content(json.dumps(answer).encode(), SERVER) == expected
 
 
 def test_an_answer_in_full_that_is_cut_off_stays_a_failure() -> None:

@@ -18,7 +18,8 @@ from serving import Answer, Reply, said, user_text
 from stub_client import asked
 
 from cda.errors import LLMError, Terminated
-from cda.llm.cache import Cache, CachedLLM, Claims
+from cda.llm.cache import Cache, CachedLLM
+from cda.llm.claims import Claims
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, complete
 

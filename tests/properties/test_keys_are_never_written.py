@@ -12,7 +12,7 @@ from replies import reply
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.llm.outcome import keyless, without_secret
+from cda.llm.outcome import Again, Endpoint, of_data, without_secret
 from cda.llm.protocol import Completion
 
 Serve = Callable[[Any], str]
@@ -87,11 +87,30 @@ def test_a_key_in_an_error_is_not_said(
     nowhere(tmp_path, done.stdout, done.stderr)
 
 
-def test_only_what_can_be_a_secret_is_taken_out_of_answers() -> None:
-    answer = Completion(f"a {KEY} b", None, 1, 2, logprobs=((KEY, -0.5), ("yes", -1.0)))
-    hidden = keyless(answer, KEY)
-    assert hidden == Completion("a *** b", None, 1, 2, logprobs=(("***", -0.5), ("yes", -1.0)))
+def _answer(text: object, key_env: str, **choice: object) -> object:
+    candidates = {"content": [{"top_logprobs": [{"token": text, "logprob": -0.5}]}]}
+    one = {"message": {"content": text}, "finish_reason": "stop", "logprobs": candidates} | choice
+    return of_data({"model": f"of {KEY}", "choices": [one]}, Endpoint("x", "m", key_env), one_token=True)
+
+
+def test_only_what_can_be_a_secret_is_taken_out_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    monkeypatch.setenv("A_WORD", "none")
+    hidden = Completion("a *** b", logprobs=(("a *** b", -0.5),), model="of ***")
+    assert _answer(f"a {KEY} b", "A_KEY") == hidden
     # Local servers are given a word, which answers may hold.
-    assert keyless(Completion("none of them is EMPTY"), "EMPTY") == Completion("none of them is EMPTY")
-    assert keyless(answer, "") == answer
+    assert _answer("none of them", "A_WORD") == Completion(
+        "none of them", logprobs=(("none of them", -0.5),), model=f"of {KEY}"
+    )
     assert without_secret("none", "none") == "none"
+
+
+@pytest.mark.parametrize(
+    "finish", [KEY, f"x{KEY}", f"{'because ' * 3}{KEY}", {"why": [KEY]}, "sk-proj-0123456789abcdef"]
+)
+def test_a_key_in_a_finish_reason_is_not_said(monkeypatch: pytest.MonkeyPatch, finish: object) -> None:
+    """Also of a key that the end of a short message would cut, and of another's key."""
+    monkeypatch.setenv("A_KEY", KEY)
+    found = _answer("yes", "A_KEY", finish_reason=finish)
+    assert isinstance(found, Again) and "***" in found.reason
+    assert KEY[:10] not in found.reason and "0123456789" not in found.reason

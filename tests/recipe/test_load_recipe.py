@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.counterfactuals.synthesize import number_for
+from cda.counterfactuals.pairs import number_for
 from cda.errors import RecipeError
 from cda.files.shipped import recipes_folder
 from cda.pipeline.plan import plan

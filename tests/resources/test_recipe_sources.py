@@ -17,7 +17,7 @@ from cda.counterfactuals.triples import read_responses
 from cda.data import load
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
-from cda.llm.money import Budgeted
+from cda.llm.money import Account
 from cda.pipeline import plan
 from cda.recipe.load import Opened, load_recipe
 from cda.recipe.sections import AuditSection
@@ -81,15 +81,15 @@ def test_models_beside_a_cache_share_one_budget_and_runs_share_nothing(tmp_path:
     llm = llm_access(loaded)
     one, two = llm.client(), llm.named("k").client()
     assert one is llm_access(loaded).client() and one is not two
-    purses = {id(asked.purse) for asked in map(_budgeted, (one, two))}
+    purses = {id(asked.purse) for asked in map(_account, (one, two))}
     assert len(purses) == 1, "one budget for all models beside a cache"
     assert set(llm_counts(loaded.opened)) == {"m", "k"}
     apart = load_recipe("jargon", [f"run.folder={tmp_path / 'other'}"])
     assert apart.opened is not loaded.opened and llm_counts(apart.opened) == {}
 
 
-def _budgeted(counted: Any) -> Budgeted:
-    found: Budgeted = counted.llm.client
+def _account(counted: Any) -> Account:
+    found: Account = counted.llm.client.account
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 from cda.errors import RunError
 from cda.llm.batch import BatchLLM
 from cda.llm.money import CountedLLM
+from cda.recipe.load import Opened
 from cda.recipe.schema import LlmSection
 from cda.resources.llm_access import LlmAccess, Planned, confirm_all, sentence
 
@@ -46,6 +47,11 @@ def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer(
     assert said.endswith(f"about {time} at 5 s a call")
 
 
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A user at a terminal, who agrees; what they were asked."""
@@ -61,7 +67,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "by question")
+    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "by question", Opened())
     lines = capsys.readouterr().out.splitlines()
     assert "proposing: about 1,000 calls of dear" in lines[0] and "about $0.50" in lines[0]
     assert "judging: about 2,000 calls of cheap" in lines[1] and "about $0.60" in lines[1]
@@ -72,9 +78,9 @@ def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsy
 def test_steps_without_a_price_are_told_and_not_taken_for_free(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("unknown"), JUDGING), (llm("own"), JUDGING)], "by question")
+    confirm_all([(llm("dear"), HALF), (llm("unknown"), JUDGING), (llm("own"), JUDGING)], "by question", Opened())
     out = capsys.readouterr().out
-    assert "no price of unknown is given" in out and "in all about $0.50, and 1 steps without a price" in out
+    assert "no price of unknown is given" in out and "in all about $0.50, and 1 step without a price" in out
     assert len(asked) == 1
 
 
@@ -82,28 +88,30 @@ def test_steps_without_a_price_are_told_and_not_taken_for_free(
 def test_anything_but_yes_spends_nothing(answer: str, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "input", lambda _: answer)
     with pytest.raises(RunError, match="nothing was spent"):
-        confirm_all([(llm("dear"), HALF)], "by question")
+        confirm_all([(llm("dear"), HALF)], "by question", Opened())
     assert asked == []
 
 
 def test_yes_beforehand_or_nothing_to_pay_is_not_asked_about(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "given")
+    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "given", Opened())
     assert "in all about $1.10" in capsys.readouterr().out  # said all the same
-    confirm_all([(llm("own"), HALF), (llm("unknown", base_url="http://localhost:8000/v1"), JUDGING)], "by question")
+    confirm_all(
+        [(llm("own"), HALF), (llm("unknown", base_url="http://localhost:8000/v1"), JUDGING)], "by question", Opened()
+    )
     assert "in all" not in capsys.readouterr().out
-    confirm_all([(llm("dear"), Planned("nothing", 0, 10, 10))], "by question")
-    confirm_all([], "by question")
+    confirm_all([(llm("dear"), Planned("nothing", 0, 10, 10))], "by question", Opened())
+    confirm_all([], "by question", Opened())
     assert capsys.readouterr().out == "" and asked == []
 
 
 def test_without_a_terminal_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     with pytest.raises(RunError, match=r"2 steps would spend money, .* --yes"):
-        confirm_all([(llm("dear"), HALF), (llm("own"), HALF)], "by question")
+        confirm_all([(llm("dear"), HALF), (llm("own"), HALF)], "by question", Opened())
     with pytest.raises(RunError, match="proposing would spend money"):
-        confirm_all([(llm("dear"), HALF)], "by question")
+        confirm_all([(llm("dear"), HALF)], "by question", Opened())
 
 
 @pytest.mark.parametrize(
@@ -140,9 +148,11 @@ def test_batches_are_held_against_the_budget_together() -> None:
     batch = {"mode": "batch", "budget_usd": 0.4}
     steps = [(llm("dear", **batch), HALF), (llm("cheap", **batch), JUDGING)]
     for step in steps:
-        confirm_all([step], "given")
+        confirm_all([step], "given", Opened())
     with pytest.raises(
         RunError, match=r"all 2 steps together would cost about \$0\.55, more than llm\.budget_usd=0\.4"
     ):
-        confirm_all(steps, "given")
-    confirm_all([(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], "given")
+        confirm_all(steps, "given", Opened())
+    confirm_all(
+        [(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], "given", Opened()
+    )

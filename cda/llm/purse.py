@@ -1,0 +1,135 @@
+"""Money that several clients, and all starts of a command, spend together: set aside before an attempt, counted after it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+import weakref
+from pathlib import Path
+
+from cda.errors import LLMError
+from cda.files.sqlite_file import SqliteFile, transaction
+from cda.llm.asking import print_line
+from cda.llm.claims import Claims
+
+FOLDER = "spent"
+"""Folder of the purse in that of a run."""
+_TABLE = """CREATE TABLE IF NOT EXISTS spent (
+    owner TEXT PRIMARY KEY, dollars REAL NOT NULL DEFAULT 0, uncounted REAL NOT NULL DEFAULT 0, n_calls INTEGER NOT NULL DEFAULT 0,
+    set_aside REAL NOT NULL DEFAULT 0, n_under_way INTEGER NOT NULL DEFAULT 0
+)"""
+_BATCH = "batch "
+"""Begins the owner of a batch's money: the batch goes on when the process has ended."""
+
+
+class Purse:
+    """Dollars spent and set aside, kept in a folder (None: in memory) and shared by all processes and threads that use it.
+
+    A process that is killed leaves its attempts under way set aside; they then count as made, since they may be billed.
+    LLMError: the file cannot be read or written.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._owner = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._file = SqliteFile(
+            Path(":memory:") if folder is None else folder / "purse.sqlite",
+            _TABLE,
+            "SELECT owner, dollars, uncounted, n_calls, set_aside, n_under_way FROM spent LIMIT 0",
+            what="purse",
+            kept="what was answered until now is kept",
+            error=LLMError,
+            say=print_line,
+        )
+        self._claims = None if folder is None else Claims(folder / "owners")
+        if self._claims is None:
+            self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._db.execute(_TABLE)
+            return
+        if (claim := self._claims.take(self._owner)) is not None:
+            weakref.finalize(self, claim.release)  # or at the end of the process, however it ends
+        self._db = self._file.opened()
+        self._settle_killed()
+
+    @property
+    def spent(self) -> float:
+        """Dollars of attempts that have ended, in all starts."""
+        return self._sum("dollars")
+
+    @property
+    def uncounted(self) -> float:
+        """The part of `spent` of attempts whose cost the server did not say; each is counted at the most it could be."""
+        return self._sum("uncounted")
+
+    @property
+    def set_aside(self) -> float:
+        """Dollars for attempts and batches under way."""
+        return self._sum("set_aside")
+
+    @property
+    def n_calls(self) -> int:
+        """Attempts that have ended, in all starts; a batch is one."""
+        return int(self._sum("n_calls"))
+
+    def batch_set_aside(self, batch: str) -> float:
+        """Dollars that are set aside for a batch."""
+        return self._sum("set_aside", _BATCH + batch)
+
+    def begin(self, dollars: float, budget_usd: float | None, batch: str | None = None) -> bool | None:
+        """Set aside the most that an attempt, or a batch of this name, could cost. None: it does not fit into what is left of the
+        budget; False: not next to what is under way, which will end. A batch that has it set aside already is not counted twice.
+        """
+        owner = self._owner if batch is None else _BATCH + batch
+        with self._lock, self._file.explained(), transaction(self._db):
+            if (
+                batch is not None
+                and self._db.execute("SELECT 1 FROM spent WHERE owner = ? AND n_under_way", [owner]).fetchone()
+            ):
+                return True
+            spent, under_way = self._db.execute("SELECT total(dollars), total(set_aside) FROM spent").fetchone()
+            if budget_usd is None or spent + under_way + dollars <= budget_usd:
+                self._db.execute(
+                    "INSERT INTO spent (owner, set_aside, n_under_way) VALUES (?, ?, 1) ON CONFLICT (owner) DO UPDATE SET "
+                    "set_aside = set_aside + excluded.set_aside, n_under_way = n_under_way + 1",
+                    [owner, dollars],
+                )
+                return True
+        if under_way and spent + dollars <= budget_usd:
+            self._settle_killed()
+            return False
+        return None
+
+    def end(self, set_aside: float, dollars: float, uncounted: float = 0.0, batch: str | None = None) -> None:
+        """Count an attempt that has ended, with the part that the server did not say; or a batch, once, whose `set_aside` is known."""
+        # With the last attempt nothing is set aside: what rounding leaves would be waited for without end.
+        with self._lock, self._file.explained():
+            self._db.execute(
+                "UPDATE spent SET set_aside = CASE WHEN n_under_way > 1 THEN max(0, set_aside - ?) ELSE 0 END, "
+                "dollars = dollars + ?, uncounted = uncounted + ?, n_calls = n_calls + 1, n_under_way = max(0, n_under_way - 1) "
+                "WHERE owner = ? AND n_under_way > 0",
+                [set_aside, dollars, uncounted, self._owner if batch is None else _BATCH + batch],
+            )
+
+    def _settle_killed(self) -> None:
+        """Count what killed processes left set aside as spent."""
+        if self._claims is None:
+            return
+        with self._lock, self._file.explained(), transaction(self._db):
+            rows = self._db.execute("SELECT owner FROM spent WHERE n_under_way AND owner != ?", [self._owner])
+            for (owner,) in rows.fetchall():
+                if owner.startswith(_BATCH) or (claim := self._claims.take(owner)) is None:
+                    continue
+                self._db.execute(
+                    "UPDATE spent SET dollars = dollars + set_aside, uncounted = uncounted + set_aside, n_calls = n_calls + n_under_way, "
+                    "set_aside = 0, n_under_way = 0 WHERE owner = ?",
+                    [owner],
+                )
+                claim.release()
+
+    def _sum(self, column: str, owner: str | None = None) -> float:
+        where = "" if owner is None else " WHERE owner = ?"
+        with self._lock, self._file.explained():
+            found = self._db.execute(f"SELECT total({column}) FROM spent{where}", [] if owner is None else [owner])
+            return float(found.fetchone()[0])
