@@ -120,7 +120,7 @@ def test_mapped_columns_are_pairs() -> None:
         ([compared(1), compared(3)], "row 2: label is neither 1 nor 2"),
         ([compared(1), compared(2, first="")], "row 2: empty side"),
         ([pair(), {**pair(), "chosen": "Same.", "rejected": "Same."}], "row 2: identical sides"),
-        ([{"text": "a", "label": 1}], "no known format. Found: label, text"),
+        ([{"text": "a", "label": 1}], "no known shape of preferences. Found: label, text"),
         ([{"input": "a", "output_1": "b", "output_2": "c"}], "without its column label"),
         ([{"prompt": "a", "chosen": ["b"], "rejected": ["c"]}], "neither RewardBench 2's"),
         ([{"prompt": "a", "chosen": ["b"], "rejected": ["c"], "num_correct": 1}], "without its column subset"),
