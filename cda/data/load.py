@@ -198,7 +198,7 @@ def _in_memory(data: object, name: str) -> Iterable[object]:
 
 def plain_rows(rows: Iterable[object], name: str) -> list[Row]:
     """Rows whose cells have JSON's types, whatever they were read from; a missing value of any library is None."""
-    plain = []
+    plain: list[Row] = []
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise DataError(f"{name}, row {number}: found {type_in_words(row)}, not a dict of columns")

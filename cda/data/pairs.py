@@ -80,7 +80,7 @@ def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, sett
     """The pair of each row, repeated ones included; `columns`, `setting` and errors as of `clean_pairs`."""
     shape = shape_of(rows, columns, where, setting)
     items = list(grouped(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
-    found = ReadPairs([], [], len(items), f"read as {shape.name}: {shape.taken}")
+    found = ReadPairs([], [], len(items), shape.taken and f"read as {shape.name}: {shape.taken}")
     unknown: dict[str, list[tuple[int, str]]] = {}
     for number, row in items:
         try:

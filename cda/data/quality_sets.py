@@ -10,8 +10,8 @@ from typing import Literal
 
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable
 from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
+from cda.data.stated import structured
 from cda.errors import DataError
-from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
 
 Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs"]
@@ -149,12 +149,7 @@ def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _texts_in(cell: object) -> list[str] | None:
-    if not (isinstance(cell, str) and cell.lstrip().startswith("[")):
-        return None
-    try:
-        texts = parse_json(cell)
-    except ValueError:
-        return None
+    texts = structured(cell) if isinstance(cell, str) else None
     return texts if _is_list_of_texts(texts) else None
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 from cda.data.load import Row, RowError, check_columns, is_turn
 from cda.data.stated import (
@@ -57,7 +56,7 @@ class Sides:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A shape of preference data. `read` raises RowError for a row without a preference, UnreadableError (see there) for a cell that
-    states one in an unknown way; `taken` says in a line what is taken for what; `grouped` is the column that rows of one item share;
+    states one in an unknown way; `taken` says in a line what is taken for what, if it is not plain; `grouped` is the column that rows of one item share;
     `known` says which preferences can be read, and what to do about others."""
 
     name: str
@@ -136,25 +135,6 @@ def _arena(row: Row) -> Sides:
     return _sides(None, first, second, said)
 
 
-def _one_hot(row: Row) -> Sides:
-    columns = {"first": "winner_model_a", "second": "winner_model_b", "tie": "winner_tie"}
-    yes = [said for said, column in columns.items() if truth(column, row.get(column))]
-    if len(yes) > 1:
-        raise RowError("several winners stated")
-    prompt, first, second = (_only_text(row.get(name)) for name in ("prompt", "response_a", "response_b"))
-    return _sides(prompt, first, second, yes[0] if yes else None)  # type: ignore[arg-type]
-
-
-def _only_text(cell: object) -> object:
-    """The text in a list of one for each turn."""
-    texts = structured(cell)
-    if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
-        if len(texts) != 1:
-            raise RowError("more than one turn after the shared prompt")
-        return texts[0]
-    return cell
-
-
 def _openai(row: Row) -> Sides:
     asked = structured(row.get("input"))
     messages = asked.get("messages") if isinstance(asked, Mapping) else asked
@@ -185,26 +165,22 @@ def _rated(prompt: str, answers: str, text: str, rating: str, sign: int = 1) -> 
     return read
 
 
-def _label_studio(row: Row) -> Sides:
-    data = structured(row.get("data"))
-    return _annotated(data if isinstance(data, Mapping) else {}, structured(row.get("annotations")), "annotations")
+def _annotated(name: str, fields: str, given: str) -> Shape:
+    """An annotation tool's export: prompt and answers under one column, what people chose under another."""
 
+    def read(row: Row) -> Sides:
+        shown, answers = structured(row.get(fields)), structured(row.get(given))
+        if isinstance(answers, Mapping):  # Argilla's: by question
+            answers = list(answers.values())
+            if len(answers) > 1:
+                raise RowError("several questions were asked")
+        columns = two_answers(shown) if isinstance(shown, Mapping) else None
+        if columns is None:
+            raise RowError(f"no two answers in {fields}")
+        prompt = next((shown[name] for name in PROMPTS if name in shown), None)
+        return _sides(prompt, shown[columns[0]], shown[columns[1]], agreed(given, answers, Names.of(*columns)))
 
-def _argilla(row: Row) -> Sides:
-    fields, answers = structured(row.get("fields")), structured(row.get("responses"))
-    given = list(answers.values()) if isinstance(answers, Mapping) else answers
-    if isinstance(given, list) and len(given) != 1 and isinstance(answers, Mapping):
-        raise RowError("several questions were asked" if given else "no preference stated")
-    return _annotated(fields if isinstance(fields, Mapping) else {}, given, "responses")
-
-
-def _annotated(fields: Mapping[str, Any], given: object, column: str) -> Sides:
-    columns = two_answers(fields)
-    if columns is None:
-        raise RowError("no two answers in the fields of the record")
-    said = agreed(column, given, Names.of(*columns))
-    prompt = next((fields[name] for name in PROMPTS if name in fields), None)
-    return _sides(prompt, fields[columns[0]], fields[columns[1]], said)
+    return Shape(name, (fields, given), read, f"prompt and two answers from {fields}, the preferred one by {given}")
 
 
 def _results_file(row: Row) -> Sides:
@@ -217,8 +193,6 @@ _BEST = "the best answer by {} against one that is rated lower, one pair a promp
 SHAPES: tuple[Shape, ...] = (
     Shape("Chatbot Arena", ("conversation_a", "conversation_b", "winner"), _arena,
           "conversation_a and conversation_b, the preferred one by winner"),
-    Shape("Chatbot Arena (one column a verdict)", ("prompt", "response_a", "response_b", "winner_model_a", "winner_model_b"), _one_hot,
-          "response_a and response_b, the preferred one by winner_model_a, winner_model_b and winner_tie"),
     two_sided("HelpSteer3", "context", "response1", "response2", "overall_preference", _sign, " (below 0: the first)"),
     two_sided("HelpSteer2 preferences", "prompt", "response_1", "response_2", "preference_strength", _sign, " (below 0: the first)"),
     Shape("HelpSteer2", ("prompt", "response", "helpfulness", "correctness", "coherence"), _rated("prompt", "answers", "response",
@@ -234,8 +208,8 @@ SHAPES: tuple[Shape, ...] = (
     two_sided("LLMBar", "input", "output_1", "output_2", "label"),
     Shape("OpenAI preferences", ("input", "preferred_output", "non_preferred_output"), _openai,
           "prompt from input.messages, chosen from preferred_output, rejected from non_preferred_output"),
-    Shape("Label Studio", ("data", "annotations"), _label_studio, "prompt and two answers from data, the preferred one by annotations"),
-    Shape("Argilla records", ("fields", "responses"), _argilla, "prompt and two answers from fields, the preferred one by responses"),
+    _annotated("Label Studio", "data", "annotations"),
+    _annotated("Argilla records", "fields", "responses"),
     Shape("RewardBench results", ("text_chosen", "text_rejected"), _results_file,
           "chosen from text_chosen, rejected from text_rejected; results and scores are a model's, and not read"),
 )  # fmt: skip
@@ -244,48 +218,51 @@ SHAPES: tuple[Shape, ...] = (
 # --- recognition ---
 
 
-@dataclass(frozen=True, slots=True)
-class PairColumns:
-    """A generic reader of the columns chosen and rejected, under any names, with whatever states a preference besides."""
+def chosen_rejected(
+    prompt: str | None, chosen: str, rejected: str, stated: Sequence[str], scores: Sequence[tuple[str, str]]
+) -> Shape:
+    """Columns chosen and rejected, under any names, with whatever states a preference besides.
 
-    prompt: str | None
-    chosen: str = "chosen"
-    rejected: str = "rejected"
-    stated: tuple[str, ...] = ()
-    scores: tuple[tuple[str, str], ...] = ()
-    names: Names = field(default_factory=lambda: Names.of("chosen", "rejected"))
+    A column that prefers the second one turns the sides round; under the names chosen and rejected, the row contradicts itself.
+    """
+    names = Names.of(chosen, rejected)
 
-    def read(self, row: Row) -> Sides:
-        for column in self.stated:
-            said = _tied(row, column) if column == "tie" else agreed(column, row.get(column), self.names)
-            check_decided(said)
-            if said == "second" and self.chosen == "chosen":
-                raise RowError(f"{column} says that the rejected side is preferred")
-            if said == "second":
-                return Sides(self._asked(row), *(_one_turn(row.get(name)) for name in (self.rejected, self.chosen)))
-        for higher, lower in self.scores:
-            numbers = [score(name, row.get(name)) for name in (higher, lower)]
-            if None not in numbers and numbers[0] == numbers[1]:
-                raise RowError("tie")
-            if None not in numbers and numbers[0] < numbers[1]:  # type: ignore[operator]
-                raise RowError(f"{lower} is above {higher}")
-        return Sides(self._asked(row), *(_one_turn(row.get(name)) for name in (self.chosen, self.rejected)))
+    def read(row: Row) -> Sides:
+        said: list[Verdict | None] = []
+        for column in stated:
+            tied = column == "tie"
+            said.append(
+                ("tie" if truth(column, row.get(column)) else None) if tied else agreed(column, row.get(column), names)
+            )
+        for higher, lower in scores:
+            numbers = score(higher, row.get(higher)), score(lower, row.get(lower))
+            lead = None if numbers[0] is None or numbers[1] is None else numbers[0] - numbers[1]
+            said.append(None if lead is None else "tie" if lead == 0 else "first" if lead > 0 else "second")
+        sides = _sides(_asked(row, prompt), row.get(chosen), row.get(rejected), _together(said))
+        if "second" in said and chosen == "chosen":
+            raise RowError("the rejected side is stated to be preferred")
+        extra = row.get("input") if prompt == "instruction" else None  # as Alpaca's data are laid out
+        return replace(sides, prompt=f"{sides.prompt}\n{extra}") if isinstance(extra, str) and extra.strip() else sides
 
-    def _asked(self, row: Row) -> object:
-        asked = _asked(row, self.prompt)
-        extra = row.get("input") if self.prompt == "instruction" else None  # as Alpaca's data are laid out
-        return f"{asked}\n{extra}" if isinstance(extra, str) and extra.strip() else asked
+    of = f"prompt from {prompt}" if prompt else "the prompt is what both share"
+    by = [*stated, *(f"{higher} and {lower}" for higher, lower in scores)]
+    taken = f"{of}, chosen from {chosen}, rejected from {rejected}"
+    taken += f", preferences and ties by {', '.join(by)}" if by else ""
+    if (prompt or "prompt", chosen, rejected, by) == ("prompt", "chosen", "rejected", []):
+        taken = ""  # as everybody names them
+    known = (
+        f"Known are {chosen}, {rejected}, tie and both bad. Name the columns of the two answers with {{setting}}chosen and "
+        "{setting}rejected, write the preferences so, or give {setting}preference=none if chosen and rejected are in order already"
+    )
+    return Shape("preference pairs", (chosen, rejected), read, taken, known=known)
 
-    def shape(self) -> Shape:
-        prompt = f"prompt from {self.prompt}" if self.prompt else "the prompt is what both share"
-        stated = [*self.stated, *(f"{higher} and {lower}" for higher, lower in self.scores)]
-        by = f", preferences and ties by {', '.join(stated)}" if stated else ""
-        taken = f"{prompt}, chosen from {self.chosen}, rejected from {self.rejected}{by}"
-        known = (
-            f"Known are {self.chosen}, {self.rejected}, tie and both bad. Name the columns of the two answers with {{setting}}chosen and "
-            "{setting}rejected, write the preferences so, or give {setting}preference=none if chosen and rejected are in order already"
-        )
-        return Shape("preference pairs", (self.chosen, self.rejected), self.read, taken, known=known)
+
+def _together(said: Sequence[Verdict | None]) -> Verdict:
+    """What all columns say that say anything; the first answer, whose column is named for it, if none does."""
+    found = {verdict for verdict in said if verdict is not None}
+    if {"first", "second"} <= found:
+        raise RowError("columns state different preferences")
+    return next((verdict for verdict in ("tie", "both bad", "second") if verdict in found), "first")
 
 
 def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> Shape:
@@ -320,14 +297,17 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
 def _generic(rows: Sequence[Row], columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
     chosen, rejected = (columns.get(side, side) for side in ("chosen", "rejected"))
     asked = columns.get("prompt") or next((name for name in PROMPTS if name in present), None)
-    names = Names.of(chosen, rejected)
     if (own := columns.get("preference")) is not None:
-        stated, scores = ((), ()) if own == NONE else ((own,), ())
-    else:
-        candidates = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
-        stated = tuple(name for name in candidates if name == "tie" or _states(rows, name, names))
-        scores = tuple(pair for pair in SCORES if all(name in present for name in pair))
-    return PairColumns(asked, chosen, rejected, stated, scores, names).shape()
+        return chosen_rejected(asked, chosen, rejected, [] if own == NONE else [own], [])
+    candidates = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
+    stated = [name for name in candidates if _states(rows, name, Names.of(chosen, rejected))]
+    return chosen_rejected(
+        asked,
+        chosen,
+        rejected,
+        stated,
+        [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)],
+    )
 
 
 def _states(rows: Sequence[Row], column: str, names: Names) -> bool:
@@ -354,10 +334,6 @@ def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:
         (ends[a], ends[b]) for ends in by_stem.values() for a, b in _ENDS if len(ends) == 2 and {a, b} == ends.keys()
     ]
     return found[0] if len(found) == 1 else None
-
-
-def _tied(row: Row, column: str) -> Verdict | None:
-    return "tie" if truth(column, row.get(column)) else None
 
 
 def grouped(rows: Sequence[Row], column: str) -> Iterator[tuple[int, Row]]:

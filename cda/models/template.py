@@ -212,6 +212,23 @@ class Template:
             found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
         return found
 
+    def refused(self, prompts: Sequence[Prompt]) -> list[tuple[int, str]]:
+        """The prompts that cannot be encoded, by their places from 0, with the reason; those of the same turns are tried once."""
+        found: dict[tuple[object, ...], str | None] = {}
+        for prompt in prompts:
+            turns = tuple((message.role, bool(message.content.strip())) for message in prompt)
+            if turns in found:
+                continue
+            found[turns] = None
+            try:
+                self.text(prompt, "An answer.")
+            except ModelError as error:
+                found[turns] = str(error)
+        reasons = (
+            found[tuple((message.role, bool(message.content.strip())) for message in prompt)] for prompt in prompts
+        )
+        return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
+
     def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; ModelError if the chat template refuses it."""
         try:
@@ -232,6 +249,8 @@ class Template:
 
     def _written(self, turns: Turns, messages: list[dict[str, str]]) -> str:
         forms = {"user": turns.user, "assistant": turns.assistant, "system": turns.system}
+        if unknown := [message["role"] for message in messages if message["role"] not in forms]:
+            raise ModelError(f"the model knows no turn of the role {unknown[0]}; its authors write {', '.join(forms)}")
         parts = [turns.begin]
         for number, message in enumerate(messages):
             if number and message["role"] == "user" and messages[number - 1]["role"] == "assistant":

@@ -151,7 +151,8 @@ def load_pairs(
     column = columns.get("topic", "topic")
     rows = _of_topic(read, [str(row.get(column) or "").strip() for row in read], topic, reference)
     cleaned = clean_pairs(rows, columns, reference, f"{setting}.")
-    say(f"  {reference}: {cleaned.taken}")
+    if cleaned.taken:
+        say(f"  {reference}: {cleaned.taken}")
     if not cleaned.pairs:
         prompt, present = columns.get("prompt", "prompt"), dict.fromkeys(name for row in rows for name in row)
         unread = "" if prompt in present else (
