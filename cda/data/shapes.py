@@ -248,7 +248,7 @@ def chosen_rejected(
     by = [*stated, *(f"{higher} and {lower}" for higher, lower in scores)]
     taken = f"{of}, chosen from {chosen}, rejected from {rejected}"
     taken += f", preferences and ties by {', '.join(by)}" if by else ""
-    if (prompt or "prompt", chosen, rejected, by) == ("prompt", "chosen", "rejected", []):
+    if (prompt, chosen, rejected, by) == ("prompt", "chosen", "rejected", []):
         taken = ""  # as everybody names them
     known = (
         f"Known are {chosen}, {rejected}, tie and both bad. Name the columns of the two answers with {{setting}}chosen and "

@@ -190,7 +190,10 @@ def _of_topic(rows: Sequence[T], topics: Sequence[str], topic: str | None, where
 def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:
     """Preferences to be ranked: the embedded quality pairs, or a name that `load_quality_set` takes; errors as of that."""
     if reference != EMBEDDED:
-        return load_quality_set(reference, split, columns)
+        quality = load_quality_set(reference, split, columns)
+        if quality.taken:
+            say(f"  {reference}: {quality.taken}")
+        return quality
     items = tuple(
         QualityItem(row, str(row), pair.prompt, (pair.chosen,), (pair.rejected,), EMBEDDED, EMBEDDED)
         for row, pair in enumerate((authored.pair for authored in authored_pairs("quality")), 1)
