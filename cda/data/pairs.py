@@ -72,7 +72,7 @@ def clean_pairs(
     repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in read.numbered])
     kept = [own for own, reason in zip(read.numbered, repeated, strict=True) if reason is None]
     reasons = [reason for _, reason in read.unusable] + [reason for reason in repeated if reason is not None]
-    numbers, pairs = (tuple(number for number, _ in kept), tuple(pair for _, pair in kept))
+    numbers, pairs = zip(*kept, strict=True) if kept else ((), ())
     return CleanPairs(pairs, Exclusions(read.seen, count_reasons(reasons)), numbers, read.taken)
 
 

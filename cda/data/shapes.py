@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -11,15 +11,12 @@ from cda.data.load import Row, RowError, check_columns, is_turn
 from cda.data.stated import (
     Names,
     Scale,
-    UnreadableError,
     Verdict,
     agreed,
-    check_decided,
     number_in,
     score,
     structured,
     truth,
-    verdict,
 )
 from cda.errors import DataError, did_you_mean
 from cda.inert import inert
@@ -28,7 +25,7 @@ from cda.records import content_id
 PROMPTS = ("prompt", "instruction", "question", "query", "conversations")
 _OURS = ("prompt", "chosen", "rejected", "preference")
 STATED = (
-    "winner", "preference", "preferred", "label", "labels", "better", "choice", "overall_preference", "human_preference", "comparison",
+    "winner", "preference", "preferred", "label", "better", "choice", "overall_preference", "human_preference", "comparison",
     "pairwise", "verdict",
 )  # fmt: skip
 """Columns that may say which of two answers is preferred."""
@@ -94,7 +91,8 @@ def _asked(row: Row, column: str | None) -> object:
 def _sides(prompt: object, first: object, second: object, said: Verdict | None) -> Sides:
     if said is None:
         raise RowError("no preference stated")
-    check_decided(said)
+    if said in ("tie", "both bad"):
+        raise RowError("tie" if said == "tie" else "tie (both bad)")
     first, second = _one_turn(first), _one_turn(second)
     chosen, rejected = (first, second) if said == "first" else (second, first)
     return Sides(prompt, chosen, rejected)
@@ -228,16 +226,12 @@ def chosen_rejected(
     names = Names.of(chosen, rejected)
 
     def read(row: Row) -> Sides:
-        said: list[Verdict | None] = []
-        for column in stated:
-            tied = column == "tie"
-            said.append(
-                ("tie" if truth(column, row.get(column)) else None) if tied else agreed(column, row.get(column), names)
-            )
+        said = {agreed(column, row.get(column), names) for column in stated if column != "tie"}
+        if "tie" in stated and truth("tie", row.get("tie")):
+            said.add("tie")
         for higher, lower in scores:
             numbers = score(higher, row.get(higher)), score(lower, row.get(lower))
-            lead = None if numbers[0] is None or numbers[1] is None else numbers[0] - numbers[1]
-            said.append(None if lead is None else "tie" if lead == 0 else "first" if lead > 0 else "second")
+            said |= {_sign(numbers[1] - numbers[0])} if numbers[0] is not None and numbers[1] is not None else set()
         sides = _sides(_asked(row, prompt), row.get(chosen), row.get(rejected), _together(said))
         if "second" in said and chosen == "chosen":
             raise RowError("the rejected side is stated to be preferred")
@@ -257,12 +251,11 @@ def chosen_rejected(
     return Shape("preference pairs", (chosen, rejected), read, taken, known=known)
 
 
-def _together(said: Sequence[Verdict | None]) -> Verdict:
+def _together(said: Set[Verdict | None]) -> Verdict:
     """What all columns say that say anything; the first answer, whose column is named for it, if none does."""
-    found = {verdict for verdict in said if verdict is not None}
-    if {"first", "second"} <= found:
+    if {"first", "second"} <= said:
         raise RowError("columns state different preferences")
-    return next((verdict for verdict in ("tie", "both bad", "second") if verdict in found), "first")
+    return next((verdict for verdict in ("tie", "both bad", "second") if verdict in said), "first")
 
 
 def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> Shape:
@@ -275,7 +268,7 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
     check_columns(rows, named, where, setting)
     if not {"chosen", "rejected"} & columns.keys():
         if {"chosen", "rejected"} <= present.keys():
-            return _generic(rows, columns, present)
+            return _generic(columns, present)
         for shape in SHAPES:
             if all(name in present for name in shape.needs):
                 return shape
@@ -291,37 +284,17 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
             f"is preferred, and the columns of {', '.join(shape.name for shape in SHAPES)}"
         )
     check_columns(rows, {"chosen": "chosen", "rejected": "rejected", **named}, where, setting)
-    return _generic(rows, columns, present)
+    return _generic(columns, present)
 
 
-def _generic(rows: Sequence[Row], columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
+def _generic(columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
     chosen, rejected = (columns.get(side, side) for side in ("chosen", "rejected"))
     asked = columns.get("prompt") or next((name for name in PROMPTS if name in present), None)
     if (own := columns.get("preference")) is not None:
         return chosen_rejected(asked, chosen, rejected, [] if own == NONE else [own], [])
-    candidates = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
-    stated = [name for name in candidates if _states(rows, name, Names.of(chosen, rejected))]
-    return chosen_rejected(
-        asked,
-        chosen,
-        rejected,
-        stated,
-        [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)],
-    )
-
-
-def _states(rows: Sequence[Row], column: str, names: Names) -> bool:
-    """False for a column `label` of words none of which is a preference: it says something else of the row."""
-    if column not in ("label", "labels"):
-        return True
-    for row in rows:
-        try:
-            if verdict(column, row.get(column), names) is not None:
-                return True
-        except UnreadableError:
-            if number_in(row.get(column)) is not None or isinstance(row.get(column), bool):
-                return True
-    return False
+    stated = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
+    scores = [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)]
+    return chosen_rejected(asked, chosen, rejected, stated, scores)
 
 
 def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:

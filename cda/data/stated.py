@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cda.data.load import RowError
 from cda.files.jsonl import parse_json
 
 Verdict = Literal["first", "second", "tie", "both bad"]
@@ -178,14 +177,6 @@ def agreed(column: str, cell: object, names: Names, scale: Scale | None = None) 
     if lead == 0:
         return "both bad" if all(said == "both bad" for said in found) else "tie"
     return "first" if lead > 0 else "second"
-
-
-def check_decided(said: Verdict | None) -> None:
-    """RowError for a verdict that prefers neither answer."""
-    if said == "tie":
-        raise RowError("tie")
-    if said == "both bad":
-        raise RowError("tie (both bad)")
 
 
 def _tokens(cell: object) -> list[str]:

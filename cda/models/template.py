@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -213,22 +212,13 @@ class Template:
             found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
         return found
 
-    def refused(self, prompts: Sequence[Prompt]) -> list[tuple[int, str]]:
-        """The prompts that cannot be encoded, by their places from 0, with the reason; those of the same turns are tried once."""
-        found: dict[tuple[object, ...], str | None] = {}
-        for prompt in prompts:
-            turns = tuple((message.role, bool(message.content.strip())) for message in prompt)
-            if turns in found:
-                continue
-            found[turns] = None
-            try:
-                self.text(prompt, "An answer.")
-            except ModelError as error:
-                found[turns] = str(error)
-        reasons = (
-            found[tuple((message.role, bool(message.content.strip())) for message in prompt)] for prompt in prompts
-        )
-        return [(place, reason) for place, reason in enumerate(reasons) if reason is not None]
+    def refusal(self, prompt: Prompt) -> str | None:
+        """Why a conversation cannot be encoded; None if it can be."""
+        try:
+            self.text(prompt, "An answer.")
+        except ModelError as error:
+            return str(error)
+        return None
 
     def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; ModelError if the chat template refuses it."""

@@ -2,59 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, EMBEDDED
 from cda.errors import CdaError, refuse
 from cda.models.load import load_config, load_template
 from cda.models.own_files import is_cached
-from cda.models.template import Template
 from cda.recipe.load import LoadedRecipe
 from cda.records import Prompt
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
 
+Placed = list[tuple[str, Prompt]]
+"""Prompts of a file, each with its place."""
+
 
 def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
-    """Refuse the user's data with a DataError for each file that has such conversations, with their number and the first row.
+    """Refuse the user's data with a DataError: for each file the number of such conversations and the first one's place.
 
-    Models and data on a hub are left out, or (`download`) only they are looked at: then of a model its tokenizer is loaded. A model that cannot be loaded is told of elsewhere.
+    A model and data on a hub are left out unless `download`, and all the rest then, which was looked at before. Nothing is said of a
+    model that cannot be loaded: its own check says it.
     """
-    template = _template(loaded, download)
-    if template is None or template.form not in ("chat template", "text of its own"):
+    section = loaded.recipe.model
+    here = looks_like_path(section.name_or_path) or is_cached(section.name_or_path, section.revision)
+    if not section.is_trainable or section.name_or_path in ADAPTERS or not (here or download):
+        return
+    try:
+        template = load_template(spec := model_spec(section), load_config(spec))
+    except CdaError:
         return
     lines = []
-    here = _is_here(loaded)
-    for where, rows, prompts in _conversations(loaded, download):
-        if download and here and looks_like_path(where):
-            continue  # looked at before
-        if refused := template.refused(prompts):
-            place, reason = refused[0]
+    for name, placed in _conversations(loaded, download):
+        if download and here and looks_like_path(name):
+            continue
+        by_turns: dict[tuple[tuple[str, bool], ...], Placed] = {}
+        for place, prompt in placed:
+            # Templates look at roles, and at whether there is a text: conversations that are alike in both are tried once.
+            turns = tuple((turn.role, bool(turn.content.strip())) for turn in prompt)
+            by_turns.setdefault(turns, []).append((place, prompt))
+        found = [(own, why) for own in by_turns.values() if (why := template.refusal(own[0][1])) is not None]
+        if found:
             lines.append(
-                f"{where}: {len(refused)} of {len(prompts)} conversations cannot be scored (the first is {rows[place]}): {reason}, or "
-                "leave these rows out"
+                f"{name}: {sum(len(own) for own, _ in found)} of {len(placed)} conversations cannot be scored (the first is "
+                f"{found[0][0][0][0]}): {found[0][1]}, or leave these rows out"
             )
     refuse(lines)
 
 
-def _is_here(loaded: LoadedRecipe) -> bool:
-    section = loaded.recipe.model
-    return looks_like_path(section.name_or_path) or is_cached(section.name_or_path, section.revision)
-
-
-def _template(loaded: LoadedRecipe, download: bool) -> Template | None:
-    section = loaded.recipe.model
-    if not section.is_trainable or section.name_or_path in ADAPTERS or not (download or _is_here(loaded)):
-        return None
-    try:
-        spec = model_spec(section)
-        return load_template(spec, load_config(spec))
-    except CdaError:
-        return None
-
-
-def _conversations(loaded: LoadedRecipe, download: bool) -> Iterator[tuple[str, Sequence[str], Sequence[Prompt]]]:
-    """Name, places and prompts of each file of the user's; places of pairs are their rows."""
+def _conversations(loaded: LoadedRecipe, download: bool) -> Iterator[tuple[str, Placed]]:
+    """The user's files with their prompts; places of pairs are rows."""
     data, audit, inputs = loaded.recipe.data, loaded.recipe.audit, audit_inputs(loaded)
 
     def theirs(name: str | None) -> bool:
@@ -64,17 +60,18 @@ def _conversations(loaded: LoadedRecipe, download: bool) -> Iterator[tuple[str, 
         for name, read in ((data.pairs, training_pairs), (data.supplement, supplementary_pairs)):
             if theirs(name):
                 found = read(data, loaded.opened)
-                yield str(name), [f"row {number}" for number in found.numbers], [pair.prompt for pair in found.pairs]
+                yield (
+                    str(name),
+                    [(f"row {row}", pair.prompt) for row, pair in zip(found.numbers, found.pairs, strict=True)],
+                )
         if theirs(data.contrasts):
-            contrasts = taught_contrasts(data, loaded.biases, loaded.opened).contrasts
-            yield _unnumbered(data.contrasts, "contrast", [contrast.prompt for contrast in contrasts])
+            taught = taught_contrasts(data, loaded.biases, loaded.opened).contrasts
+            yield str(data.contrasts), [(f"contrast {at}", contrast.prompt) for at, contrast in enumerate(taught, 1)]
     if theirs(audit.contrasts):
-        yield _unnumbered(audit.contrasts, "contrast", [contrast.prompt for contrast in inputs.contrasts().contrasts])
+        own = inputs.contrasts().contrasts
+        yield audit.contrasts, [(f"contrast {at}", contrast.prompt) for at, contrast in enumerate(own, 1)]
     if theirs(audit.triples):
-        yield _unnumbered(audit.triples, "triple", [triple.prompt for triple in inputs.triples().triples])
+        triples = inputs.triples().triples
+        yield str(audit.triples), [(f"triple {at}", triple.prompt) for at, triple in enumerate(triples, 1)]
     if theirs(audit.quality) and (quality := inputs.quality()) is not None:
-        yield str(audit.quality), [f"row {item.row}" for item in quality.items], [item.prompt for item in quality.items]
-
-
-def _unnumbered(name: str | None, kind: str, prompts: Sequence[Prompt]) -> tuple[str, Sequence[str], Sequence[Prompt]]:
-    return str(name), [f"{kind} {number}" for number in range(1, len(prompts) + 1)], prompts
+        yield str(audit.quality), [(f"row {item.row}", item.prompt) for item in quality.items]

@@ -147,7 +147,6 @@ def test_spellings_of_a_prompt_are_one_prompt() -> None:
         {"score_chosen": "3", "score_rejected": 2},
         {"tie": False},
         {"tie": "0.0"},
-        {"label": "safety"},
     ],
 )
 def test_a_row_with_a_winner_is_no_tie(change: dict[str, Any]) -> None:

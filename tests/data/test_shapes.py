@@ -245,14 +245,12 @@ def test_columns_that_contradict_each_other_leave_the_row_out() -> None:
     assert dict(cleaned.exclusions.reasons) == {"columns state different preferences": 1} and len(cleaned.pairs) == 1
 
 
-@pytest.mark.parametrize("cell", [0, 1, "1", True, "chosen is better, I think"])
+@pytest.mark.parametrize("cell", [0, 1, "1", True, "safety"])
 def test_labels_that_may_be_preferences_are_not_passed_over(cell: object) -> None:
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "label": cell}
-    if cell == "chosen is better, I think":
-        assert len(clean_pairs([row]).pairs) == 1  # no label of two kinds, and no preference that is known
-    else:
-        with pytest.raises(DataError, match="column 'label' states a preference that is not known in 1 of 1 rows"):
-            clean_pairs([row])
+    with pytest.raises(DataError, match="column 'label' states a preference that is not known in 1 of 1 rows"):
+        clean_pairs([row])
+    assert len(clean_pairs([row], {"preference": "none"}).pairs) == 1
 
 
 def test_rows_of_no_known_shape_are_told_the_shapes() -> None:
