@@ -109,9 +109,12 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
     form: Format = "pairs" if columns else _format_of(rows, source)
     name = _short_name(source)
     seen, taken = len(rows), ""
-    if form == "pairs":
+    if form not in _READERS:
         read = read_pairs(rows, columns or {}, source, "audit.quality_columns.")
-        numbered = [(number, _of_pair(rows[number - 1], pair)) for number, pair in read.numbered]
+        numbered = [
+            (number, _of_pair(rows[number - 1], pair, name if form == "llmbar" else "all pairs"))
+            for number, pair in read.numbered
+        ]
         left_out, seen, taken = read.unusable, read.seen, read.taken
     else:
         numbered, left_out = readable(rows, lambda row: _READERS[form](row, name))
@@ -235,22 +238,13 @@ def _rm_bench(row: Row, file: str) -> QualityItem:
     return _item(row.get("prompt"), *sides, domain, "")
 
 
-def _llmbar(row: Row, file: str) -> QualityItem:
-    label = str(row.get("label")).strip().removesuffix(".0")
-    if label not in ("1", "2"):
-        raise RowError("label is neither 1 nor 2")
-    first, second = (_text(row.get(key), key) for key in ("output_1", "output_2"))
-    better, worse = (first, second) if label == "1" else (second, first)
-    return _item(row.get("input"), (better,), (worse,), file, file)
-
-
-def _of_pair(row: Row, pair: Pair) -> QualityItem:
-    section = str(row.get("section") or row.get("subset") or "all pairs").strip()
+def _of_pair(row: Row, pair: Pair, otherwise: str) -> QualityItem:
+    section = str(row.get("section") or row.get("subset") or otherwise).strip()
     return QualityItem(0, "", pair.prompt, (pair.chosen,), (pair.rejected,), section, section)
 
 
 _READERS: Mapping[Format, Callable[[Row, str], QualityItem]] = {
-    "rewardbench": _rewardbench, "rewardbench-2": _rewardbench_2, "rm-bench": _rm_bench, "llmbar": _llmbar,
+    "rewardbench": _rewardbench, "rewardbench-2": _rewardbench_2, "rm-bench": _rm_bench,
 }  # fmt: skip
 """Readers of a row in a file of this name; number and name of the item are set later."""
 

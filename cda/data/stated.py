@@ -14,7 +14,8 @@ from cda.files.jsonl import parse_json
 Verdict = Literal["first", "second", "tie", "both bad"]
 Scale = Callable[[float], Verdict | None]
 """The verdict of a number; None for a number that is not on the scale."""
-_MISSING = ("", "nan", "none", "null", "na", "n a")
+_MISSING = ("", "nan", "null", "na", "n/a")
+"""Not `none`, which may mean that neither is better."""
 _TIES = (
     "tie", "ties", "tied", "draw", "equal", "equally good", "even", "same", "about the same", "no preference", "both", "both good",
     "tie both good",
@@ -22,31 +23,10 @@ _TIES = (
 _BAD = ("bothbad", "both bad", "tie bothbad", "tie both bad", "neither", "both are bad")
 _YES, _NO = ("true", "yes", "1", "t", "y"), ("false", "no", "0", "f", "n")
 _PLACES = ({"left", "first"}, {"right", "second"})
-_FILLERS = frozenset(
-    (
-        "model",
-        "assistant",
-        "response",
-        "answer",
-        "output",
-        "option",
-        "candidate",
-        "completion",
-        "conversation",
-        "side",
-        "text",
-        "summary",
-        "the",
-        "is",
-        "better",
-        "best",
-        "wins",
-        "won",
-        "win",
-        "winner",
-        "preferred",
-    )
-)
+_FILLERS = frozenset((
+    "model", "assistant", "response", "answer", "output", "option", "candidate", "completion", "conversation", "side", "text", "summary",
+    "the", "is", "better", "best", "wins", "won", "win", "winner", "preferred",
+))  # fmt: skip
 _TOKENS = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 
 
@@ -76,11 +56,9 @@ class Names:
 
 def verdict(column: str, cell: object, names: Names, scale: Scale | None = None) -> Verdict | None:
     """The answer that a cell prefers; None if it states nothing. UnreadableError for another word or number."""
-    cell = structured(cell)
-    words = " ".join(_tokens(cell))
-    number = number_in(cell)
-    if words in _MISSING and number is None and not isinstance(cell, list | tuple | Mapping):
+    if _is_missing(cell):
         return None
+    words, number = " ".join(_tokens(cell)), number_in(cell)
     found: Verdict | None = None
     if number is not None and scale is not None:
         found = scale(number)
@@ -89,7 +67,7 @@ def verdict(column: str, cell: object, names: Names, scale: Scale | None = None)
     elif words in _BAD:
         found = "both bad"
     else:
-        key = _key(f"{number:g}" if number is not None else cell)
+        key = _key(cell) if number is None else f"{number:g}"
         found = "first" if key in names.first else "second" if key in names.second else None
     if found is None:
         raise UnreadableError(column, cell)
@@ -98,9 +76,9 @@ def verdict(column: str, cell: object, names: Names, scale: Scale | None = None)
 
 def truth(column: str, cell: object) -> bool | None:
     """Yes or no in any spelling or type; None if the cell says nothing. UnreadableError for anything else."""
-    word = f"{number:g}" if (number := number_in(cell)) is not None else str(cell).strip().lower()
-    if cell is None or word in _MISSING:
+    if _is_missing(cell):
         return None
+    word = f"{number:g}" if (number := number_in(cell)) is not None else str(cell).strip().lower()
     if word not in (*_YES, *_NO):
         raise UnreadableError(column, cell)
     return word in _YES
@@ -109,7 +87,7 @@ def truth(column: str, cell: object) -> bool | None:
 def score(column: str, cell: object) -> float | None:
     """A finite number; None if the cell says nothing. UnreadableError for anything else."""
     number = number_in(cell)
-    if number is None and cell is not None and str(cell).strip().lower() not in _MISSING:
+    if number is None and not _is_missing(cell):
         raise UnreadableError(column, cell)
     return number
 
@@ -177,6 +155,10 @@ def agreed(column: str, cell: object, names: Names, scale: Scale | None = None) 
     if lead == 0:
         return "both bad" if all(said == "both bad" for said in found) else "tie"
     return "first" if lead > 0 else "second"
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or str(cell).strip().lower() in _MISSING
 
 
 def _tokens(cell: object) -> list[str]:

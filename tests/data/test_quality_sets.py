@@ -117,7 +117,7 @@ def test_mapped_columns_are_pairs() -> None:
         ([best_of("Ties", "4", ["a"], ["b"])], "row 1: Ties row whose id is neither ref:N nor tied:N"),
         ([best_of("Ties", f"{kind}:4", ["a"], ["b"]) for kind in ("ref", "tied")], "row 2: tied row with one chosen"),
         ([styled("chat"), styled("chat", chosen=2)], "row 2: 2 chosen responses, not 3"),
-        ([compared(1), compared(3)], "row 2: label is neither 1 nor 2"),
+        ([compared(1), compared(3)], "the first is row 2: '3'"),
         ([compared(1), compared(2, first="")], "row 2: empty side"),
         ([pair(), {**pair(), "chosen": "Same.", "rejected": "Same."}], "row 2: identical sides"),
         ([{"text": "a", "label": 1}], "no known shape of preferences. Found: label, text"),

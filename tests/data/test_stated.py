@@ -41,18 +41,42 @@ def test_both_bad(cell: str) -> None:
     assert verdict("winner", cell, AB) == "both bad"
 
 
-@pytest.mark.parametrize("cell", [None, "", " ", "NaN", "nan", "None", "null", "N/A"])
+@pytest.mark.parametrize("cell", [None, "", " ", "NaN", "nan", float("nan"), "null", "N/A"])
 def test_cells_that_say_nothing(cell: object) -> None:
     assert verdict("winner", cell, AB) is None
 
 
 @pytest.mark.parametrize(
-    "cell", ["c", "model_c", "a and b", 0, 3, True, "True", "better", {"a": 1}, "chosen", "-1", "a > b"]
+    "cell",
+    [
+        "c",
+        "model_c",
+        "a and b",
+        0,
+        3,
+        True,
+        "True",
+        "better",
+        {"a": 1},
+        "chosen",
+        "-1",
+        "a > b",
+        "=",
+        "None",
+        "not a",
+        "A=B",
+    ],
 )
 def test_anything_else_is_refused(cell: object) -> None:
     with pytest.raises(UnreadableError) as refused:
         verdict("winner", cell, AB)
     assert refused.value.column == "winner"
+
+
+@pytest.mark.parametrize("cell", [-1, "-1", "-2.0", 1.5, "0", 12, "1 or 2"])
+def test_numbers_that_are_no_column_s_are_refused(cell: object) -> None:
+    with pytest.raises(UnreadableError):
+        verdict("label", cell, ONE_TWO)
 
 
 def test_columns_without_a_last_part_name_themselves_alone() -> None:
