@@ -187,7 +187,10 @@ def _how_read(family: Any) -> str:
         "an end token asked for": family.last is not None,
     }
     read = "tokens that its head chooses" if family.points else places[family.reads]
+    read = "place of an answer's first token" if any("decoder" in name for name in family.names) else read
     read = "its own code" if family.runs_code else read
+    if family.encoding is not None and family.encoding.compares is not None:
+        read = f"two answers compared in both orders at the {read}"
     return ", ".join([f"family `{family.key}`", read, *(words for words, there in special.items() if there)])
 
 

@@ -204,7 +204,7 @@ def reward_function(
         loaded = stack.enter_context(loaded_for_model(model, asked, terms))
         subject = asked_subjects(loaded.recipe.model, path_text(adapter), None, dose)[-1]
         scoring = scorer_settings(loaded)
-        check_subject(subject, scoring, shares=True)
+        check_subject(subject, scoring, shares=True, singly=True)
         named = open_scorer(subject, scoring)
         steps = [f"scores      one text with {subject.name}; writes no file", *named.read_lines()]
         stop_if_dry(loaded, lambda: steps, ("biases", "name"))

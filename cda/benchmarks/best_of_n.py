@@ -74,7 +74,7 @@ def run_best_of_n(
             raise RecipeError(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
-        check_subject(subject, settings)
+        check_subject(subject, settings, singly=True)
     texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
     n_read, n_all = len(prompts_read), len(sampled.prompts)
     of = f"{n_read}" if n_read == n_all else f"{n_read} of {n_all}"

@@ -12,11 +12,11 @@ from cda.discovery.candidates import Reward, Text
 from cda.discovery.setup import Asked
 from cda.errors import LLMError, ModelError
 from cda.launch import say
+from cda.resources.named_scorer import Pairwise
 from cda.results.evidence import Verdicts
 from cda.scorers.calibrated import Corrector
 from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
 from cda.scorers.judge import LLMJudge
-from cda.scorers.own import OwnPairwise
 
 
 def reward_of(asked: Asked) -> Reward:
@@ -67,7 +67,7 @@ class AskedJudge:
         return np.asarray((preferences + 1) / 2, dtype=np.float64)
 
 
-def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
+def _verdicts(judge: Pairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
     """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
 
     LLMError or ModelError if not one can be read in both orders.

@@ -136,9 +136,9 @@ def asked_subjects(
     return [Subject("model", model)]
 
 
-def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = False) -> None:
+def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = False, singly: bool = False) -> None:
     """Raise CdaError, before anything is scored, if the model or adapter cannot be used, or a setting is missing. `shares`: each
-    process of a launch scores texts of its own, with any kind of scorer."""
+    process of a launch scores texts of its own, with any kind of scorer. `singly`: a model has to reward single answers."""
     scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
@@ -153,7 +153,7 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
     if subject.section.is_trainable:
         spec = model_spec(subject.section)
-        config = load_config(spec)
+        config = load_config(spec, compares=not singly and subject.adapter is None)
         heads = head_names(config, spec)
         if subject.adapter is not None:
             check_adapter(subject.adapter, heads)

@@ -123,14 +123,19 @@ class RewardModel:
         return self.reading is None and (getattr(config, "pad_token_id", None) is None or config.model_type == "xlnet")
 
 
-def load_config(spec: ModelSpec) -> Any:
+def load_config(spec: ModelSpec, compares: bool = False) -> Any:
     """The configuration of the classifier that a reward model is loaded as; ModelError unless it is a reward model whose reward
-    can be read: a class, head and weights that are known, and no unread code.
+    can be read: a class, head and weights that are known, and no unread code. `compares`: of one that compares two answers, too.
     """
     if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
     family = family_for(spec)
     if family is not None and not family.runs_code:
+        if compares_two(spec) and not compares:
+            raise ModelError(
+                f"{spec.name_or_path}: compares two answers to a prompt (as {family.models}) and gives no reward of a single one, which is "
+                f"needed here. `cda audit {spec.name_or_path}` measures it as it measures a judge"
+            )
         if spec.head is not None and not family.key.startswith("logit:"):
             raise _no_choice(spec, f"the reward of {family.models} is one number")
         return _family_config(spec, family)
@@ -184,6 +189,12 @@ def family_for(spec: ModelSpec) -> Family | None:
     if family is None or reads in (None, family.reads):
         return family
     return replace(family, reads=reads)
+
+
+def compares_two(spec: ModelSpec) -> bool:
+    """True of a model that compares two answers to a prompt, and gives no reward of a single one."""
+    family = family_for(spec)
+    return family is not None and family.encoding is not None and family.encoding.compares is not None
 
 
 def asked_reads(spec: ModelSpec) -> Reads | None:
@@ -306,11 +317,14 @@ def read_config(spec: ModelSpec, what: str) -> Any:
     return config
 
 
-def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
+def load_reward_model(
+    spec: ModelSpec, adapter: Path | None = None, sharded: bool = False, compares: bool = False
+) -> RewardModel:
     """Load a reward model, ready to score, with its adapter (a PEFT folder that holds its head) if one is given.
-    `sharded`: it stays on its device for FSDP or DeepSpeed ZeRO-3. ModelError if it cannot be loaded as a reward model.
+    `sharded`: it stays on its device for FSDP or DeepSpeed ZeRO-3. ModelError if it cannot be loaded as a reward model, or, unless
+    `compares`, gives no reward of a single answer.
     """
-    config = load_config(spec)
+    config = load_config(spec, compares)
     heads = head_names(config, spec)
     model = _load_base(spec, config, heads, sharded)
     template = load_template(spec, config)
@@ -529,6 +543,7 @@ def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
         day=spec.template_date,
         adds_bos=family.adds_bos,
         system=family.system,
+        encoding=family.encoding,
     )
 
 
@@ -537,7 +552,9 @@ def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
     positions = max_length_tokens if positions < 0 else positions  # XLNet's -1: no limit
-    limit = int(min(max_length_tokens, positions, tokenizer.model_max_length))
+    encoding = None if layout is None else layout.encoding
+    most = min(positions, tokenizer.model_max_length) if encoding is None else encoding.max_length_tokens
+    limit = int(min(max_length_tokens, most))
     pad = padding_token(tokenizer, getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None))
     return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)
 
@@ -597,6 +614,9 @@ def _class_of(spec: ModelSpec, config: Any) -> Any:
 
     def made(self: Any, config: Any) -> None:
         own.__init__(self, config)
+        for name, part in [*self.named_children()]:  # the class's own pooler and head
+            if name != self.base_model_prefix and any(True for _ in part.parameters()):
+                delattr(self, name)
         self.score = (family.head or _one_output)(config, files)
         self.reward_family = family.key
         self.post_init()
@@ -614,7 +634,7 @@ def _one_output(config: Any, _: ModelFiles) -> Any:
 def n_weights(spec: ModelSpec) -> int:
     """Number of a reward model's weights, by its configuration; of anything that is no classifier 0."""
     try:
-        return sum(weights.numel() for weights in skeleton(spec, load_config(spec)).parameters())
+        return sum(weights.numel() for weights in skeleton(spec, load_config(spec, compares=True)).parameters())
     except ModelError:  # a causal model that a log-ratio is of; loading says what is wrong with others
         return 0
 
@@ -650,7 +670,8 @@ def read_weights(
         options["key_mapping"] = dict(family.names)
     name: str | None = spec.name_or_path
     if family is not None and family.convert is not None:
-        name, options["state_dict"] = None, family.convert(_all_tensors(spec), config)
+        files = ModelFiles(spec.name_or_path, spec.revision)
+        name, options["state_dict"] = None, family.convert(_all_tensors(files), config, files)
     elif not isinstance(auto, type) or not hasattr(auto, "_from_config"):
         options["trust_remote_code"] = spec.trust_remote_code
     try:
@@ -687,11 +708,10 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     return model
 
 
-def _all_tensors(spec: ModelSpec) -> dict[str, Any]:
+def _all_tensors(files: ModelFiles) -> dict[str, Any]:
     """Every tensor of a model's files, in main memory."""
     from safetensors.torch import load_file
 
-    files = ModelFiles(spec.name_or_path, spec.revision)
     paths = {path for file in set(files.tensors.values()) if (path := files.path(file)) is not None}
     return {name: tensor for path in sorted(paths) for name, tensor in load_file(path).items()}
 

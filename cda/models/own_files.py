@@ -8,6 +8,7 @@ from typing import Any
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
+from cda.models.refusals import first_line
 from cda.models.weight_files import INDEX, WHOLE
 
 
@@ -68,6 +69,16 @@ class ModelFiles:
                 return tuple(opened.get_slice(tensor).get_shape())
         except SafetensorError:  # loading says so
             return None
+
+    def token(self, text: str) -> int:
+        """Id of the first token of a text. ModelError: the tokenizer cannot be loaded."""
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, revision=self.revision)
+        except Exception as error:  # transformers raises many kinds here
+            raise ModelError(f"{self.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})") from None
+        return int(tokenizer(text, add_special_tokens=False)["input_ids"][0])
 
     def _json(self, name: str) -> dict[str, Any]:
         file = self.path(name)

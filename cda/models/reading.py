@@ -69,7 +69,7 @@ def pools_by_position(model: Any) -> bool:
         and (isinstance(head, torch.nn.Linear) or hasattr(model, "reward_family"))
         and base != ""
         and hasattr(model, base)
-        and not getattr(model.config, "is_encoder_decoder", False)
+        and (hasattr(model, "reward_family") or not getattr(model.config, "is_encoder_decoder", False))
     )
 
 
@@ -102,9 +102,13 @@ class _ByMask:
         passed = {
             key: value for key, value in named.items() if value is not None and key not in ("labels", "return_dict")
         }
+        if answers := self.config.is_encoder_decoder:
+            passed["decoder_input_ids"] = input_ids.new_full((len(input_ids), 1), self.config.decoder_start_token_id)
         hidden = getattr(self, self.base_model_prefix)(
             input_ids, attention_mask=attention_mask, **passed
         ).last_hidden_state
+        if answers:  # read where the first token of an answer would come
+            input_ids, attention_mask = passed["decoder_input_ids"], None
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -63,6 +64,21 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoding:
+    """A text that a model's authors put together in code, in place of a chat template or turns."""
+
+    encode: Callable[[Template, Prompt, str], Encoded]
+    """As `Template.encode`. Of a model that compares, the prompt ends in the answer that is shown first; the other one follows."""
+    max_length_tokens: int
+    """Tokens that the authors let a text have, whatever the files say."""
+    loses: str
+    """What a text that is too long loses, after "texts of more than … tokens lose"."""
+    compares: Literal["log-odds", "probabilities"] | None = None
+    """The model reads two answers and gives the log-odds that the first is better; its authors average these over both orders, or the
+    probabilities. None: it reads one answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """How a kind of model encodes a text, where that is not the tokenizer's own way."""
 
@@ -81,6 +97,8 @@ class Layout:
     """The tokenizer adds a BOS to the text of a template that writes none."""
     system: str | None = None
     """The system turn of a conversation that has none."""
+    encoding: Encoding | None = None
+    """In place of all of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +123,8 @@ class Template:
         self.tokenizer = tokenizer
         self.max_length_tokens = max_length_tokens
         self.layout = layout or Layout()
-        self.form: Form = _form(tokenizer) if self.layout.turns is None else "text of its own"
+        by_hand = self.layout.turns is not None or self.layout.encoding is not None
+        self.form: Form = "text of its own" if by_hand else _form(tokenizer)
         self.segments = segments and self.form == "pair"
         self._marks = (
             _marks(tokenizer, self.layout.turns) if self.form in ("chat template", "text of its own") else None
@@ -154,6 +173,8 @@ class Template:
         """Token ids of a prompt and its response, cut at the end to max_length_tokens. ModelError if the chat template
         refuses the conversation.
         """
+        if self.layout.encoding is not None:
+            return self.layout.encoding.encode(self, prompt, response)
         if self.form == "pair":
             return self._pair(prompt, response)
         ids, limit, last = self.ids(self.text(prompt, response)), self.max_length_tokens, self.layout.last_id

@@ -17,6 +17,7 @@ from cda.launch import on_one_machine, say
 from cda.models.load import (
     ModelSpec,
     RewardModel,
+    compares_two,
     compile_base,
     free_memory,
     load_config,
@@ -26,13 +27,24 @@ from cda.models.load import (
 )
 from cda.models.own_files import is_cached
 from cda.recipe.sections import LogRatioSection, policy_and_reference
-from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, marks_note, reward_facts
+from cda.resources.named_scorer import (
+    NamedScorer,
+    Rewarded,
+    ScorerSettings,
+    marks_note,
+    reward_facts,
+    texts_of,
+    told_cached,
+    verdict_facts,
+)
 from cda.resources.sources import model_kernels, model_source, model_spec
+from cda.results.facts import JudgeFacts
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.classifier import ClassifierScorer, self_check
-from cda.scorers.compared import OverLength, Rewards, Text
+from cda.scorers.classifier import PROBES, ClassifierScorer, self_check
+from cda.scorers.compared import Comparison, OverLength, Preferences, Rewards, Text, compare_distinct
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off, read_vector, steered
+from cda.scorers.pairs import LocalPairwise, in_order
 from cda.scorers.reading import described, summary
 from cda.training.dose import DosedModel
 
@@ -49,6 +61,10 @@ class Classifier(NamedScorer):
     def deciding_settings(self) -> dict[str, Any]:
         return self.settings.score.model_dump(mode="json", include={"batch_tokens", "over_length"})
 
+    @property
+    def compares(self) -> bool:
+        return self.name not in ADAPTERS and compares_two(model_spec(self.section))
+
     def problems(self) -> list[str]:
         return [*self.wrong_calibration(), *self.missing()]
 
@@ -57,7 +73,7 @@ class Classifier(NamedScorer):
             encoder_folder()
         elif looks_like_path(self.name):
             spec = model_spec(self.section)
-            load_template(spec, load_config(spec))
+            load_template(spec, load_config(spec, compares=self.subject.adapter is None))
         return []
 
     def read_lines(self) -> list[str]:
@@ -98,6 +114,40 @@ class Classifier(NamedScorer):
         free_memory()
         return scores, facts
 
+    def pairwise(self) -> LocalPairwise:
+        """The model, loaded for any number of comparisons."""
+        return self._pairwise(self._loaded()[0])
+
+    def _pairwise(self, loaded: RewardModel) -> LocalPairwise:
+        encoding = loaded.template.layout.encoding
+        assert encoding is not None
+        assert encoding.compares is not None
+        label = f"  comparing with {self.subject.label}"
+        score = partial(classifier_scores, loaded, settings=self.settings, label=label, launched=self.launched)
+        return LocalPairwise(self.name, score, encoding.compares)
+
+    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts]:
+        loaded, notes = self._loaded()
+        judge, spec, template = self._pairwise(loaded), loaded.spec, loaded.template
+        preferences = compare_distinct(judge, comparisons)
+        n, facts = len(preferences.by_comparison), verdict_facts(judge, self.name, preferences)
+        if judge.orders.n_unread == n:
+            why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+            raise ModelError(f"{self.name}: no preference on any of {n} comparisons: {why}")
+        how = f"Compared in {spec.precision}, {template.form}; {judge.n_cut} of {n} comparisons cut at {template.max_length_tokens} tokens."
+        notes += [
+            how,
+            *([spec.precision_reason] if spec.precision_reason else []),
+            *marks_note(texts_of(comparisons), template.has_marks),
+        ]
+        for note in notes:
+            say(f"  {note}")
+        if judge.n_cached:
+            say(f"  {told_cached(judge.n_cached, judge.n_texts)}")
+        del loaded, judge
+        free_memory()
+        return preferences, facts.model_copy(update={"notes": tuple(notes)})
+
     def _text_scorer(self) -> ClassifierScorer:
         reward_model, notes = self._loaded()
         for note in notes:
@@ -108,14 +158,16 @@ class Classifier(NamedScorer):
     def _loaded(self) -> tuple[RewardModel, list[str]]:
         """The model with its adapter at the dose, and what its self-check says."""
         spec, subject = model_spec(self.section), self.subject
-        reward_model = load_reward_model(spec, subject.adapter)
+        reward_model = load_reward_model(spec, subject.adapter, compares=self.compares)
         if subject.adapter is not None and subject.dose != 1:
             DosedModel(reward_model).set(subject.dose)
         template, reading = reward_model.template, reward_model.reading
         if self.name not in ADAPTERS:
             say(f"  reads as {summary(without_adapter(reward_model.model), spec.precision, template, reading)}")
         notes = [*(reading.notes if reading is not None else ()), *template.own_notes()]
-        notes += self_check(reward_model) if self.settings.score.self_check else []
+        if self.settings.score.self_check:
+            probes = [in_order(prompt, "I do not know.", text) for prompt, text in PROBES] if self.compares else PROBES
+            notes += self_check(reward_model, probes)
         if spec.compile:
             compile_base(reward_model)
         return reward_model, notes

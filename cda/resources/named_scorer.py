@@ -26,8 +26,10 @@ from cda.scorers.calibrated import Corrector
 from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, TextScorer, distinct_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
+from cda.scorers.pairs import LocalPairwise
 
 Rewarded = tuple[Rewards, RewardModelFacts]
+Pairwise = LLMJudge | OwnPairwise | LocalPairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class NamedScorer(ABC):
         """It compares two responses, and rewards no single one."""
         return False
 
-    def pairwise(self) -> LLMJudge | OwnPairwise:
+    def pairwise(self) -> Pairwise:
         """The scorer of pairs, if it compares."""
         raise NotImplementedError
 
@@ -245,7 +247,7 @@ def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
     return [(prompt, text) for prompt, first, second in comparisons for text in (first, second)]
 
 
-def verdict_facts(judge: LLMJudge | OwnPairwise, name: str, preferences: Preferences) -> JudgeFacts:
+def verdict_facts(judge: Pairwise, name: str, preferences: Preferences) -> JudgeFacts:
     """Facts of any scorer that compares, in both orders or one."""
     return JudgeFacts(
         name=name,

@@ -81,7 +81,7 @@ class RewardModelFacts(ScorerFacts):
 
 
 class JudgeFacts(ScorerFacts):
-    """An LLM judge, or a function, that compares two texts."""
+    """An LLM judge, a function or a local model that compares two texts."""
 
     kind: Literal["judge"]
     orders: Literal["both", "one"] = "both"

@@ -217,7 +217,7 @@ def _differences(
 def _beginnings(template: Template, encoded: Sequence[Sequence[int]]) -> list[str]:
     """Texts should begin with one beginning-of-sequence token, if the tokenizer has one and sets it by itself."""
     tokenizer, bos = template.tokenizer, template.tokenizer.bos_token_id
-    if bos is None or template.layout.doubles_bos:
+    if bos is None or template.layout.doubles_bos or template.layout.encoding is not None:
         return []
     # If one token both begins and ends texts, only the one at the beginning counts.
     ends = bos in (tokenizer.eos_token_id, template.pad_token_id)

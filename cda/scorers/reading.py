@@ -17,7 +17,7 @@ _SHOWN = 8
 def described(spec: ModelSpec) -> str:
     """One sentence on class, head, template, special tokens, reading position, truncation and precision of a model, by its files and
     without its weights. ModelError: it cannot be read as a reward model."""
-    config = load_config(spec)
+    config = load_config(spec, compares=True)
     model, template = skeleton(spec, config), load_template(spec, config)
     return summary(model, spec.precision, template, reading_of(spec, model, template))
 
@@ -29,11 +29,13 @@ def summary(model: Any, precision: str, template: Template, reading: Reading | N
         for name, part in model.named_children()
         if name != model.base_model_prefix and any(True for _ in part.parameters())
     ]
-    rule = "where its class says" if reading is None else f"at {_rule(template, reading)}"
-    side = "beginning" if template.layout.cuts_left else "end"
+    rule = "where its class says" if reading is None else f"at {_rule(model, template, reading)}"
+    encoding, side = template.layout.encoding, "beginning" if template.layout.cuts_left else "end"
+    loses = f"their {side}" if encoding is None else encoding.loses
+    pair = "" if encoding is None or encoding.compares is None else " of two answers, in both orders"
     return (
-        f"{type(model).__name__} (head {', '.join(heads)}{_label(model, reading)}) in {precision}, {template.form}, {_special(template)}; reward read {rule}; "
-        f"texts of more than {template.max_length_tokens} tokens lose their {side}"
+        f"{type(model).__name__} (head {', '.join(heads)}{_label(model, reading)}) in {precision}, {template.form}{pair}, {_special(template)}; "
+        f"{'preference' if pair else 'reward'} read {rule}; texts of more than {template.max_length_tokens} tokens lose {loses}"
     )
 
 
@@ -55,7 +57,7 @@ def _lines(model: Any, precision: str, template: Template, reading: Reading | No
     cut = f", cut at {template.max_length_tokens}" if encoded.truncated else ""
     found = (
         []
-        if reading is None
+        if reading is None or model.config.is_encoder_decoder
         else [reading.position(encoded.ids)]
         if reading.points is None
         else reading.points(encoded.ids)
@@ -71,7 +73,9 @@ def _lines(model: Any, precision: str, template: Template, reading: Reading | No
     )
 
 
-def _rule(template: Template, reading: Reading) -> str:
+def _rule(model: Any, template: Template, reading: Reading) -> str:
+    if model.config.is_encoder_decoder:
+        return "the place of an answer's first token"
     if reading.points is not None:
         return "the tokens that its authors name"
     if reading.pad is None:

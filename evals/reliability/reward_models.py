@@ -6,7 +6,8 @@ row names, without cda, one text at a time and without padding. Ours is `load_re
 
 Columns: the largest difference of our rewards from the author's, alone and padded in one batch; packed end to end, where the class
 packs (the tiny copies run without flash attention, which keeps texts apart, so one text at a time is packed here); rank correlation
-with the author's; and in 8-bit with ours in fp32. Of a cost, the author's number with its sign changed counts. `refused` is right only for the reason that the row states.
+with the author's; and in 8-bit with ours in fp32. Of a cost, the author's number with its sign changed counts; of a model that compares two
+responses, the preference in both orders, twice the probability of the first minus 1. `refused` is right only for the reason that the row states.
 
 Thresholds: at least 28 rows; at least 24 equal within 1e-4, alone, padded and packed, with rank correlation 1; none wrong; every refusal
 for the reason that the row states; every equal row loads in 8-bit with finite rewards.
@@ -33,12 +34,16 @@ from cda.models.precision import Precision
 from cda.records import user_prompt
 from cda.scorers.batching import packed
 from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import Text
+from cda.scorers.pairs import in_order, preferred
 from evals.reliability.reward_models_families import FAMILIES, TEXTS, Family
 from evals.shared import Check, finish
 
 CLOSE = 1e-4
 LIMIT = 1024
 """Tokens; no text here is as long."""
+COMPARISONS = [(prompt, response, TEXTS[(n + 1) % len(TEXTS)][1]) for n, (prompt, response) in enumerate(TEXTS)]
+"""Each text with the response of the next, for models that compare."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,9 @@ def row_of(family: Family, folder: Path, in_8bit: bool = True) -> Row:
         return replace(row, status="refused" if true else "wrong", reason=said)
     if family.refused:
         return replace(row, status="wrong", reason=f"was to be refused: {family.refused}")
-    theirs = np.array([family.reference(place, *text) for text in TEXTS]) * (-1 if family.is_cost else 1)
+    asked = COMPARISONS if family.compares else TEXTS
+    theirs = np.array([family.as_preference(family.reference(place, *texts)) for texts in asked])
+    theirs *= -1 if family.is_cost else 1
     alone, together = _rewards(model, 1), _rewards(model, 100_000)
     apart = [float(np.abs(found - theirs).max()) for found in (alone, together)]
     end_to_end = _packed(model)
@@ -107,12 +114,33 @@ def _spec(family: Family, folder: Path, precision: Precision) -> ModelSpec:
 
 
 def _loaded(family: Family, folder: Path, precision: Precision) -> RewardModel:
-    return load_reward_model(_spec(family, folder, precision))
+    return load_reward_model(_spec(family, folder, precision), compares=family.compares)
+
+
+def _texts(model: RewardModel) -> list[Text]:
+    if _compares(model) is None:
+        return [(user_prompt(prompt), response) for prompt, response in TEXTS]
+    return [
+        in_order(user_prompt(prompt), *shown)
+        for prompt, first, second in COMPARISONS
+        for shown in ((first, second), (second, first))
+    ]
 
 
 def _rewards(model: RewardModel, batch_tokens: int) -> FloatArray:
-    scorer = ClassifierScorer(model, batch_tokens)
-    return scorer.score([user_prompt(prompt) for prompt, _ in TEXTS], [response for _, response in TEXTS])
+    prompts, responses = zip(*_texts(model), strict=True)
+    return _preferences(model, ClassifierScorer(model, batch_tokens).score(prompts, responses))
+
+
+def _preferences(model: RewardModel, found: FloatArray) -> FloatArray:
+    """Rewards as they are; log-odds in both orders as preferences."""
+    averages = _compares(model)
+    return found if averages is None else preferred(found.reshape(-1, 2), averages)[0]
+
+
+def _compares(model: RewardModel) -> Literal["log-odds", "probabilities"] | None:
+    encoding = model.template.layout.encoding
+    return None if encoding is None else encoding.compares
 
 
 def _packed(model: RewardModel) -> FloatArray | None:
@@ -122,8 +150,8 @@ def _packed(model: RewardModel) -> FloatArray | None:
     reading = model.reading
     if reading is None or reading.points is not None or not isinstance(model.model, GenericForSequenceClassification):
         return None
-    encoded = [model.template.encode(user_prompt(prompt), response).ids for prompt, response in TEXTS]
-    return np.concatenate([packed(model, [ids]) for ids in encoded])
+    encoded = [model.template.encode(*text).ids for text in _texts(model)]
+    return _preferences(model, np.concatenate([packed(model, [ids]) for ids in encoded]))
 
 
 def _reading(model: RewardModel) -> str:

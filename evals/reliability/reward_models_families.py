@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +39,8 @@ class Family:
     reference: by_author.Reference
     """The author's number of a prompt and a response, or of a prompt and two responses if `compares`."""
     compares: bool = False
+    as_preference: Callable[[float], float] = float
+    """The author's number of two responses to a preference from −1 to 1."""
     runs_code: bool = False
     """The reward can only be had by running the folder's own code."""
     is_cost: bool = False
@@ -478,7 +482,6 @@ FAMILIES: tuple[Family, ...] = (
         f"model cards; {_REWARD_BENCH}/shp.py",
         tiny.steam_shp,
         by_author.steam_shp,
-        refused="writes an answer, without a reward head",
     ),
     Family(
         "PairRM",
@@ -493,7 +496,8 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_rm,
         compares=True,
-        refused="compares two responses in one text",
+        # The difference of both orders is twice the mean log-odds.
+        as_preference=lambda difference: math.tanh(difference / 4),
     ),
     Family(
         "pair-preference-model",
@@ -506,7 +510,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         by_author.pair_preference,
         compares=True,
-        refused="compares two responses in one text",
+        as_preference=lambda probability: 2 * probability - 1,
     ),
     Family(
         "URM",

@@ -33,11 +33,11 @@ from evals.reliability.reward_models_families import TEXTS
 DECLARED = ("InternLM2-reward", "Nemotron-70B-Reward", "Qwen2.5-Math-PRM")
 OWN_CODE = ("URM", "Custom code with `score`", "Custom code for AutoModel")
 REFUSED = {
-    "POLAR": r"scores a response against a reference answer",
-    "PairRM": r"is a PairRM, which compares two responses",
-    "pair-preference-model": r"is RLHFlow's pair-preference-model, which compares two responses",
-    "SteamSHP": r"is a T5ForConditionalGeneration, .* probability of the answer A",
+    "POLAR-1_8B": ("POLAR", r"scores a response against a reference answer"),
+    "Better-PairRM": ("PairRM", r"is Better-PairRM, whose texts are written and cut otherwise"),
+    "flan-t5-xl": ("SteamSHP", r"is a T5ForConditionalGeneration, .* without a reward head among its weights"),
 }
+"""Name of a folder to the model that is built there, and words of the reason."""
 OWN_TOKENIZER = """
 from transformers import PreTrainedTokenizerFast
 
@@ -49,7 +49,7 @@ from pathlib import Path
 from evals.reliability.reward_models_reference import pair_rm
 
 def prefer(prompts, first, second):
-    folder = Path(__file__).parent / "PairRM-hf"
+    folder = Path(__file__).parent / "Better-PairRM"
     found = [pair_rm(folder, prompt[-1]["content"], *both) for prompt, *both in zip(prompts, first, second)]
     return [max(-1.0, min(1.0, value)) for value in found]
 """
@@ -66,7 +66,8 @@ def reward(prompts, responses):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("other")
-    return {title: built(title, folder / str(n)) for n, title in enumerate((*DECLARED, *OWN_CODE, *REFUSED))}
+    made = {title: built(title, folder / str(n)) for n, title in enumerate((*DECLARED, *OWN_CODE, "SteamSHP"))}
+    return made | {name: built(title, folder, name) for name, (title, _) in REFUSED.items()}
 
 
 @pytest.mark.parametrize("title", DECLARED)
@@ -143,12 +144,12 @@ def test_a_language_model_gives_the_logit_of_the_token_that_the_setting_names(
             load_reward_model(spec_of(folder, head=head))
 
 
-@pytest.mark.parametrize("title", ["InternLM2-reward", "Nemotron-70B-Reward"])
+@pytest.mark.parametrize("title", ["InternLM2-reward", "Nemotron-70B-Reward", "SteamSHP"])
 def test_a_merged_model_is_read_as_its_family(folders: dict[str, Path], tmp_path: Path, title: str) -> None:
     spec = spec_of(folders[title])
     pairs = [TrainingExample(Pair(user_prompt(prompt), response, "No.")) for prompt, response in TEXTS[:2]]
     arguments = {"learning_rate": 5e-3, "per_device_train_batch_size": 2, "max_steps": 1, "save_steps": 1}
-    lora = Lora(r=2, alpha=4, dropout=0.0, target_modules=["q_proj"])
+    lora = Lora(r=2, alpha=4, dropout=0.0, target_modules=["q" if title == "SteamSHP" else "q_proj"])
     adapter = train_adapter(load_reward_model(spec), pairs, [], lora, arguments, tmp_path / "run", 0).adapter
     base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
     assert base == str(folders[title])
@@ -158,29 +159,32 @@ def test_a_merged_model_is_read_as_its_family(folders: dict[str, Path], tmp_path
     np.testing.assert_allclose(scored(load_reward_model(spec_of(tmp_path / "merged"))), trained, atol=1e-5)
 
 
-@pytest.mark.parametrize("title", REFUSED)
-def test_what_has_no_reward_of_a_text_is_refused_with_the_reason(folders: dict[str, Path], title: str) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_reward_of_a_text_is_refused_with_the_reason(folders: dict[str, Path], name: str) -> None:
     for allowed in (False, True):
-        with pytest.raises(ModelError, match=REFUSED[title]) as error:
-            load_config(spec_of(folders[title], trust_remote_code=allowed))
+        with pytest.raises(ModelError, match=REFUSED[name][1]) as error:
+            load_config(spec_of(folders[name], trust_remote_code=allowed), compares=True)
         assert "\n" not in str(error.value)
         assert "file.py:function" in str(error.value)
 
 
 def test_the_ways_out_work(folders: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders["PairRM"], tmp_path / "PairRM-hf")
-    shutil.copytree(folders["POLAR"], tmp_path / "POLAR-1_8B")
+    shutil.copytree(folders["Better-PairRM"], tmp_path / "Better-PairRM")
+    shutil.copytree(folders["POLAR-1_8B"], tmp_path / "POLAR-1_8B")
     (tmp_path / "compared.py").write_text(COMPARING, encoding="utf-8")
     (tmp_path / "referenced.py").write_text(WITH_REFERENCES, encoding="utf-8")
     (prompt, first), (_, second) = TEXTS[:2]
     judge = own_scorer(f"{tmp_path}/compared.py:prefer")
     assert isinstance(judge, OwnPairwise)
-    wanted = family("PairRM").reference(tmp_path / "PairRM-hf", prompt, first, second)
+    wanted = family("PairRM").reference(tmp_path / "Better-PairRM", prompt, first, second)
     assert judge.margin([user_prompt(prompt)], [first], [second])[0] == pytest.approx(max(-1, min(1, wanted)))
     scorer = own_scorer(f"{tmp_path}/referenced.py:reward")
     assert isinstance(scorer, OwnPointwise)
     found = scorer.score([user_prompt(prompt)], [first])[0]
     assert found == pytest.approx(family("POLAR").reference(tmp_path / "POLAR-1_8B", prompt, first))
+    plain = shutil.copytree(folders["flan-t5-xl"], tmp_path / "mine")
+    edit_json(plain / "config.json", reward_family="steamshp")
+    np.testing.assert_allclose(scored(load_reward_model(spec_of(plain))), by_author("SteamSHP", plain), atol=1e-4)
 
 
 class PolarServer(OpenRLHF):
@@ -203,7 +207,7 @@ class PolarServer(OpenRLHF):
 def test_a_server_gives_the_reward_of_a_model_that_is_refused(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = folders["POLAR"]
+    folder = folders["POLAR-1_8B"]
     monkeypatch.setattr(PolarServer, "folder", folder, raising=False)
     served = Served(routes=PolarServer(None).routes)  # type: ignore[arg-type]
     try:

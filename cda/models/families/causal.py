@@ -21,11 +21,10 @@ def is_causal(files: ModelFiles) -> bool:
 def logit_of(token: int) -> Family:
     """The family of a language model whose reward is the logit of a token with this id, after the last token of a text."""
 
-    def only(tensors: dict[str, Any], _: Any) -> dict[str, Any]:
-        found = {name: tensor for name, tensor in tensors.items() if not name.startswith("lm_head.")}
+    def only(tensors: dict[str, Any], _: Any, __: ModelFiles) -> dict[str, Any]:
+        found, output = without_output(tensors)
         if "score.weight" in found and len(found) == len(tensors):  # of a merged model
             return found
-        output = tensors.get("lm_head.weight", tensors.get("model.embed_tokens.weight"))
         if output is None or token >= len(output):
             raise ModelError(f"model.head={token}: the model has no output token with this id")
         return {**found, "score.weight": output[token : token + 1].clone()}
@@ -39,6 +38,12 @@ def logit_of(token: int) -> Family:
         convert=only,
         reads="last_token",
     )
+
+
+def without_output(tensors: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """A language model's tensors without its output layer, and that layer, which may be the embedding table; None if it has none."""
+    found = {name: tensor for name, tensor in tensors.items() if not name.startswith("lm_head.")}
+    return found, tensors.get("lm_head.weight", tensors.get("model.embed_tokens.weight"))
 
 
 def by_key(key: str) -> Family | None:

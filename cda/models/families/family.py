@@ -9,7 +9,7 @@ from typing import Any
 
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reads
-from cda.models.template import Turns
+from cda.models.template import Encoding, Turns
 
 Points = Callable[[list[int]], list[int]]
 """Token ids of one text to the positions whose hidden states a head reads, at least one."""
@@ -40,8 +40,8 @@ class Family:
     """config.json to that of the backbone as Transformers knows it."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Regular expression of a tensor's name in the files to its name in the classifier."""
-    convert: Callable[[dict[str, Any], Any], dict[str, Any]] | None = None
-    """All tensors of the files, and the configuration, to those of the classifier, where renaming is not enough."""
+    convert: Callable[[dict[str, Any], Any, ModelFiles], dict[str, Any]] | None = None
+    """All tensors of the files, the configuration and the files to the classifier's tensors, where renaming is not enough."""
     head: Callable[[Any, ModelFiles], Any] | None = None
     """Configuration and files to the module `score`: states (B, h), or with `points` (B, P, h) and a mask (B, P), to rewards (B, 1).
     None: a linear layer of one output without bias."""
@@ -50,6 +50,8 @@ class Family:
     reads: Reads = "config"
     turns: Turns | None = None
     """The text that the authors write by hand; None: the chat template."""
+    encoding: Encoding | None = None
+    """The text that they put together in code, with the tokenizer; `turns` and all that follows then say nothing."""
     last: Callable[[Any, ModelFiles], int | None] | None = None
     """Tokenizer and files to the id of a token that every text has to end in."""
     step_end: str | None = None

@@ -27,7 +27,7 @@ def _as_llama(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "model_type": "llama", "attention_bias": bool(config.get("bias"))}
 
 
-def _tensors(tensors: dict[str, Any], config: Any) -> dict[str, Any]:
+def _tensors(tensors: dict[str, Any], config: Any, _: ModelFiles) -> dict[str, Any]:
     """Renamed, and the fused projections split: for each group of heads come its queries, a key and a value."""
     groups = config.num_key_value_heads
     found: dict[str, Any] = {}
