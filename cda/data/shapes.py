@@ -75,12 +75,20 @@ def two_sided(
     def read(row: Row) -> Sides:
         ends = [column.rpartition("_")[2] for column in (first, second)]
         names = Names.of(first, second, *(row.get(f"model_{end}") for end in ends))
-        said = agreed(stated, row.get(stated), names, scale)
+        said = agreed(stated, _submitted(row, stated), names, scale)
         return _sides(_asked(row, prompt), row.get(first), row.get(second), said)
 
     of = f"prompt from {prompt}" if prompt else "the prompt is what both share"
     taken = f"{of}, answers from {first} and {second}, the preferred one by {stated}{reads}"
     return Shape(name, tuple(filter(None, (prompt, first, second, stated))), read, taken)
+
+
+def _submitted(row: Row, column: str) -> object:
+    """A cell; of Argilla's tables, in which a column of states goes with it, what was not discarded."""
+    cell, states = structured(row.get(column)), structured(row.get(f"{column}.status"))
+    if isinstance(cell, list) and isinstance(states, list) and len(cell) == len(states):
+        return [each for each, state in zip(cell, states, strict=True) if state == "submitted"]
+    return cell
 
 
 def _asked(row: Row, column: str | None) -> object:
@@ -273,7 +281,10 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
             if all(name in present for name in shape.needs):
                 return shape
         found = two_answers(present)
-        stated = columns.get("preference") or next((name for name in STATED if name in present), None)
+        stated = columns.get("preference") or next(
+            (name for name in (*STATED, *(name for name in present if name.endswith(".responses"))) if name in present),
+            None,
+        )
         if found is not None and stated is not None and stated != NONE:
             asked = columns.get("prompt") or next((name for name in (*PROMPTS, "input") if name in present), None)
             return two_sided("two answers and a preference", asked, *found, stated)

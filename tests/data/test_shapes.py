@@ -105,6 +105,13 @@ KNOWN: dict[str, tuple[Rows, dict[str, int]]] = {
          {"fields": {"prompt": "r", "response-1": "x", "response-2": "y"}, "responses": {"one": [{"value": 1}], "two": [{"value": 2}]}}],
         {"several questions were asked": 1},
     ),
+    "two answers and a preference: Argilla's tables": (
+        [{"prompt": "q", "response-1": "good", "response-2": "bad", "preference.responses": ["response-1"], "preference.responses.status": ["submitted"]},
+         {"prompt": "p", "response-1": "bad", "response-2": "good", "preference.responses": ["response-1", "response-2"],
+          "preference.responses.status": ["discarded", "submitted"]},
+         {"prompt": "r", "response-1": "x", "response-2": "y", "preference.responses": None, "preference.responses.status": None}],
+        {"no preference stated": 1},
+    ),
     "RewardBench results": (
         [{"text_chosen": [user(prompt), bot("good")], "text_rejected": [user(prompt), bot("bad")], "results": 0, "scores_chosen": 1.0,
           "scores_rejected": 2.0} for prompt in "qp"]
