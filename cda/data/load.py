@@ -56,10 +56,9 @@ def check_agree(contradictions: Iterable[tuple[Sequence[int], str]], where: str)
 
 
 def message_text(value: Any) -> Any:
-    """A side that stands as one assistant message, as its text; anything else as it is."""
-    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], Mapping):
-        return _content(value[0])
-    return value
+    """A side that stands as one assistant message, as its text; anything else as it is. RowError for content that is not text."""
+    turn = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    return _content(turn) if isinstance(turn, Mapping) else value
 
 
 def is_turn(value: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, prompt_of, side_text
+from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
 from cda.data.shapes import grouped, shape_of
 from cda.data.stated import UnreadableError
 from cda.errors import DataError, refuse
@@ -312,7 +312,6 @@ def cluster_of(row: Row, number: int) -> str:
 def _texts(row: Row) -> tuple[str, str]:
     """Texts of both sides; those of messages are the last one's."""
     chosen, rejected = (
-        side[-1].get("content") if isinstance(side, list | tuple) and side and isinstance(side[-1], Mapping) else side
-        for side in (row.get("chosen"), row.get("rejected"))
+        message_text(side[-1:] if isinstance(side, list) else side) for side in (row.get("chosen"), row.get("rejected"))
     )
     return side_text(chosen), side_text(rejected)
