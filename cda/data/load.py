@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
-from decimal import Decimal
-from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from cda.data.plain import plain_rows
 from cda.data.tables import ROLES, columns_of_messages, delimited_rows
-from cda.errors import DataError, did_you_mean, near, refuse, type_in_words
-from cda.files.jsonl import MAX_DEPTH, read_json_rows, read_jsonl
+from cda.errors import DataError, did_you_mean, near, refuse
+from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 from cda.inert import inert
 from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
-Rows = Iterable[Mapping[str, object]]
-"""Rows in memory: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
 _LISTED_FILES = 8  # tables of a folder that a message names
-_MOST_BITS = 10_000
-"""Of a whole number: Python writes none of more than 4,300 digits."""
 
 
 class RowError(Exception):
@@ -168,69 +161,6 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         raise DataError(f"{path}: has no rows")
     rows = plain_rows(rows, str(path))
     return rows if _kind(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
-
-
-def rows_in(data: Rows, name: str) -> list[Row]:
-    """Rows of data in memory, of JSON's types; DataError (which calls the data `name`) for no rows, or what is none."""
-    rows = plain_rows(_in_memory(data, name), name)
-    if not rows:
-        raise DataError(f"{name}: has no rows")
-    return rows
-
-
-def _in_memory(data: object, name: str) -> Iterable[object]:
-    if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return list(data.to_dict("records"))  # a pandas frame
-    if isinstance(data, Mapping):
-        splits = [key for key, value in data.items() if hasattr(value, "column_names")]
-        if splits:
-            raise DataError(f"{name}: a dataset with the splits {', '.join(map(str, splits))}; give one of them")
-        raise DataError(f"{name}: one dict; give a list with a dict for each row")
-    if hasattr(data, "to_list"):
-        return list(data.to_list())  # a datasets.Dataset
-    if isinstance(data, Iterable) and not isinstance(data, bytes | str | PathLike):
-        return data
-    raise DataError(
-        f"{name}: found {type_in_words(data)}; give a path, a list of dicts, a datasets.Dataset or a pandas frame"
-    )
-
-
-def plain_rows(rows: Iterable[object], name: str) -> list[Row]:
-    """Rows whose cells have JSON's types, whatever they were read from; a missing value of any library is None."""
-    plain: list[Row] = []
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            raise DataError(f"{name}, row {number}: found {type_in_words(row)}, not a dict of columns")
-        plain.append({str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()})
-    return plain
-
-
-def _plain(value: object, where: str, depth: int = 0) -> object:
-    if value is None or isinstance(value, str | bool):
-        return value
-    if depth > MAX_DEPTH:
-        raise DataError(f"{where}: nested too deeply, more than {MAX_DEPTH} levels")
-    if isinstance(value, int):
-        if value.bit_length() > _MOST_BITS:
-            raise DataError(f"{where}: a number of thousands of digits")
-        return value
-    if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(cell, where, depth + 1) for key, cell in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(cell, where, depth + 1) for cell in value]
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, timedelta):
-        return str(value)
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist(), where, depth)  # an array, or a number of numpy
-    raise DataError(f"{where}: {type_in_words(value)}; cells are text, numbers, lists or dicts")
 
 
 def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:

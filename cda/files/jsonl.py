@@ -124,7 +124,7 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}:{line_number}: not valid JSON ({error})") from None
     if isinstance(content, dict):
         lists = [value for value in content.values() if isinstance(value, list)]
-        if len(lists) > 1 and len(set(map(len, lists))) == 1 and lists[0] and not isinstance(lists[0][0], dict):
+        if _are_columns(lists, len(content) - len(lists)):
             content = [
                 {name: value[at] if isinstance(value, list) else value for name, value in content.items()}
                 for at in range(len(lists[0]))
@@ -134,6 +134,12 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise DataError(f"{path}: expected a list of objects")
     return content
+
+
+def _are_columns(lists: list[list[Any]], n_single: int) -> bool:
+    """True if an object is a table by column: lists of one length, and hardly anything else. One row may hold lists too."""
+    of_one_length = len(set(map(len, lists))) == 1 and bool(lists[0])
+    return len(lists) > max(1, 2 * n_single) and of_one_length and not any(isinstance(own[0], dict) for own in lists)
 
 
 def write_jsonl(path: Path, rows: Iterable[object]) -> int:

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cda.data.load import load_rows, rows_in
+from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
+from cda.data.plain import rows_in
 from cda.errors import DataError
 from cda.records import prompt_text
 from evals.shared import Check, finish
