@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,6 +16,7 @@ from cda.data.stated import (
     score,
     structured,
     truth,
+    two_answers,
 )
 from cda.errors import DataError, did_you_mean
 from cda.inert import inert
@@ -35,9 +35,6 @@ SCORES = tuple(
 )
 NONE = "none"
 """Instead of a column's name: no column states a preference."""
-_TWO = re.compile(r"(.*?)[_\- ]?([abAB]|[012])")
-_ENDS = (("a", "b"), ("1", "2"), ("0", "1"))
-_ANSWERS = ("response", "answer", "completion", "output", "text", "conversation", "message", "summary", "generation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +131,17 @@ def _arena(row: Row) -> Sides:
     """A verdict on turn 1 (MT-Bench) saw the first exchange alone, though the rows hold both."""
     names = Names.of("conversation_a", "conversation_b", row.get("model_a"), row.get("model_b"))
     said = agreed("winner", row.get("winner"), names)
-    seen, turns = number_in(row.get("turn")), [_one_turn(row.get(f"conversation_{end}")) for end in "ab"]
-    first, second = (
-        side[: 2 * int(seen)] if isinstance(side, list) and seen is not None and seen >= 1 else side for side in turns
-    )
+    first, second = (_seen(row.get(f"conversation_{end}"), number_in(row.get("turn"))) for end in "ab")
     return _sides(None, first, second, said)
+
+
+def _seen(turns: object, exchanges: float | None) -> object:
+    if not isinstance(turns, list) or exchanges is None:
+        return turns
+    answers = [
+        place for place, turn in enumerate(turns, 1) if isinstance(turn, Mapping) and turn.get("role") == "assistant"
+    ]
+    return turns[: answers[int(exchanges) - 1]] if 1 <= exchanges <= len(answers) else turns
 
 
 def _openai(row: Row) -> Sides:
@@ -306,18 +309,6 @@ def _generic(columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
     stated = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
     scores = [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)]
     return chosen_rejected(asked, chosen, rejected, stated, scores)
-
-
-def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:
-    """The two columns that differ in their last part alone, `a` and `b`, `1` and `2` or `0` and `1`; None without one such pair."""
-    by_stem: dict[str, dict[str, str]] = {}
-    for name in names:
-        if (match := _TWO.fullmatch(name)) and any(word in match[1].lower() for word in _ANSWERS):
-            by_stem.setdefault(match[1].lower(), {})[match[2].lower()] = name
-    found = [
-        (ends[a], ends[b]) for ends in by_stem.values() for a, b in _ENDS if len(ends) == 2 and {a, b} == ends.keys()
-    ]
-    return found[0] if len(found) == 1 else None
 
 
 def grouped(rows: Sequence[Row], column: str) -> Iterator[tuple[int, Row]]:

@@ -30,6 +30,11 @@ _FILLERS = frozenset((
 _TOKENS = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 
 
+_TWO = re.compile(r"(.*?)[_\- ]?([abAB]|[012])")
+_ENDS = (("a", "b"), ("1", "2"), ("0", "1"))
+_ANSWERS = ("response", "answer", "completion", "output", "text", "conversation", "message", "summary", "generation")
+
+
 class UnreadableError(Exception):
     """A cell of `column` states a preference in a way that is not known."""
 
@@ -52,6 +57,18 @@ class Names:
         for side, place, model in zip(sides, _PLACES, models or (None, None), strict=True):
             side |= place | ({_key(model)} if model else set())
         return cls(frozenset(sides[0] - sides[1]), frozenset(sides[1] - sides[0]))
+
+
+def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:
+    """The two columns that differ in their last part alone, `a` and `b`, `1` and `2` or `0` and `1`; None without one such pair."""
+    by_stem: dict[str, dict[str, str]] = {}
+    for name in names:
+        if (match := _TWO.fullmatch(name)) and any(word in match[1].lower() for word in _ANSWERS):
+            by_stem.setdefault(match[1].lower(), {})[match[2].lower()] = name
+    found = [
+        (ends[a], ends[b]) for ends in by_stem.values() for a, b in _ENDS if len(ends) == 2 and {a, b} == ends.keys()
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def verdict(column: str, cell: object, names: Names, scale: Scale | None = None) -> Verdict | None:

@@ -186,6 +186,10 @@ def test_a_verdict_on_the_first_turn_saw_the_first_exchange() -> None:
         "conversation_b": [user("q"), bot("bad"), user("more"), bot("y")],
     }
     assert clean_pairs([row | {"winner": "model_a", "turn": 1}]).pairs == (Pair(user_prompt("q"), "good", "bad"),)
+    system = {"role": "system", "content": "s"}
+    told = {name: [system, *turns] for name, turns in row.items()}
+    (pair,) = clean_pairs([told | {"winner": "model_b", "turn": "1"}]).pairs
+    assert (pair.prompt, pair.chosen) == ((Message("system", "s"), Message("user", "q")), "bad")
     assert dict(
         clean_pairs([row | {"winner": "model_a", "turn": 2}, KNOWN["Chatbot Arena"][0][0]]).exclusions.reasons
     ) == {"more than one turn after the shared prompt": 1}
