@@ -8,38 +8,35 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
-from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
+from cda.llm.batch_answers import Batch
+from cda.llm.batch_results import MAX_LINE_BYTES, End, Results
+from cda.llm.batch_server import AwayError, BatchServer, LostError, NotOfferedError
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Price, Purse
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, Throttled, keyless, of_data, of_status, problem_inside
-from cda.llm.protocol import Completion, Request, in_plain_words, json_of
-
-if TYPE_CHECKING:
-    from openai.types import Batch
+from cda.llm.protocol import Completion, Request, in_plain_words
 
 MAX_REQUESTS = 50_000
 """Requests that a batch may hold, by OpenAI's rules."""
 MAX_BYTES = 200_000_000
 """Size of an input file, by OpenAI's rules."""
-MAX_LINE_BYTES = 16 << 20
-"""Longest result line that is read; each such piece of a longer one counts as unreadable."""
-ABSENCES = 20
-"""Polls in a row that may find no server; at the longest pause this is an hour and a half."""
-GROUP = 64
-"""Requests looked up, and answers written, together."""
+LOOKS = {"away": 20, "gone": 11, "completed": 11, "failed": 3, "expired": 3, "cancelled": 3}
+"""Looks at a batch, by what they find, until it is believed: no usable answer; no such batch (404); a status without a result
+for every request. From the first pause on, 3 looks take 12 seconds, 11 ten minutes and 20 an hour."""
+LIST_PAUSES_S = (2.0, 5.0, 15.0)
+"""After each look for a batch in the server's list, which may lag behind."""
 _BYTES_PER_TOKEN, _BYTES_PER_LINE = 16, 1 << 14
 """Largest result file: an escaped character takes six bytes, and a token is seldom more than two characters."""
-_SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
-"""Parameters of a request that a server may reject and that can be left out."""
-NOT_HELD = "the answer does not follow its schema"
+_UNSURE = ("gone", "completed")
+"""Ends of batches whose missing requests may have been answered and paid for."""
+_AGAIN = "run the same command again"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +54,8 @@ class BatchLLM:
     first_pause_s: float = 5.0
     """Pause before running batches are polled again; grows by half each time, to `longest_pause_s`."""
     longest_pause_s: float = 300.0
+    resubmit: Callable[[str], bool] = lambda _: False
+    """Asked, with the reason, before requests are submitted again that may have been paid for."""
     attempts: int = 6
     """At a call that is answered with 429 or 5xx or not at all."""
     price: Price | None = None
@@ -102,16 +101,13 @@ class _BatchRun:
         self.ledger = stack.enter_context(closing(Ledger(Path(f"{llm.cache.path}.batches.sqlite"), self.where)))
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
+        self.results = Results(llm.client, llm.cache, self.ledger, llm.price, llm.purse, llm.ignored)
         self.queued: set[str] = set()
-        self.absences = 0
-        self.paid: dict[str, Completion] = {}
-        """Tokens by key, those of unusable answers included: the final answer or failure carries them all."""
-        self.members: dict[str, str | None] = {}
-        """Of the part that is collected; see `Ledger.members`."""
-        self.noted: dict[str, str] = {}
-        """Why that part has no answer to a key."""
-        self.plain: set[str] = set()
-        """Keys of that part for which plain words may help."""
+        self.looks: dict[str, Counter[str]] = {}
+        """By part, how often each thing was seen; see `LOOKS`."""
+        self.agreed: set[str] = set()
+        """Parts that may be submitted although they may be running."""
+        self.pause_s = llm.first_pause_s
 
     def answers(self, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
         """First the cached answers, then those of each batch."""
@@ -125,44 +121,72 @@ class _BatchRun:
                 elif self.ledger.want(key, position) and self.ledger.tried(key) < TRIES and not self.ledger.held(key):
                     self._write(key, request, self.llm.client.body(request))
         self.input.finish()
-        yield from self._given_up()
-        pause_s = self.llm.first_pause_s
+        yield from self.results.given_up()
         while parts := self.ledger.wanted_parts():
             for part in parts:
                 self._advance(part)
             ended = False
             for part in self.ledger.wanted_parts():
-                is_there, batch = self._polled(part)
-                if is_there and (batch is None or batch.status in ENDED):
-                    yield from self._collect(part, batch)
+                if (end := self._looked_at(part)) is not None:
+                    yield from self._collect(part, end)
                     ended = True
             if ended:
                 self.queued.clear()
-                pause_s = self.llm.first_pause_s
+                self.pause_s = self.llm.first_pause_s
             elif self.ledger.wanted_parts():
-                self.llm.sleep(pause_s)
-                pause_s = min(1.5 * pause_s, self.llm.longest_pause_s)
+                self.llm.sleep(self.pause_s)
+                self.pause_s = min(1.5 * self.pause_s, self.llm.longest_pause_s)
         self.ledger.forget_tries()
 
-    def _polled(self, part: BatchPart) -> tuple[bool, Batch | None]:
-        """A part's batch as the server has it, None if it knows it no longer; False if nothing is known now."""
+    def _looked_at(self, part: BatchPart) -> End | None:
+        """The end of a part's batch, once it is sure; None: look again later. LLMError: the server is away."""
         if part.batch_id is None:
-            return False, None
+            return None
         try:
             batch = self.server.polled(part.batch_id)
+            if not batch.has_ended:
+                self.looks.pop(part.id, None)
+                return None
+            others = any(other.batch_id and other.id != part.id for other in self.ledger.wanted_parts())
+            if batch.is_queue_full and others:  # they will end, and make room for it
+                self.ledger.set_state(part.id, "uploaded", batch_id=None)
+                self.queued.add(part.id)
+                return None
+            end = self._fetched(part, batch)
+        except NotOfferedError:
+            end = End("gone", "the server does not know the batch any more")
         except AwayError as error:
-            # A day is long: a server that is away for a while ends nothing.
-            self.absences += 1
-            if self.absences >= ABSENCES:
-                raise LLMError(f"{error}. Its batches go on; run the same command again to collect them") from None
-            return False, None
-        self.absences = 0
-        others = any(other.batch_id and other.id != part.id for other in self.ledger.wanted_parts())
-        if batch is not None and is_queue_full(batch) and others:  # they will end, and make room for it
-            self.ledger.set_state(part.id, "uploaded", batch_id=None)
-            self.queued.add(part.id)
-            return False, None
-        return True, batch
+            if self._looks(part, "away") < LOOKS["away"]:
+                return None
+            raise LLMError(
+                f"{error}, {LOOKS['away']} times in a row. Its batch goes on; {_AGAIN} to collect it"
+            ) from None
+        if self.ledger.members(part.id).keys() <= end.names or self._looks(part, end.sight) >= LOOKS[end.sight]:
+            return end
+        end.delete_files()
+        return None
+
+    def _looks(self, part: BatchPart, sight: str) -> int:
+        """Number of looks that found this, since the batch was last seen to run."""
+        looks = self.looks.setdefault(part.id, Counter())
+        looks[sight] += 1
+        if looks[sight] == 1 and sight != "away":  # the pauses of a long run are too long for this
+            self.pause_s = self.llm.first_pause_s
+        return looks[sight]
+
+    def _fetched(self, part: BatchPart, batch: Batch) -> End:
+        """The end of a batch with its result files."""
+        end = End(batch.status, self.endpoint.hide(batch.why_unanswered), batch.n_completed)
+        most = part.n_requests * (_BYTES_PER_LINE + _BYTES_PER_TOKEN * self.llm.client.max_tokens)
+        for kind, file_id in (("output", batch.output_file_id), ("error", batch.error_file_id)):
+            if file_id is not None:
+                path = self.folder / f"{part.id}.{kind}"
+                try:
+                    self.server.download(file_id, path, f"the {kind} file of {batch.id}", MAX_LINE_BYTES + most)
+                    end.paths.append(path)
+                except NotOfferedError:
+                    end.reason = f"the {kind} file of the batch is gone"
+        return end.count(self.endpoint)
 
     def _write(self, key: str, request: Request, body: Mapping[str, object]) -> None:
         """Add a request to the input file; one with a schema also with its plain words, to ask again without it."""
@@ -183,134 +207,93 @@ class _BatchRun:
                 )
             file_id = self.server.uploaded(path, part.n_requests)
             self.ledger.set_state(part.id, "uploaded", file_id=file_id)
-        # `creating` without a batch: an earlier process died around the call, and the batch may be running.
-        batch = self.server.listed(part.id, file_id) if part.state == "creating" else None
-        if batch is None:
+        batch_id = self._created(part, file_id)
+        self.ledger.set_state(part.id, "submitted", batch_id=batch_id)
+        self.llm.client.say(
+            f"{self.where} works on {part.n_requests} requests ({batch_id}). You may stop, and run the same command again "
+            "to collect the answers"
+        )
+
+    def _created(self, part: BatchPart, file_id: str) -> str:
+        """Id of the part's batch: the one that an unanswered call has made, if there is one, or a new one."""
+        lost = None if part.state != "creating" else LostError(f"{self.where}: an earlier run asked for a batch", False)
+        for _ in range(self.llm.attempts):
+            if lost and (made := self._made(part, file_id, lost)) is not None:
+                return made
             self.ledger.set_state(part.id, "creating")
             try:
-                batch = self.server.created(part.id, file_id)
-            except AwayError:
+                return self.server.created(part.id, file_id)
+            except LostError as error:
+                lost = error
+            except AwayError:  # it was not reached
+                self.ledger.set_state(part.id, "uploaded")
                 raise
             except LLMError:
                 # Refused, so nothing runs. It may be the file, which servers delete after a while: upload it anew next time.
                 self.ledger.set_state(part.id, "written", file_id=None)
                 raise
-        self.ledger.set_state(part.id, "submitted", batch_id=batch.id)
-        self.llm.client.say(
-            f"{self.where} works on {part.n_requests} requests ({batch.id}). You may stop, and run the same command again "
-            "to collect the answers"
+        hint = ""
+        if lost and lost.denied:
+            self.ledger.set_state(part.id, "written", file_id=None)
+            hint = ", or set llm.mode=calls: the server may offer no batches"
+        raise LLMError(
+            f"{lost}, {self.llm.attempts} times, and no batch is known. {_AGAIN.capitalize()} to go on{hint}"
         )
 
-    def _collect(self, part: BatchPart, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
-        """The answers of a batch that ended. Missing requests go to a new input file, or are given up with the reason."""
-        self.members, self.noted, self.plain = self.ledger.members(part.id), {}, set()
-        seen: set[str] = set()
-        reason = self.endpoint.hide(why_unanswered(batch))
-        for kind in ("output", "error"):
-            if file_id := getattr(batch, f"{kind}_file_id", None):
-                path = self.folder / f"{part.id}.{kind}"
-                try:
-                    most = part.n_requests * (_BYTES_PER_LINE + _BYTES_PER_TOKEN * self.llm.client.max_tokens)
-                    self.server.download(file_id, path, f"the {kind} file of a batch", MAX_LINE_BYTES + most)
-                except NotOfferedError:
-                    reason = f"the {kind} file of the batch is gone"
-                    continue
-                yield from self._merge(path, seen)
+    def _made(self, part: BatchPart, file_id: str, lost: LostError) -> str | None:
+        """Id of the batch that a call without an answer has made; None if there is none, or the user agrees to another."""
+        try:
+            for pause_s in LIST_PAUSES_S:
+                if (made := self.server.listed(part.id, file_id)) is not None:
+                    return made
+                self.llm.sleep(pause_s)
+        except LLMError as error:
+            if lost.denied:
+                return None
+            why = f"{lost}. Whether it runs {part.n_requests:,} requests, as {file_id}, cannot be looked up ({error})"
+            if part.id in self.agreed:  # one agreement is to one more batch
+                raise LLMError(f"{why}. {_AGAIN.capitalize()} to go on") from None
+            self._ask(why)
+            self.agreed.add(part.id)
+        return None
+
+    def _collect(self, part: BatchPart, end: End) -> Iterator[tuple[int, Completion]]:
+        """The answers of a batch that ended. Missing requests go to a new input file, or are given up with the reason;
+        LLMError if that may pay twice and the user has not agreed.
+        """
+        before = self.llm.ignored.copy()
+        yield from self.results.of(part, end.paths)
+        end.delete_files()
+        left = [
+            key for key in self.results.members if self.ledger.is_open(key) and not self.ledger.held(key, but=part.id)
+        ]
+        self._tell(part, Counter(self.results.noted.get(key, end.reason) for key in left), self.llm.ignored - before)
+        if left and end.doubt and (end.sight in _UNSURE or any(self.ledger.tried(key) + 1 < TRIES for key in left)):
+            paid = ", which may have been paid for" * (end.sight in _UNSURE)
+            self._ask(
+                f"{self.where}: {part.batch_id}: {end.doubt} (asked {LOOKS[end.sight]} times); no answer to {len(left):,} of "
+                f"its {part.n_requests:,} requests{paid}"
+            )
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)
-        self.input.finish(part.id, self.noted, reason)
+        self.input.finish(part.id, self.results.noted, end.reason)
         self._drop_strays()
-        yield from self._given_up()
+        yield from self.results.given_up()
 
-    def _merge(self, path: Path, seen: set[str]) -> Iterator[tuple[int, Completion]]:
-        """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
-        group: list[tuple[str, Completion]] = []
-        with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                    key = row["custom_id"]
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    self.llm.ignored["unreadable"] += 1
-                    continue
-                if not isinstance(key, str) or key not in self.members:
-                    self.llm.ignored["unknown"] += 1
-                elif key in seen:
-                    self.llm.ignored["duplicate"] += 1
-                elif isinstance(answer := self._read(key, row), str):
-                    self.noted[key] = answer
-                else:
-                    seen.add(key)
-                    group.append((key, answer))
-                if len(group) >= GROUP:
-                    yield from self._keep(group)
-                    group = []
-        yield from self._keep(group)
+    def _ask(self, why: str) -> None:
+        """Go on if the user agrees to submit requests again, which may pay for them twice; LLMError if not."""
+        if not self.llm.resubmit(why):
+            raise LLMError(
+                f"{why}. {_AGAIN.capitalize()} to look once more, or add llm.resubmit=yes to have them sent again"
+            )
 
-    def _read(self, key: str, row: Mapping[str, object]) -> Completion | str:
-        """The answer or lasting failure in a result line, or the reason for one if asking again may help."""
-        response = row.get("response")
-        if not isinstance(response, dict):
-            problem = problem_inside(row)
-            if problem is None or problem.told_status is None:
-                code = problem and problem.code
-                return self.endpoint.hide(code or "no response").replace("_", " ")
-            response = {"status_code": 200, "body": {"error": row["error"]}}
-        status, body = response.get("status_code"), response.get("body")
-        if not isinstance(status, int) or not (isinstance(body, dict) or status != 200):
-            return "unreadable answer"
-        try:
-            if status == 200:
-                outcome = of_data(body, self.endpoint)
-            else:
-                outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
-        except LLMError as error:
-            # One line does not end the work: the others may hold answers that are paid for.
-            return Completion(None, str(error))
-        if isinstance(outcome, Again | Completion) and status == 200:
-            self._pay(key, outcome)
-        if isinstance(outcome, Rejected):
-            if not self.llm.client.give_up_parameter(_SENT, outcome.param, outcome.message):
-                if self.members[key] is None:
-                    return outcome.completion
-                self.plain.add(key)
-            return outcome.completion.reason or ""
-        if isinstance(outcome, Throttled):
-            return "status 429"
-        if isinstance(outcome, Again):
-            return self.endpoint.hide(outcome.reason)
-        return self._held(key, keyless(outcome, self.endpoint.key)) if status == 200 else outcome
-
-    def _held(self, key: str, completion: Completion) -> Completion | str:
-        """The answer if it follows its schema; else it is asked for again in plain words."""
-        form = self.members[key]
-        if form is not None and completion.text is not None:
-            text = json_of(completion.text, self.ledger.form_named(form)[0])
-            if text is None:
-                self.plain.add(key)
-                return NOT_HELD
-            completion = replace(completion, text=text)
-        return self._with_all_tokens(key, completion)
-
-    def _pay(self, key: str, answer: Completion | Again) -> None:
-        if self.llm.price is not None:
-            self.llm.purse.spent += self.llm.price.of(answer.input_tokens, answer.output_tokens)
-        paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
-        self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
-
-    def _with_all_tokens(self, key: str, completion: Completion) -> Completion:
-        paid = self.paid.pop(key, Completion(None))
-        return replace(completion, input_tokens=paid.input_tokens, output_tokens=paid.output_tokens)
-
-    def _keep(self, group: list[tuple[str, Completion]]) -> Iterator[tuple[int, Completion]]:
-        written = [self.llm.cache.keep(key, completion) for key, completion in group if completion.is_lasting]
-        for future in written:
-            future.result()
-        for key, completion in group:
-            yield from self._settle(key, completion)
+    def _tell(self, part: BatchPart, left: Counter[str], ignored: Counter[str]) -> None:
+        """Say what a batch has not answered, and which result lines were of no use, if any."""
+        parts = [f"no answer yet to {n:,} of {part.n_requests:,}: {reason}" for reason, n in left.most_common()]
+        parts += [f"{n:,} result {'line' if n == 1 else 'lines'} ignored: {kind}" for kind, n in ignored.items()]
+        if parts:
+            self.llm.client.say(f"{part.batch_id}: {'; '.join(parts)}")
 
     def _left_out(self, part: BatchPart) -> Iterator[tuple[str, dict[str, object]]]:
         """Key and body of each wanted request that the batch did not answer; but none that an earlier run had begun to send again."""
@@ -325,23 +308,14 @@ class _BatchRun:
 
     def _rewrite(self, key: str, sent: Mapping[str, Any]) -> None:
         """Add the same request to a new input file, without the fields that the server rejected."""
-        form = self.members[key]
+        form = self.results.members[key]
         schema, plain = (None, "") if form is None else self.ledger.form_named(form)
         system, user = (str(message["content"]) for message in sent["messages"])
         request = Request(system, user, schema, plain)
-        body = self.llm.client.body(in_plain_words(request) if key in self.plain else request)
+        body = self.llm.client.body(in_plain_words(request) if key in self.results.plain else request)
         if "seed" in body and "seed" in sent:
             body["seed"] = sent["seed"]  # which sample it is
         self._write(key, request, body)
-
-    def _given_up(self) -> Iterator[tuple[int, Completion]]:
-        for key, reason in self.ledger.given_up():
-            yield from self._settle(key, self._with_all_tokens(key, Completion(None, reason)))
-
-    def _settle(self, key: str, completion: Completion) -> Iterator[tuple[int, Completion]]:
-        """The answer for every position that asks the same; only the first one paid for it."""
-        for number, position in enumerate(self.ledger.settle(key)):
-            yield position, completion if number == 0 else replace(completion, cached=True)
 
     def _drop_strays(self) -> None:
         """Delete files of parts that are not in the ledger: half written when a process died, or done with."""

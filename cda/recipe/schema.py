@@ -256,6 +256,9 @@ class LlmSection(Section):
     mode: Literal["calls", "batch"] = "calls"
     """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way. Each round
     of asking again (label.ask_again, synthesize.gate.ask_again) is another batch."""
+    resubmit: bool = False
+    """Send again, and perhaps pay again, the requests of a batch that failed, was cancelled, or whose results the server does
+    not have. false: a terminal is asked, and elsewhere the run stops with the batch's name and loses nothing."""
     concurrency: Positive = 16
     """Calls under way at once, at most."""
     requests_per_minute: Positive | None = None

@@ -56,12 +56,19 @@ class LlmAccess:
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again)
         if self.settings.mode == "batch":
-            llm: LLM = BatchLLM(client, cache, price=price)
+            llm: LLM = BatchLLM(client, cache, price=price, resubmit=self._may_resubmit)
         else:
             purse = self.opened.once(("purse", self.cache), Purse)
             budget = self.settings.budget_usd
             llm = CachedLLM(client if price is None else Budgeted(client, price, budget, purse), cache)
         return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price)
+
+    def _may_resubmit(self, why: str) -> bool:
+        """The setting, or else the word of a user at a terminal: agreement to the cost of a step is none to paying twice."""
+        if self.settings.resubmit or self.consent == "by budget" or not sys.stdin.isatty():
+            return self.settings.resubmit
+        say(f"  {why}.")
+        return _agreed("Send them again?")
 
     def labeller(self) -> Labeller:
         return asked_labels(self.client(), self.label_again, self.prompts.label)
@@ -195,8 +202,12 @@ def confirm_all(steps: Sequence[Step], consent: Consent) -> None:
     if not sys.stdin.isatty():
         what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
         raise RunError(f"{what} would spend money, and there is no terminal to ask. Agree beforehand with --yes")
-    if input("  Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not _agreed("Go on?"):
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _agreed(question: str) -> bool:
+    return input(f"  {question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _check_budget(steps: Sequence[Step], dollars: float | None) -> None:

@@ -173,6 +173,11 @@ class FaultServer:
         """True if the connection is to be dropped."""
         return self.event is not None and self.event(endpoint, when)
 
+    def changed(self, endpoint: str, status: int, payload: bytes) -> tuple[int, bytes]:
+        """What is sent in place of an answer about files and batches; the work is done. A file is an `output` or an `error`."""
+        del endpoint
+        return status, payload
+
     def next_fault(self, endpoint: str) -> str | None:
         """The scripted fault of this call, if any."""
         waiting = self.waiting_faults.get(endpoint)
@@ -256,6 +261,7 @@ class FaultServer:
             "metadata": body.get("metadata"),
             "status": "validating",
         }
+        content["request_counts"] = {"total": 0, "completed": 0, "failed": 0}
         self.batches[name] = _Batch(name, plan, content)
         return 200, content
 
@@ -318,6 +324,8 @@ class FaultServer:
             good.append(again)
         good += [_result(f"unknown-{number}", 200, self.completion({"messages": []}, None)[1]) for number in range(plan.unknown)]  # fmt: skip
         lines = [json.dumps(line) for line in good] + ["{not json"] * plan.garbage
+        n_good = sum(not line["custom_id"].startswith("unknown-") for line in good) - plan.duplicates
+        content["request_counts"] = {"total": len(rows), "completed": n_good, "failed": len(rows) - n_good}
         for name, written in (("output", lines), ("error", [json.dumps(line) for line in bad])):
             if written:
                 file = f"file-{len(self.files)}"
@@ -332,8 +340,8 @@ class FaultServer:
         try:
             while await self._answered(reader, writer):
                 pass
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has left
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client has left, or the port is closed
         finally:
             self._open.discard(task)
             writer.transport.abort()
@@ -368,7 +376,15 @@ class FaultServer:
             self.seen.faults[fault] += 1
             return await self._send(writer, int(fault), error(f"scripted {fault}"))
         if endpoint == "content" and pieces[1] in self.files:
-            return await self._download(writer, self.files[pieces[1]], fault)
+            kinds = ("output", "error")
+            kind = [
+                kind
+                for kind in kinds
+                for one in self.batches.values()
+                if one.content.get(f"{kind}_file_id") == pieces[1]
+            ]
+            status, raw = self.changed(kind[0], 200, self.files[pieces[1]])
+            return await self._download(writer, raw, fault, status)
         status, content = 404, error(f"no {'/'.join(pieces)}")
         if endpoint == "upload":
             status, content = self.upload(headers.get("content-type", ""), body)
@@ -378,7 +394,9 @@ class FaultServer:
             status, content = self.listed(parse_qs(parts.query))
         elif endpoint == "poll":
             status, content = self.poll(pieces[1])
-        return not self.tell(endpoint, "after") and await self._send(writer, status, content, fault)
+        if self.tell(endpoint, "after"):
+            return False
+        return await self._send(writer, *self.changed(endpoint, status, json.dumps(content).encode()), fault)
 
     async def _chat(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         seen, key = self.seen, digest(body)
@@ -401,10 +419,10 @@ class FaultServer:
         finally:
             self.seen.in_flight -= 1
 
-    async def _download(self, writer: asyncio.StreamWriter, raw: bytes, fault: str | None) -> bool:
+    async def _download(self, writer: asyncio.StreamWriter, raw: bytes, fault: str | None, status: int) -> bool:
         """Send a file; half of it goes out before the event, so that a kill there leaves half a file."""
         stop = len(raw) // 2 if fault == "reset" or self.event is not None else len(raw)
-        await self._write(writer, 200, "application/octet-stream", raw, stop)
+        await self._write(writer, status, "application/octet-stream", raw, stop)
         if fault == "reset":
             return False
         self.tell("content", "after")
@@ -413,9 +431,9 @@ class FaultServer:
         return True
 
     async def _send(
-        self, writer: asyncio.StreamWriter, status: int, content: Mapping[str, Any], fault: str | None = None
+        self, writer: asyncio.StreamWriter, status: int, content: Mapping[str, Any] | bytes, fault: str | None = None
     ) -> bool:
-        payload = json.dumps(content).encode()
+        payload = content if isinstance(content, bytes) else json.dumps(content).encode()
         if fault == "json":
             payload = payload[: len(payload) // 2]
         stop = len(payload) // 2 if fault == "reset" else len(payload)

@@ -218,8 +218,8 @@ def test_a_batch_server_that_names_nothing_is_given_up(speak: Callable[[Answer],
     pauses: list[float] = []
     server = BatchServer(client(speak(lambda _: (200, body))), pauses.append, attempts=3, max_bytes=100)
     with closing(server), pytest.raises(AwayError, match="failed 3 times"):
-        server.created("part", "file")
-    assert len(pauses) < 10
+        server.listed("part", "file")
+    assert pauses == [1.0, 2.0]
 
 
 def test_a_wait_without_end_is_said_in_few_words(speak: Callable[[Answer], str]) -> None:
@@ -288,7 +288,7 @@ def test_a_download_of_a_batch_is_bounded(tmp_path: Path) -> None:
 
     with Endless() as server, Cache(tmp_path / "cache.sqlite") as cache:
         llm = BatchLLM(client(server.url, max_tokens=8), cache, sleep=lambda _: None, first_pause_s=0.0)
-        with pytest.raises(LLMError, match="output file of a batch: the answer is larger than"):
+        with pytest.raises(LLMError, match="output file of batch_0: the answer is larger than"):
             complete(llm, [QUESTION], "asking")
     assert not list(tmp_path.rglob("*.output"))
 

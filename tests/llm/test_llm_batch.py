@@ -23,6 +23,7 @@ from fault_server import BatchPlan, FaultServer, default_answer, in_a_process
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
+from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 
@@ -114,10 +115,9 @@ def test_lines_out_of_order_twice_unknown_and_broken(start: Starter, tmp_path: P
 @pytest.mark.parametrize(
     ("plan", "submitted"),
     [
-        (BatchPlan(end="failed"), 20),
         (BatchPlan(end="expired", answered=7), 13),
         (BatchPlan(end="expired", answered=7, quiet=True), 13),
-        (BatchPlan(end="cancelled", answered=4), 16),
+        (BatchPlan(end="expired", answered=0), 20),
         (BatchPlan(end="completed", answered=15), 5),
     ],
 )
@@ -129,6 +129,72 @@ def test_what_is_missing_is_submitted_once_more(
     asked = questions(20)
     assert texts(complete(llm, asked, "asking")) == [said(one) for one in asked]
     assert sizes(server) == [20, submitted]
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (BatchPlan(end="failed"), r"batch failed: line 1 cannot be read \(asked 3 times\); no answer to 20 of its 20"),
+        (
+            BatchPlan(end="expired", answered=0, quiet=True),
+            r"batch expired \(asked 3 times\); no answer to 20 of its 20",
+        ),
+        (
+            BatchPlan(end="cancelled", answered=4),
+            r"batch cancelled \(asked 3 times\); no answer to 16 of its 20 requests",
+        ),
+        (
+            BatchPlan(end="completed", answered=0),
+            r"its results hold no answer \(asked 11 times\); no answer to 20 of its 20 requests, which may have been",
+        ),
+    ],
+)
+def test_a_batch_is_submitted_again_only_if_the_user_agrees(
+    start: Starter, tmp_path: Path, plan: BatchPlan, why: str
+) -> None:
+    server = start(plans=[plan])
+    asked = questions(20)
+    for _ in range(2):  # the same command looks once more, and pays nothing
+        with pytest.raises(LLMError, match=rf"batch_0: {why}.*or add llm\.resubmit=yes") as stop:
+            complete(batch_llm(server, tmp_path), asked, "asking")
+        assert "\n" not in str(stop.value) and sizes(server) == [20]
+    reasons: list[str] = []
+    llm = batch_llm(server, tmp_path, resubmit=lambda reason: not reasons.append(reason))
+    assert texts(complete(llm, asked, "asking")) == [said(one) for one in asked]
+    assert sizes(server) == [20, 20 - (plan.answered or 0)] and max(server.seen.batched.values()) == 1
+    assert len(reasons) == 1 and reasons[0] in str(stop.value)
+
+
+def test_results_that_are_fewer_than_the_server_says_are_not_paid_for_again(start: Starter, tmp_path: Path) -> None:
+    """The end of the file is lost; what came is kept."""
+    server = start()
+    server.changed = (
+        lambda endpoint, status, payload: (  # type: ignore[method-assign]
+            status,
+            b"\n".join(payload.splitlines()[:3]) if endpoint == "output" else payload,
+        )
+    )
+    with pytest.raises(LLMError, match=r"batch_0: 3 of 20 answers came \(asked 11 times\); no answer to 17 of its 20"):
+        complete(batch_llm(server, tmp_path), questions(20), "asking")
+    with Cache(tmp_path / "llm.sqlite") as cache:
+        assert len(cache) == 3
+    del server.changed  # type: ignore[method-assign]
+    found = complete(batch_llm(server, tmp_path, price=Price(input=1.0, output=1.0)), questions(20), "asking")
+    assert texts(found) == [said(one) for one in questions(20)] and sizes(server) == [20]
+    assert [one.cached for one in found].count(True) == 3
+
+
+def test_what_a_batch_left_out_is_counted_and_said(start: Starter, tmp_path: Path) -> None:
+    lines: list[str] = []
+    server = start(plans=[BatchPlan(end="expired", answered=7, duplicates=2, unknown=1, garbage=1)])
+    client = OpenAIClient("local", base_url=server.url, say=lines.append)
+    llm = BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
+    complete(llm, [*questions(19), Request("s", "[[500]] question")], "asking")
+    assert [line for line in lines if "works on" not in line] == [
+        "batch_0: no answer yet to 13 of 20: batch expired; 2 result lines ignored: duplicate; "
+        "1 result line ignored: unknown; 1 result line ignored: unreadable",
+        "batch_1: no answer yet to 1 of 13: status 500",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +213,7 @@ def test_what_is_missing_twice_is_counted_with_the_reason(
     again = BatchPlan(plan.end, plan.answered, quiet=plan.quiet)
     server = start(plans=[plan, again])
     asked = questions(5)
-    found = complete(batch_llm(server, tmp_path), asked, "asking")
+    found = complete(batch_llm(server, tmp_path, resubmit=lambda _: True), asked, "asking")
     assert [(one.text, one.reason) for one in found] == [(None, reason)] * 5 and n(server, "create") == 2
     # The next call starts anew.
     assert texts(complete(batch_llm(server, tmp_path), asked, "asking")) == [said(one) for one in asked]
@@ -251,7 +317,9 @@ def test_a_full_queue_waits_for_its_turn(start: Starter, tmp_path: Path) -> None
     assert texts(complete(llm, questions(10), "asking")) == [said(one) for one in questions(10)]
     assert sizes(server) == [5] * 3 and n(server, "upload") == 2 and firsts[1] == "completed"
     # Where nothing else of ours is waiting, waiting does not help.
-    (found,) = complete(llm, questions(1, "another"), "asking")
+    with pytest.raises(LLMError, match=r"batch_3: batch failed: line 1 cannot be read"):
+        complete(llm, questions(1, "another"), "asking")
+    (found,) = complete(replace(llm, resubmit=lambda _: True), questions(1, "another"), "asking")
     assert found.text is not None and sizes(server)[3:] == [1, 1]
 
 
@@ -275,11 +343,29 @@ def test_a_shaky_server_gets_each_batch_once(start: Starter, tmp_path: Path, scr
     assert len(server.batches) == 1 and max(server.seen.batched.values()) == 1
 
 
+def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) -> None:
+    server = start(script={"create": ["reset"]})
+    pages = iter([b'{"data": []}'] * 2)
+    server.changed = lambda endpoint, status, payload: (  # type: ignore[method-assign]
+        status,
+        next(pages, payload) if endpoint == "list" else payload,
+    )
+    pauses: list[float] = []
+    assert texts(complete(batch_llm(server, tmp_path, pauses), questions(3), "asking")) == [
+        said(one) for one in questions(3)
+    ]
+    assert len(server.batches) == 1 and pauses[1:3] == [2.0, 5.0] and n(server, "list") == 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"script": {"upload": ["401"]}}, r"the key in MY_KEY is refused \(401\)"),
-        ({"script": {"upload": ["404"]}}, r"the server may offer no batches"),
+        ({"script": {"upload": ["404"] * 3}}, r"the server may offer no batches: set llm.mode=calls"),
+        (
+            {"script": {"create": ["404"] * 6}},
+            r"status 404, 6 times.*or set llm.mode=calls: the server may offer no batches",
+        ),
         ({"script": {"upload": ["413"]}}, r"too large for this server \(413\)"),
         ({"max_upload_bytes": 100}, r"too large for this server \(413\)"),
         ({"script": {"create": ["400"]}}, r"a batch is refused \(400\): .*scripted 400"),
@@ -392,9 +478,12 @@ def test_a_kill_at_any_step_is_followed_by_one_that_goes_on(
 ) -> None:
     server = start(listing=listing)
     killed(server, tmp_path, place)
-    llm = batch_llm(server, tmp_path)
+    if not listing:  # whether it runs is not known
+        with pytest.raises(LLMError, match=r"40 requests, as file-0, cannot be looked up .*\(405\).* llm.resubmit=yes"):
+            complete(batch_llm(server, tmp_path), questions(40), "asking")
+    llm = batch_llm(server, tmp_path, resubmit=lambda _: not listing)
     assert texts(complete(llm, questions(40), "asking")) == [said(one) for one in questions(40)]
-    # Only where the server cannot list its batches may one that was never recorded run twice.
+    # Only where the server cannot list its batches, and the user agrees, may one that was never recorded run twice.
     lost = place == ("create", "after") and not listing
     assert len(server.batches) == 1 + lost
     assert n(server, "upload") == 1 + (place[0] == "upload")

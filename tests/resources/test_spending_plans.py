@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import builtins
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cda.errors import RunError
+from cda.llm.batch import BatchLLM
+from cda.llm.money import CountedLLM
 from cda.recipe.schema import LlmSection
-from cda.resources.llm_access import Planned, confirm_all, sentence
+from cda.resources.llm_access import LlmAccess, Planned, confirm_all, sentence
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},
@@ -101,6 +104,35 @@ def test_without_a_terminal_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
         confirm_all([(llm("dear"), HALF), (llm("own"), HALF)], "by question")
     with pytest.raises(RunError, match="proposing would spend money"):
         confirm_all([(llm("dear"), HALF)], "by question")
+
+
+@pytest.mark.parametrize(
+    ("setting", "consent", "terminal", "answer", "sends"),
+    [
+        ("yes", "by budget", False, "n", True),
+        ("no", "by question", True, "y", True),
+        ("no", "by question", True, "n", False),
+        ("no", "given", True, "y", True),
+        ("no", "given", False, "y", False),  # --yes agrees to a cost, not to paying it twice
+        ("no", "by budget", True, "y", False),
+    ],
+)
+def test_batches_are_sent_again_by_a_setting_or_by_a_word_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    setting: str,
+    consent: Any,
+    terminal: bool,
+    answer: str,
+    sends: bool,
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(builtins, "input", lambda _: answer)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    access = LlmAccess(llm("dear", mode="batch", resubmit=setting), tmp_path / "llm.sqlite", consent=consent)
+    counted = access.client()
+    assert isinstance(counted, CountedLLM) and isinstance(counted.llm, BatchLLM)
+    assert counted.llm.resubmit("the server does not know batch_1 any more") is sends
 
 
 def test_batches_are_held_against_the_budget_together() -> None:
