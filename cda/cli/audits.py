@@ -133,7 +133,7 @@ def _check_reward(
 ) -> None:
     """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
     from cda.api.rewards import check_text, reward_function
-    from cda.data.load import columns_of_messages
+    from cda.data.tables import columns_of_messages
     from cda.errors import RecipeError
 
     if len(models) != 1 or unused:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-import csv
-import io
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from cda.data.plain import plain_rows
+from cda.data.tables import ROLES, columns_of_messages, delimited_rows
 from cda.errors import DataError, did_you_mean, near, refuse
-from cda.files.jsonl import parse_json, read_json_rows, read_jsonl, read_text
+from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
+from cda.inert import inert
 from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
-ROLES = ("system", "user", "assistant", "tool")
+Row = Mapping[str, Any]
+_LISTED_FILES = 8  # tables of a folder that a message names
 
 
 class RowError(Exception):
@@ -50,20 +49,51 @@ def check_agree(contradictions: Iterable[tuple[Sequence[int], str]], where: str)
 
 
 def message_text(value: Any) -> Any:
-    """A side that stands as one assistant message, as its text; anything else as it is."""
-    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], Mapping):
-        return value[0].get("content")
-    return value
+    """A side that stands as one assistant message, as its text; anything else as it is. RowError for content that is not text."""
+    turn = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    return _content(turn) if isinstance(turn, Mapping) else value
+
+
+def is_turn(value: Mapping[str, Any]) -> bool:
+    """True for a turn of a conversation, as chat templates or ShareGPT name its parts."""
+    return {"role", "content"} <= value.keys() or {"from", "value"} <= value.keys()
 
 
 def as_messages(value: Any) -> list[Message]:
-    """A conversation as messages; RowError for a turn without a known role or text content."""
+    """A conversation, or one turn of it, as messages; RowError for a turn without a known role or text content.
+
+    Turns have `role` and `content`, or `from` and `value` (ShareGPT). A developer's turn is a system turn; the text parts of a
+    content are joined.
+    """
     messages = []
-    for turn in value:
-        if not isinstance(turn, Mapping) or not isinstance(turn.get("content"), str) or turn.get("role") not in ROLES:
+    for turn in [value] if isinstance(value, Mapping) else value:
+        content, role = _content(turn), turn.get("role", turn.get("from")) if isinstance(turn, Mapping) else None
+        if not isinstance(content, str) or not isinstance(role, str):
             raise RowError("a turn without role and text content")
-        messages.append(Message(turn["role"], turn["content"]))
+        if role.lower() not in ROLES:
+            raise RowError(f"a role that is not known ({role[:40]})")
+        messages.append(Message(ROLES[role.lower()], content))
     return messages
+
+
+def _content(turn: object) -> object:
+    """The content of a turn; content in parts as its text. RowError for a part that is no text, or a call of a tool alone."""
+    if not isinstance(turn, Mapping):
+        return None
+    content = turn.get("content", turn.get("value"))
+    if content in (None, "") and turn.get("tool_calls"):
+        raise RowError("a turn that calls a tool and says nothing")
+    if not isinstance(content, list | tuple):
+        return content
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    if not all(isinstance(text, str) for text in texts):
+        kinds = {
+            str(part.get("type", "no type"))[:40] if isinstance(part, Mapping) else "no text"
+            for part, text in zip(content, texts, strict=True)
+            if not isinstance(text, str)
+        }
+        raise RowError(f"content in parts that are not text ({', '.join(sorted(kinds))})")
+    return "".join(map(str, texts))
 
 
 def as_prompt(messages: Sequence[Message]) -> Prompt:
@@ -97,145 +127,12 @@ def side_text(value: Any) -> str:
     return value
 
 
-_SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")  # with which Excel may open a table
-_MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
-_MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
-"""Messages whose first key is another, such as `name`; a text of data may begin so too."""
-_KEYS = ({"role", "content"}, {"from", "value"})
-_SPEAKERS = (*ROLES, "human", "gpt")
-_BLANK = "\ufeff \t\r\n"
-
-
-def delimited_rows(path: Path) -> list[dict[str, object]]:
-    """Rows of a table with a header; commas, semicolons or tabs stand between cells. DataError names the line."""
-    text = read_text(path)
-    csv.field_size_limit(2**27)
-    stated = _SEPARATOR_LINE.match(text)
-    delimiter = stated[1] if stated else delimiter_of(text, "\t" if path.suffix == ".tsv" else ",")
-    table = io.StringIO(text[stated.end() :] if stated else text, newline="")
-    reader = csv.DictReader(table, delimiter=delimiter, strict=True)
-    first = 2 if stated else 1
-    rows: list[dict[str, object]] = []
-    problems: list[str] = []
-    try:
-        check_header(reader.fieldnames or (), f"{path}:{first}")
-        for row in reader:
-            line = reader.line_num + first - 1
-            if None in row or None in row.values():
-                raise DataError(f"{path}:{line}: not as many fields as the header has columns")
-            rows.append(_with_messages(row, f"{path}:{line}", problems))
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num + first - 1}: not valid CSV ({error})") from None
-    refuse(problems, "more cells")
-    return rows
-
-
-def delimiter_of(text: str, usual: str = ",") -> str:
-    """Separator of a table's cells, by the columns of the header and of the first row: comma, semicolon or tab.
-
-    `usual` if nothing separates cells, or several do equally well.
-
-    >>> delimiter_of('prompt;chosen;rejected\\n"a, b";c;d\\n')
-    ';'
-    """
-    return max(dict.fromkeys((usual, ",", ";", "\t")), key=lambda delimiter: _columns(text, delimiter))
-
-
-def check_header(names: Sequence[str], where: str) -> None:
-    """Refuse a column that stands twice with a DataError: one would be lost silently. Several without a name are nobody's."""
-    twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
-    if twice:
-        listed = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
-        raise DataError(f"{where}: column {listed} occurs twice in the header; rename or remove one")
-
-
-def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:
-    """Rows of other files, in which a text is a text: only columns of nothing but messages as text are read as messages.
-
-    A cell of such a column that cannot be read is a DataError.
-    """
-    # Rows without a text say nothing of the column; they are counted later.
-    names = [
-        name
-        for name in dict.fromkeys(name for row in rows for name in row)
-        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
-    ]
-    problems: list[str] = []
-    read: list[Mapping[str, object]] = []
-    for number, row in enumerate(rows, 1):
-        own = {name: row[name] for name in names if name in row}
-        read.append({**row, **_with_messages(own, f"{where}: row {number}", problems)} if own else row)
-    refuse(problems[:10])
-    return read
-
-
-def _columns(text: str, delimiter: str) -> tuple[bool, int]:
-    """(The first row has as many columns as the header, and several; number of columns of the header)."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    header: list[str] = []
-    try:
-        header = next(reader, [])
-        fits = len(next(reader, header)) == len(header) > 1
-    except csv.Error:
-        fits = False
-    # A quote inside a name shows that a quoted name was split.
-    return (False, 0) if any('"' in name for name in header) else (fits, len(header))
-
-
-def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """A row with the messages that its cells hold as text; adds to `problems` those that cannot be read."""
-    read = dict(row)
-    for name, cell in row.items():
-        if not _looks_like(cell):
-            continue
-        turns = _turns(cell)
-        if turns is None:
-            problems.append(
-                f"{where}: column '{name}' holds messages as text that cannot be read (neither JSON nor a Python list; a "
-                "spreadsheet may have cut it). Write them as JSON, or save the table as JSON lines or parquet"
-            )
-        read[name] = turns or cell
-    return read
-
-
-def _looks_like(cell: object) -> bool:
-    if not isinstance(cell, str):
-        return False
-    start = cell.lstrip(_BLANK)
-    if _MESSAGES.match(start) is not None:
-        return True
-    turns = _turns(cell) if _MAYBE_MESSAGES.match(start) else None
-    return bool(turns) and all(turn.get("role", turn.get("from")) in _SPEAKERS for turn in turns or ())
-
-
-def _turns(cell: str) -> list[Any] | None:
-    """The messages that a text is, as JSON or as Python prints them; none if it is something else; None if it is neither form."""
-    text = cell.lstrip(_BLANK)
-    try:
-        _, end = json.JSONDecoder().raw_decode(text)
-        value = parse_json(text[:end])
-    except (ValueError, RecursionError):
-        end = max(text.rfind("]"), text.rfind(")")) + 1
-        try:
-            value = ast.literal_eval(text[:end].strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return None
-    if not isinstance(value, list | tuple) or text[end:].strip():
-        return []
-    are_turns = all(isinstance(turn, Mapping) and any(keys <= turn.keys() for keys in _KEYS) for turn in value)
-    return list(value) if are_turns else []
-
-
-Row = Mapping[str, Any]
-_LISTED_FILES = 8  # tables of a folder that a message names
-
-
 def looks_like_path(reference: str) -> bool:
     """True if a reference means a file or folder rather than a hub id, which is `name` or `owner/name`."""
     return (
         is_there(reference)
         or reference.startswith(("/", "./", "../", "~"))
-        or reference.endswith(FILE_TYPES)
+        or reference.removesuffix(".gz").endswith(FILE_TYPES)
         or reference.count("/") > 1
     )
 
@@ -249,28 +146,29 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     if not looks_like_path(reference):
         if close := near(reference, ["embedded"]) or near_path(reference):
             raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
-        return columns_of_messages(_from_hub(reference, split), reference)
+        return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
     path = user_path(reference)
     if not is_there(path):
         close = near_path(reference)
         raise DataError(f"{path}: no such file or folder" + (f". Did you mean '{close}'?" if close else ""))
     if is_a_folder(path):
         rows = _from_folder(path, split)
-    elif path.suffix in _READERS:
-        rows = list(_READERS[path.suffix](path))
+    elif (kind := _kind(path)) in _READERS:
+        rows = list(_READERS[kind](path))
     else:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
     if not rows:
         raise DataError(f"{path}: has no rows")
-    return rows if path.suffix in (".csv", ".tsv") else columns_of_messages(rows, str(path))
+    rows = plain_rows(rows, str(path))
+    return rows if _kind(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
 
 
 def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
-    """Refuse rows without a mapped column (our name to the file's; `setting` maps them) with a DataError that names each."""
-    present = {key for row in rows[:100] for key in row}
+    """Refuse rows without a mapped column (our name to the file's) with a DataError that names each; `setting` and our name map it."""
+    present = {key for row in rows for key in row}
     missing = [
-        f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(sorted(present))}. "
-        f"Map it with {setting}.{ours}=<your column>"
+        f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(map(inert, sorted(present)))}. "
+        f"Map it with {setting}{ours}=<your column>"
         for ours, theirs in needed.items()
         if theirs not in present
     ]
@@ -286,10 +184,30 @@ def _from_parquet(path: Path) -> list[Row]:
         raise DataError(f"{path}: not a readable parquet file ({_first_line(error)})") from None
 
 
+def _from_arrow(path: Path) -> list[Row]:
+    import pyarrow.ipc
+
+    for opened in (pyarrow.ipc.open_stream, pyarrow.ipc.open_file):  # as `datasets` and as Feather write them
+        try:
+            with pyarrow.OSFile(str(path)) as file:
+                return list(opened(file).read_all().to_pylist())
+        except Exception as error:  # as above
+            problem = error
+    raise DataError(f"{path}: not a readable arrow file ({_first_line(problem)})")
+
+
 _READERS: dict[str, Callable[[Path], Iterable[Row]]] = {
     ".jsonl": read_jsonl, ".json": read_json_rows, ".parquet": _from_parquet, ".csv": delimited_rows, ".tsv": delimited_rows,
+    ".arrow": _from_arrow,
 }  # fmt: skip
 FILE_TYPES = tuple(_READERS)
+_PACKED = (".jsonl", ".json", ".csv", ".tsv")
+
+
+def _kind(path: Path) -> str:
+    """The suffix that says how a file is read; that before .gz, for texts."""
+    inner = Path(path.stem).suffix
+    return inner if path.suffix == ".gz" and inner in _PACKED else path.suffix
 
 
 def _from_folder(path: Path, split: str) -> list[Row]:

@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cda.data.load import Row, RowError, as_messages, as_prompt, load_rows, prompt_of, readable, side_text
-from cda.errors import DataError
+from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
+from cda.data.shapes import grouped, shape_of
+from cda.data.stated import UnreadableError
+from cda.errors import DataError, refuse
 from cda.records import (
     Exclusions,
     LabelledPair,
     Message,
     Pair,
+    Prompt,
     count_reasons,
     equal_texts,
     normal_prompt,
@@ -30,46 +33,71 @@ T = TypeVar("T")
 OUTVOTED = "preferred the other way by more rows"
 EVEN = "preferred both ways by as many rows"
 _TURN = re.compile(r"\n\n(Human|Assistant): ?")
+_OPEN = re.compile(r"\n\nAssistant:\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class CleanPairs:
+    """Usable pairs, and the rows left out. `numbers` are the pairs' rows, from 1; `taken` says what was taken for what, in a line."""
+
     pairs: tuple[Pair, ...]
     exclusions: Exclusions
+    numbers: tuple[int, ...] = ()
+    taken: str = ""
 
 
-def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> CleanPairs:
+@dataclass(frozen=True, slots=True)
+class ReadPairs:
+    """Pairs with the numbers of their rows, from 1, and the other rows with the reason; `seen` are rows, or items of several."""
+
+    numbered: list[tuple[int, Pair]]
+    unusable: list[tuple[int, str]]
+    seen: int
+    taken: str
+
+
+def clean_pairs(
+    rows: Sequence[Row], columns: Mapping[str, str] | None = None, where: str = "rows", setting: str = "data.columns."
+) -> CleanPairs:
     """Pairs in row order, without those that cannot teach a preference, counted by reason.
 
-    Prompts are explicit (`prompt`, `chosen`, `rejected`) or implicit (the prompt is what `chosen` and `rejected` share), as plain
-    strings or as lists of messages with `role` and `content`. `columns` maps our name to that of the column in the rows.
+    Rows have one of the known `SHAPES`, or the columns `chosen` and `rejected`. Prompts are explicit (`prompt`) or implicit (what
+    `chosen` and `rejected` share), plain strings or lists of messages. `columns` maps our name to that of the column in the rows,
+    and `setting` maps `columns`.
+
+    Raises:
+        DataError: No such columns; or a column states preferences in an unknown way, with the number of rows and the first.
     """
-    numbered, exclusions = numbered_pairs(rows, columns)
-    return CleanPairs(tuple(pair for _, pair in numbered), exclusions)
+    read = read_pairs(rows, columns or {}, where, setting)
+    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in read.numbered])
+    kept = [own for own, reason in zip(read.numbered, repeated, strict=True) if reason is None]
+    reasons = [reason for _, reason in read.unusable] + [reason for reason in repeated if reason is not None]
+    numbers, pairs = zip(*kept, strict=True) if kept else ((), ())
+    return CleanPairs(pairs, Exclusions(read.seen, count_reasons(reasons)), numbers, read.taken)
 
 
-def numbered_pairs(
-    rows: Sequence[Row], columns: Mapping[str, str] | None = None
-) -> tuple[list[tuple[int, Pair]], Exclusions]:
-    """The pairs of `clean_pairs` with the numbers of their rows, from 1; and the rows left out."""
-    numbered, unusable = readable(rows, lambda row: pair_in(row, columns))
-    reasons = [reason for _, reason in unusable]
-    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in numbered])
-    kept = [own for own, reason in zip(numbered, repeated, strict=True) if reason is None]
-    reasons += [reason for reason in repeated if reason is not None]
-    return kept, Exclusions(len(rows), count_reasons(reasons))
-
-
-def pair_in(row: Row, columns: Mapping[str, str] | None = None) -> Pair:
-    """The pair of a row; RowError if it has none, or states a tie."""
-    names = columns or {}
-    pair = pair_of(*(row.get(names.get(name, name)) for name in ("prompt", "chosen", "rejected")))
-    words = {str(row.get(key, "")).strip().lower() for key in ("preference", "winner", "label")}
-    scores = row.get("score_chosen"), row.get("score_rejected")
-    even = all(isinstance(score, int | float) for score in scores) and scores[0] == scores[1]
-    if row.get("tie") is True or words & {"tie", "tie (bothbad)"} or even:
-        raise RowError("tie")
-    return pair
+def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> ReadPairs:
+    """The pair of each row, repeated ones included; `columns`, `setting` and errors as of `clean_pairs`."""
+    shape = shape_of(rows, columns, where, setting)
+    items = list(grouped(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
+    found = ReadPairs([], [], len(items), shape.taken and f"read as {shape.name}: {shape.taken}")
+    unknown: dict[str, list[tuple[int, str]]] = {}
+    for number, row in items:
+        try:
+            sides = shape.read(row)
+            found.numbered.append((number, pair_of(sides.prompt, sides.chosen, sides.rejected)))
+        except RowError as problem:
+            found.unusable.append((number, str(problem)))
+        except UnreadableError as problem:
+            unknown.setdefault(problem.column, []).append((number, problem.value))
+    refuse(
+        [
+            f"{where}: column '{column}' states a preference that is not known in {len(cells)} of {len(items)} rows (the first is "
+            f"row {cells[0][0]}: {', '.join(dict.fromkeys(value for _, value in cells[:100]))[:200]}). {shape.known.format(setting=setting)}"
+            for column, cells in unknown.items()
+        ]
+    )
+    return found
 
 
 def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
@@ -100,13 +128,21 @@ def split_by_prompt(pairs: Sequence[Pair], validation_share: float, rng: np.rand
 
 
 def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
+    """The pair of a row's prompt (None: the sides begin with it) and sides. RowError if they are none."""
     chosen, rejected = _nonempty(chosen, "chosen"), _nonempty(rejected, "rejected")
-    if type(chosen) is not type(rejected):
+    if isinstance(chosen, str) != isinstance(rejected, str):
         raise RowError("chosen and rejected of different types")
-    if isinstance(chosen, str):
-        pair = Pair(prompt_of(prompt), chosen, rejected) if prompt is not None else _split_shared(chosen, rejected)
+    asked = _asked(prompt)
+    if not isinstance(chosen, str):
+        pair = _conversation_pair(asked, as_messages(chosen), as_messages(rejected))
+    elif all(turns := [_dialogue(side) for side in (chosen, rejected)]):
+        pair = _conversation_pair(asked, *turns)
+    elif asked is not None:
+        pair = Pair(asked, chosen, rejected)
+    elif prompt is None:
+        pair = _split_shared(chosen, rejected, any(turns))
     else:
-        pair = _conversation_pair(prompt, as_messages(chosen), as_messages(rejected))
+        raise RowError("empty prompt")
     if not pair.chosen.strip() or not pair.rejected.strip():
         raise RowError("empty side")
     if equal_texts(pair.chosen, pair.rejected):
@@ -114,22 +150,32 @@ def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
     return pair
 
 
+def _asked(prompt: Any) -> Prompt | None:
+    """The prompt given by itself, None without one; a transcript that ends where the assistant answers is read as its turns."""
+    if prompt is None or not (prompt.strip() if isinstance(prompt, str) else prompt):
+        return None
+    turns = _dialogue(prompt) if isinstance(prompt, str) and _OPEN.search(prompt) else []
+    return as_prompt(turns[:-1]) if turns else prompt_of(prompt)
+
+
 def _nonempty(value: object, name: str) -> object:
-    if value is not None and not isinstance(value, str | list | tuple):
+    if (
+        value is not None
+        and not isinstance(value, str | list | tuple)
+        and not (isinstance(value, Mapping) and is_turn(value))
+    ):
         raise RowError(f"{name} is neither text nor messages")
     if not (value.strip() if isinstance(value, str) else value):
         raise RowError("empty side")
     return value
 
 
-def _split_shared(chosen: str, rejected: str) -> Pair:
-    """Implicit prompt in plain text: dialogue marks if there are any, else the shared beginning."""
+def _split_shared(chosen: str, rejected: str, one_dialogue: bool) -> Pair:
+    """Implicit prompt in plain text: the shared beginning."""
     if chosen == rejected:
         raise RowError("identical sides")
-    turns, other = _dialogue(chosen), _dialogue(rejected)
-    marked = len(turns) > 1 and other and turns[-1].role == other[-1].role == "assistant"
-    if marked and _same_turns(turns[:-1], other[:-1]):
-        return Pair(tuple(turns[:-1]), turns[-1].content, other[-1].content)
+    if one_dialogue:
+        raise RowError("one side is a transcript and the other is not")
     end = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(chosen, rejected, strict=False)))
     # Back to a word's beginning, so that no response starts in the middle of a word.
     while end and not chosen[end - 1].isspace():
@@ -142,15 +188,15 @@ def _split_shared(chosen: str, rejected: str) -> Pair:
 def _dialogue(text: str) -> list[Message]:
     """Turns of a text written as `\\n\\nHuman: … \\n\\nAssistant: …`; empty if it is not one."""
     parts = _TURN.split(text if text.startswith("\n\n") else "\n\n" + text)
-    if len(parts) < 3 or parts[0].strip():
+    if len(parts) < 5 or parts[0].strip() or parts[1] != "Human":
         return []
     roles = {"Human": "user", "Assistant": "assistant"}
     return [Message(roles[name], content.strip()) for name, content in zip(parts[1::2], parts[2::2], strict=True)]
 
 
-def _conversation_pair(prompt: object, chosen: list[Message], rejected: list[Message]) -> Pair:
+def _conversation_pair(prompt: Prompt | None, chosen: list[Message], rejected: list[Message]) -> Pair:
     if prompt is not None:
-        shared = list(prompt_of(prompt))
+        shared = list(prompt)
         # Some data sets repeat the prompt inside the sides although it is given by itself.
         repeats = len(chosen) > 1 and all(_same_turns(shared, side[: len(shared)]) for side in (chosen, rejected))
         start = len(shared) if repeats else 0
@@ -266,7 +312,6 @@ def cluster_of(row: Row, number: int) -> str:
 def _texts(row: Row) -> tuple[str, str]:
     """Texts of both sides; those of messages are the last one's."""
     chosen, rejected = (
-        side[-1].get("content") if isinstance(side, list | tuple) and side and isinstance(side[-1], Mapping) else side
-        for side in (row.get("chosen"), row.get("rejected"))
+        message_text(side[-1:] if isinstance(side, list) else side) for side in (row.get("chosen"), row.get("rejected"))
     )
     return side_text(chosen), side_text(rejected)

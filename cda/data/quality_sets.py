@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cda.data.load import Row, RowError, check_columns, load_rows, looks_like_path, prompt_of, readable
-from cda.data.pairs import EVEN, OUTVOTED, pair_in, repeated_rows
+from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable
+from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
+from cda.data.stated import structured
 from cda.errors import DataError
-from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
 
 Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs"]
@@ -48,7 +48,7 @@ _N_STYLES = 3
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 _TIES_ID = re.compile(r"(ref|tied):(\d{1,18})")
 _MAX_UNUSABLE = 0.2  # more broken rows than this share stop the command: the file probably has another format
-_HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
+_HARMLESS = ("duplicate", "prior set", "tie", "tie (both bad)", "no preference stated", EVEN, OUTVOTED)
 _SHOWN_ROWS = 5
 
 
@@ -75,7 +75,7 @@ class QualitySet:
     """Items of one file, with the first rows left out for each reason.
 
     `weights` are those of each subset within its section, None if every item counts alike; `n_expected` the pairs of each
-    subset in the whole benchmark, if that is known.
+    subset in the whole benchmark, if that is known; `taken` says what was taken for what in pairs.
     """
 
     name: str
@@ -86,6 +86,7 @@ class QualitySet:
     left_out_rows: Mapping[str, tuple[int, ...]]
     weights: Mapping[str, float] | None
     n_expected: Mapping[str, int]
+    taken: str = ""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -105,12 +106,18 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
         DataError: No known format, nothing usable, or too many broken rows; names the rows.
     """
     rows = _with_lists(rows)
-    if columns:
-        check_columns(rows, columns, source, "audit.quality_columns")
-        rows = [{**row, **{ours: row.get(theirs) for ours, theirs in columns.items()}} for row in rows]
     form: Format = "pairs" if columns else _format_of(rows, source)
     name = _short_name(source)
-    numbered, left_out = readable(rows, lambda row: _READERS[form](row, name))
+    seen, taken = len(rows), ""
+    if form not in _READERS:
+        read = read_pairs(rows, columns or {}, source, "audit.quality_columns.")
+        numbered = [
+            (number, _of_pair(rows[number - 1], pair, name if form == "llmbar" else "all pairs"))
+            for number, pair in read.numbered
+        ]
+        left_out, seen, taken = read.unusable, read.seen, read.taken
+    else:
+        numbered, left_out = readable(rows, lambda row: _READERS[form](row, name))
     ids = [rows[number - 1].get("id") for number, _ in numbered]
     items = [
         replace(item, row=number, name=str(number if own is None else own))
@@ -122,10 +129,10 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
         items = [item for item, reason in zip(items, repeated, strict=True) if reason is None]
     items = _partnered(items, left_out)
     broken = sorted((row, reason) for row, reason in left_out if reason not in _HARMLESS)
-    if not items or len(broken) > _MAX_UNUSABLE * len(rows):
+    if not items or len(broken) > _MAX_UNUSABLE * seen:
         shown = "; ".join(f"row {row}: {reason}" for row, reason in (broken or left_out)[:_SHOWN_ROWS])
         more = "; …" if len(broken or left_out) > _SHOWN_ROWS else ""
-        many = f"{len(broken)} of {len(rows)} rows cannot be used" if items else f"no usable row of {len(rows)}"
+        many = f"{len(broken)} of {seen} rows cannot be used" if items else f"no usable row of {seen}"
         raise DataError(f"{source}: read as {form}: {many} ({shown}{more}). Correct or remove them")
     reasons = count_reasons([reason for _, reason in left_out])
     rows_out = {why: tuple(row for row, reason in left_out if reason == why)[:_SHOWN_ROWS] for why in reasons}
@@ -133,7 +140,7 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
     alike = {item.subset: 1.0 for item in items} if form in ("rewardbench-2", "rm-bench") else None
     weights = WEIGHTS if form == "rewardbench" else alike
     expected = N_PAIRS if form == "rewardbench" else {}
-    return QualitySet(name, source, form, tuple(items), Exclusions(len(rows), reasons), rows_out, weights, expected)
+    return QualitySet(name, source, form, tuple(items), Exclusions(seen, reasons), rows_out, weights, expected, taken)
 
 
 def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
@@ -145,12 +152,7 @@ def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _texts_in(cell: object) -> list[str] | None:
-    if not (isinstance(cell, str) and cell.lstrip().startswith("[")):
-        return None
-    try:
-        texts = parse_json(cell)
-    except ValueError:
-        return None
+    texts = structured(cell) if isinstance(cell, str) else None
     return texts if _is_list_of_texts(texts) else None
 
 
@@ -179,15 +181,12 @@ def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) ->
 def _format_of(rows: Sequence[Row], source: str) -> Format:
     present = {key for row in rows for key in row}
     subsets = {subset for row in rows if isinstance(subset := row.get("subset"), str)}
-    if {"output_1", "output_2"} <= present:
+    if {"output_1", "output_2"} <= present and "preference" not in present:  # AlpacaEval's preferences are pairs
         if missing := [name for name in ("input", "label") if name not in present]:
             raise DataError(f"{source}: looks like LLMBar, without its column {', '.join(missing)}")
         return "llmbar"
     if not {"chosen", "rejected"} <= present:
-        raise DataError(
-            f"{source}: no known format. Found: {', '.join(sorted(present))}. Needed: prompt, chosen, rejected (TRL's pairs, "
-            "RewardBench, RM-Bench), or input, output_1, output_2, label (LLMBar); or map yours, such as audit.quality_columns.chosen=<your column> (--column of `cda quality`)"
-        )
+        return "pairs"
     if not any(_is_list_of_texts(row.get(side)) for row in rows for side in ("chosen", "rejected")):
         return "rewardbench" if subsets & {*_SECTION_OF, *_PRIOR_SETS} else "pairs"
     if {"num_correct", "total_completions"} & present or subsets & set(_SECTIONS_2):
@@ -239,22 +238,13 @@ def _rm_bench(row: Row, file: str) -> QualityItem:
     return _item(row.get("prompt"), *sides, domain, "")
 
 
-def _llmbar(row: Row, file: str) -> QualityItem:
-    label = str(row.get("label")).strip().removesuffix(".0")
-    if label not in ("1", "2"):
-        raise RowError("label is neither 1 nor 2")
-    first, second = (_text(row.get(key), key) for key in ("output_1", "output_2"))
-    better, worse = (first, second) if label == "1" else (second, first)
-    return _item(row.get("input"), (better,), (worse,), file, file)
-
-
-def _pair(row: Row, _: str) -> QualityItem:
-    pair, section = pair_in(row), str(row.get("section") or row.get("subset") or "all pairs").strip()
+def _of_pair(row: Row, pair: Pair, otherwise: str) -> QualityItem:
+    section = str(row.get("section") or row.get("subset") or otherwise).strip()
     return QualityItem(0, "", pair.prompt, (pair.chosen,), (pair.rejected,), section, section)
 
 
 _READERS: Mapping[Format, Callable[[Row, str], QualityItem]] = {
-    "rewardbench": _rewardbench, "rewardbench-2": _rewardbench_2, "rm-bench": _rm_bench, "llmbar": _llmbar, "pairs": _pair,
+    "rewardbench": _rewardbench, "rewardbench-2": _rewardbench_2, "rm-bench": _rm_bench,
 }  # fmt: skip
 """Readers of a row in a file of this name; number and name of the item are set later."""
 

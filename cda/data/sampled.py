@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cda.arrays import LARGEST
-from cda.data.load import Row, RowError, load_rows, prompt_of
+from cda.data.load import Row, RowError, load_rows, message_text, prompt_of
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id
@@ -213,12 +213,9 @@ def _from_json(value: object) -> object:
 
 def _text(value: object) -> str:
     """A response as text, also if it stands as one assistant message."""
+    value = message_text(value)
     if isinstance(value, list | tuple):
-        if len(value) != 1:
-            raise RowError("response is not one message")
-        value = value[0]
-    if isinstance(value, Mapping):
-        value = value.get("content")
+        raise RowError("response is not one message")
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RowError("empty response")
     if not isinstance(value, str):

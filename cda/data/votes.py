@@ -13,8 +13,9 @@ from typing import Any
 
 from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
+from cda.data.stated import structured
 from cda.errors import DataError, did_you_mean, refuse
-from cda.files.jsonl import parse_json, read_json
+from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, user_path
 from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
 
@@ -132,13 +133,9 @@ def voter_of(row: Row) -> str:
 
 def vote_words(cell: object) -> list[str]:
     """The words of one cell: a list, a JSON list as text, or words with commas or semicolons between them; else none."""
+    cell = structured(cell)
     if isinstance(cell, str):
-        text = cell.strip()
-        if text.startswith("["):
-            try:
-                return [str(word) for word in parse_json(text)]
-            except ValueError:
-                return []
+        text = "" if cell.lstrip().startswith("[") else cell
         return [word.strip() for word in text.replace(";", ",").split(",") if word.strip()]
     if isinstance(cell, list | tuple):
         return [str(word) for word in cell]

@@ -117,7 +117,7 @@ def named_topics(
     rows = load_rows(reference, split)
     name = columns.get("topic", "topic")
     if "topic" in columns:
-        check_columns(rows, {"topic": name}, reference, "discover.columns")
+        check_columns(rows, {"topic": name}, reference, "discover.columns.")
     topics: dict[str, str | None] = {}
     for row in rows:
         topic = row.get(name)

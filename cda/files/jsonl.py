@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -58,22 +60,36 @@ MAX_DEPTH = 100
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file (a byte order mark is dropped); DataError if it is missing, unreadable or not UTF-8."""
-    with reading(path):
-        raw = path.read_bytes()
+    """The text of a UTF-8 file, also of a .gz (a byte order mark is dropped); DataError if it is missing, unreadable or not UTF-8."""
+    with reading(path), _opened(path) as file:
+        raw = file.read()
     return _utf8(raw.removeprefix(BOM_UTF8), path)
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Objects of a .jsonl file, blank lines skipped; DataError names file and line of one that is not UTF-8 or no object."""
+    """Objects of a .jsonl or .jsonl.gz file, blank lines skipped; DataError names file and line of one that is not UTF-8 or no object."""
     if "\0" in str(path):
         raise DataError(f"{path}: no file can have such a name")
     # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
-    with reading(path), path.open("rb") as file:
+    with reading(path), _opened(path) as file:
         for number, raw in enumerate(file, 1):
             line = _utf8(raw, path, number).removeprefix("\ufeff" if number == 1 else "")
             if line.strip():
                 yield _object(line, path, number)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file to read, unpacked if it is a .gz."""
+    if path.suffix != ".gz":
+        with path.open("rb") as file:
+            yield file
+        return
+    try:
+        with gzip.open(path) as unpacked:
+            yield unpacked  # type: ignore[misc]  # it reads bytes
+    except (EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); download or pack it again") from None
 
 
 def _utf8(raw: bytes, path: Path, first_line: int = 1) -> str:
@@ -95,7 +111,8 @@ def _object(line: str, path: Path, number: int) -> dict[str, object]:
 
 
 def read_json_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a .json file: a list of objects (or JSON lines under the wrong name); DataError for anything else."""
+    """Rows of a .json file; DataError for anything else than a list of objects, an object with one such list under a key or with a
+    list for each column (single values stand in every row), or JSON lines under the wrong name."""
     text = read_text(path)
     try:
         content = parse_json_once(text)
@@ -107,10 +124,22 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}:{line_number}: not valid JSON ({error})") from None
     if isinstance(content, dict):
         lists = [value for value in content.values() if isinstance(value, list)]
-        content = lists[0] if len(lists) == 1 else [content]
+        if _are_columns(lists, len(content) - len(lists)):
+            content = [
+                {name: value[at] if isinstance(value, list) else value for name, value in content.items()}
+                for at in range(len(lists[0]))
+            ]
+        else:
+            content = lists[0] if len(lists) == 1 else [content]
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise DataError(f"{path}: expected a list of objects")
     return content
+
+
+def _are_columns(lists: list[list[Any]], n_single: int) -> bool:
+    """True if an object is a table by column: lists of one length, and hardly anything else. One row may hold lists too."""
+    of_one_length = len(set(map(len, lists))) == 1 and bool(lists[0])
+    return len(lists) > max(1, 2 * n_single) and of_one_length and not any(isinstance(own[0], dict) for own in lists)
 
 
 def write_jsonl(path: Path, rows: Iterable[object]) -> int:

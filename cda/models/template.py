@@ -233,6 +233,14 @@ class Template:
             found[-1]["content"] = "".join(f"{step}{end}" for step in found[-1]["content"].split("\n\n"))
         return found
 
+    def refusal(self, prompt: Prompt) -> str | None:
+        """Why a conversation cannot be encoded; None if it can be."""
+        try:
+            self.text(prompt, "An answer.")
+        except ModelError as error:
+            return str(error)
+        return None
+
     def render(self, messages: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; ModelError if the chat template refuses it."""
         try:
@@ -253,6 +261,8 @@ class Template:
 
     def _written(self, turns: Turns, messages: list[dict[str, str]]) -> str:
         forms = {"user": turns.user, "assistant": turns.assistant, "system": turns.system}
+        if unknown := [message["role"] for message in messages if message["role"] not in forms]:
+            raise ModelError(f"the model knows no turn of the role {unknown[0]}; its authors write {', '.join(forms)}")
         parts = [turns.begin]
         for number, message in enumerate(messages):
             if number and message["role"] == "user" and messages[number - 1]["role"] == "assistant":

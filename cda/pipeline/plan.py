@@ -23,6 +23,7 @@ from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
 from cda.models.precision import BF16_SPEED
+from cda.pipeline.conversations import check_conversations
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
@@ -89,6 +90,7 @@ def check(loaded: LoadedRecipe) -> None:
             f"{loaded.path}: audit.labels: a training takes the labels of its own pairs; leave it out, or audit a model "
             "by itself (`cda audit MODEL audit.labels=...`)"
         )
+    attempt(partial(check_conversations, loaded))
     attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))

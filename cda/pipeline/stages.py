@@ -28,6 +28,7 @@ from cda.finetuning.train import Training, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.pipeline import plan as planning
+from cda.pipeline.conversations import check_conversations
 from cda.pipeline.merge import write_adapter_cards
 from cda.pipeline.tracking import log_audit, push_adapter
 from cda.pipeline.work import planned_progress
@@ -71,6 +72,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
         if is_main():
             planning.check(loaded)
             say(planning.plan(loaded, last, only))
+            check_conversations(loaded, download=True)
             _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)

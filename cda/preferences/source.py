@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cda.biases import Bias
-from cda.data.load import Row, RowError, load_rows
-from cda.data.pairs import PairLabels, cluster_of, numbered_pairs, pair_in, row_labels
+from cda.data.load import Row, load_rows
+from cda.data.pairs import PairLabels, clean_pairs, cluster_of, read_pairs, row_labels
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
@@ -16,6 +16,7 @@ from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
 from cda.stats.draws import Stream, drawn
 
 _SIDES = ("chosen", "rejected")
+_READ = ("prompt", *_SIDES, "preference")
 _USUAL = ("source", "topic", "domain", "category", "subset", "dataset", "language")
 """Columns that often name where pairs come from."""
 _MOST_CHARACTERS = 60
@@ -37,6 +38,8 @@ class PairData:
     pairs: tuple[Pair, ...] | None
     exclusions: Exclusions
     not_drawn: int = 0
+    taken: str = ""
+    """The shape of the rows, and what was taken for what."""
 
     @property
     def prompt_ids(self) -> tuple[str, ...]:
@@ -79,32 +82,18 @@ def pair_data(
     """Pairs of `embedded` or of a reference that `load_rows` takes, at most so many of them; rows without texts count if
     `labels` names the same file. DataError: it cannot be loaded, a column is missing, or nothing usable is left."""
     rows = _embedded_rows() if reference == EMBEDDED else load_rows(reference, split)
-    names = {name: columns.get(name, name) for name in ("prompt", *_SIDES)}
+    names = {name: theirs for name, theirs in columns.items() if name in _READ}
     present = {name for row in rows for name in row}
-    if reference in labels and not present & {names[side] for side in _SIDES}:
-        numbers, pairs, exclusions = list(range(1, len(rows) + 1)), None, Exclusions(len(rows), {})
-    else:
-        _check_sides(present, names, reference)
-        numbered, exclusions = numbered_pairs(rows, names)
-        if not numbered:
-            raise DataError(f"{reference}: no usable pair; {exclusions}")
-        numbers, pairs = [number for number, _ in numbered], dict(numbered)
-    kept = drawn(numbers, limit, seed, Stream.PAIRS)
-    own = None if pairs is None else tuple(pairs[number] for number in kept)
-    return PairData(reference, rows, tuple(kept), own, exclusions, len(numbers) - len(kept))
-
-
-def _check_sides(present: set[str], names: Mapping[str, str], reference: str) -> None:
-    """Refuse rows without a side, or without a prompt column that was named, with a DataError."""
-    needed = [*_SIDES, *(["prompt"] if names["prompt"] != "prompt" else [])]
-    refuse(
-        [
-            f"{reference}: no column '{names[name]}'.{did_you_mean(names[name], present)} Found: "
-            f"{', '.join(map(inert, sorted(present)))}. Name it with --column {name}=<your column>"
-            for name in needed
-            if names[name] not in present
-        ]
-    )
+    if reference in labels and not present & {names.get(side, side) for side in _SIDES}:
+        numbers = tuple(drawn(range(1, len(rows) + 1), limit, seed, Stream.PAIRS))
+        return PairData(reference, rows, numbers, None, Exclusions(len(rows), {}), len(rows) - len(numbers))
+    cleaned = clean_pairs(rows, names, reference, "--column ")
+    if not cleaned.pairs:
+        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}")
+    pairs = dict(zip(cleaned.numbers, cleaned.pairs, strict=True))
+    kept = drawn(cleaned.numbers, limit, seed, Stream.PAIRS)
+    own, taken = tuple(pairs[number] for number in kept), "" if reference == EMBEDDED else cleaned.taken
+    return PairData(reference, rows, tuple(kept), own, cleaned.exclusions, len(pairs) - len(kept), taken)
 
 
 def _embedded_rows() -> list[Row]:
@@ -129,7 +118,7 @@ def check_by(rows: Sequence[Row], by: Sequence[str], reference: str) -> None:
 
 def check_column_names(columns: Mapping[str, str], biases: Sequence[Bias]) -> None:
     """Refuse columns that the command does not read with a RecipeError that names each."""
-    known = ["prompt", *_SIDES, *(f"{side}_{bias.name}" for bias in biases for side in _SIDES)]
+    known = [*_READ, *(f"{side}_{bias.name}" for bias in biases for side in _SIDES)]
     problems = [
         f"--column {name}: not a column that is read.{did_you_mean(name, known)} Known: {', '.join(known)}"
         for name in columns
@@ -170,7 +159,7 @@ def _of_bias(rows: Sequence[Row | None], bias: str) -> list[Labels] | None:
 
 def _label_rows(file: str, data: PairData, columns: Mapping[str, str]) -> list[Row | None]:
     """The row of labels of each pair, None without one: of the same file, by its texts, or in the order of the rows."""
-    renamed = {ours: theirs for ours, theirs in columns.items() if ours not in ("prompt", *_SIDES)}
+    renamed = {ours: theirs for ours, theirs in columns.items() if ours not in _READ}
     rows = data.rows if file == data.reference else load_rows(file)
     rows = [{**row, **{ours: row[theirs] for ours, theirs in renamed.items() if theirs in row}} for row in rows]
     if file == data.reference:
@@ -186,13 +175,10 @@ def _label_rows(file: str, data: PairData, columns: Mapping[str, str]) -> list[R
 
 
 def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None]:
-    by_texts = {}
-    for row in rows:
-        try:
-            pair = pair_in(row)
-        except RowError:
-            continue
-        by_texts[text_key(pair.prompt, pair.chosen, pair.rejected)] = row
+    by_texts = {
+        text_key(pair.prompt, pair.chosen, pair.rejected): rows[number - 1]
+        for number, pair in read_pairs(rows, {}, file, "--column ").numbered
+    }
     found = [by_texts.get(text_key(pair.prompt, pair.chosen, pair.rejected)) for pair in data.pairs or ()]
     if not any(row is not None for row in found):
         raise DataError(

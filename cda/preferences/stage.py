@@ -59,7 +59,7 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
     to_label = _to_label(data, loaded, options)
     stop_if_dry(loaded, lambda: _plan(data, loaded, options, to_label), ("model", "name"))
     out = out_folder(loaded.recipe.run_path, RESULT, "cda data")
-    say(f"{len(data.numbers)} pairs ({data.exclusions})")
+    say(f"{data.taken}\n{len(data.numbers)} pairs ({data.exclusions})".lstrip())
     if data.not_drawn:
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
     biases = to_label.biases
@@ -101,6 +101,7 @@ def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: 
     compared = [f"compare     by {', '.join(options.by)}"] if options.by else []
     return [
         f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
+        *([f"            {data.taken}"] if data.taken else []),
         *by,
         *compared,
         f"report      {out / PAGE}",

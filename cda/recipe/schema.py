@@ -165,11 +165,12 @@ class DataSection(Section):
     preset: str | None = None
     """Source of the rest of this section: recipes/data/NAME.yaml or a path."""
     pairs: str
-    """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .parquet, .csv or .tsv file."""
+    """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .csv, .tsv (or .gz of these), .parquet or .arrow file."""
     split: str = "train"
     """For hub ids and folders with several splits."""
     columns: PairColumns = {}
-    """Our column to yours, such as {chosen: better, rejected: worse}; on the command line also --column chosen=better."""
+    """Our column to yours, such as {chosen: better, rejected: worse}; on the command line also --column chosen=better. preference: the
+    column that says which side is preferred, none for no column."""
     max_pairs: Positive | None = None
     """Take at most this many, drawn with the seed."""
     validation_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.1

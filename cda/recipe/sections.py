@@ -46,7 +46,7 @@ def _columns_of(*known: str) -> AfterValidator:
 
 
 # Our name of a column to the user's.
-PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected", "topic")]
+PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected", "preference", "topic")]
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from cda.biases import Bias, builtin_names
 from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
 from cda.data.covariates import by_problems, cutoff_problems
-from cda.data.load import Row, check_columns, load_rows, looks_like_path
+from cda.data.load import Row, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.release import release_folder, released_contrasts, released_labels, released_triples
@@ -150,9 +150,9 @@ def load_pairs(
     read = load_rows(reference, split)
     column = columns.get("topic", "topic")
     rows = _of_topic(read, [str(row.get(column) or "").strip() for row in read], topic, reference)
-    needed = {"chosen": "chosen", "rejected": "rejected", **columns}
-    check_columns(rows, needed, reference, setting)
-    cleaned = clean_pairs(rows, columns)
+    cleaned = clean_pairs(rows, columns, reference, f"{setting}.")
+    if cleaned.taken:
+        say(f"  {reference}: {cleaned.taken}")
     if not cleaned.pairs:
         prompt, present = columns.get("prompt", "prompt"), dict.fromkeys(name for row in rows for name in row)
         unread = "" if prompt in present else (
@@ -162,7 +162,10 @@ def load_pairs(
         raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{unread}")
     if len(rows) < len(read):
         reasons = {**cleaned.exclusions.reasons, ANOTHER_TOPIC: len(read) - len(rows)}
-        return CleanPairs(cleaned.pairs, Exclusions(len(read), reasons))
+        exclusions = Exclusions(cleaned.exclusions.seen + len(read) - len(rows), reasons)
+        of_all = {id(row): number for number, row in enumerate(read, 1)}
+        numbers = tuple(of_all[id(rows[number - 1])] for number in cleaned.numbers)
+        return replace(cleaned, exclusions=exclusions, numbers=numbers)
     return cleaned
 
 
@@ -187,7 +190,10 @@ def _of_topic(rows: Sequence[T], topics: Sequence[str], topic: str | None, where
 def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:
     """Preferences to be ranked: the embedded quality pairs, or a name that `load_quality_set` takes; errors as of that."""
     if reference != EMBEDDED:
-        return load_quality_set(reference, split, columns)
+        quality = load_quality_set(reference, split, columns)
+        if quality.taken:
+            say(f"  {reference}: {quality.taken}")
+        return quality
     items = tuple(
         QualityItem(row, str(row), pair.prompt, (pair.chosen,), (pair.rejected,), EMBEDDED, EMBEDDED)
         for row, pair in enumerate((authored.pair for authored in authored_pairs("quality")), 1)

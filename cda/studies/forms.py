@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from pydantic import TypeAdapter, ValidationError
 
-from cda.data.load import check_header, delimiter_of
+from cda.data.tables import check_header, delimiter_of
 from cda.errors import DataError
 from cda.inert import RISKY, guarded
 from cda.run import fingerprint

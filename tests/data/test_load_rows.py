@@ -131,11 +131,11 @@ def test_hub_ids_are_told_from_paths(path: str) -> None:
 def test_all_missing_columns_are_listed_with_a_suggestion() -> None:
     rows = [{"choosen": "a"}, {"other": "b"}]
     with pytest.raises(DataError) as caught:
-        check_columns(rows, {"chosen": "chosen", "rejected": "worst"}, "f.csv", "data.columns")
+        check_columns(rows, {"chosen": "chosen", "rejected": "worst"}, "f.csv", "data.columns.")
     first, second = str(caught.value).splitlines()
     assert "no column 'chosen'. Did you mean 'choosen'? Found: choosen, other." in first
     assert second.endswith("no column 'worst'. Found: choosen, other. Map it with data.columns.rejected=<your column>")
-    check_columns(rows, {"chosen": "choosen"}, "f.csv", "data.columns")
+    check_columns(rows, {"chosen": "choosen"}, "f.csv", "data.columns.")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
@@ -191,7 +191,7 @@ def test_messages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         load_rows(path)
     places = [line.split(" holds messages as text that cannot be read (")[0] for line in str(caught.value).splitlines()]
     assert places == [
-        f"{path}:{place}" for place in ("2: column 'prompt'", "4: column 'chosen'", "4: column 'rejected'")
+        f"{path}:{place}" for place in ("2: column 'prompt'", "3: column 'chosen'", "3: column 'rejected'")
     ]
 
 

@@ -72,7 +72,15 @@ DROPPED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [bot("a")]}, "empty prompt"),
     ({"prompt": user("q")}, "prompt is neither text nor messages"),
     ({"prompt": ["why?"]}, "a turn without role and text content"),
-    ({"prompt": [{"role": "human", "content": "q"}]}, "a turn without role and text content"),
+    ({"prompt": [{"role": "moderator", "content": "q"}]}, "a role that is not known (moderator)"),
+    (
+        {"prompt": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
+        "content in parts that are not text (image_url)",
+    ),
+    (
+        {"chosen": [{"role": "assistant", "content": None, "tool_calls": [{}]}], "rejected": [bot("b")]},
+        "a turn that calls a tool and says nothing",
+    ),
     ({"prompt": [{"role": "user", "content": None}]}, "a turn without role and text content"),
     ({"prompt": [{"role": ["user"], "content": "q"}]}, "a turn without role and text content"),
     ({"prompt": 5}, "prompt is neither text nor messages"),
@@ -83,18 +91,22 @@ DROPPED: list[tuple[dict[str, Any], str]] = [
     ({"chosen": [bot(" ")], "rejected": [bot("b")]}, "empty side"),
     ({"rejected": "a"}, "identical sides"),
     ({"chosen": [bot("a")], "rejected": [bot("a")]}, "identical sides"),
-    ({"prompt": None, "rejected": "a"}, "identical sides"),
     ({"tie": True}, "tie"),
-    ({"winner": "Tie (bothbad)"}, "tie"),
+    ({"tie": "True"}, "tie"),
+    ({"winner": "Tie (bothbad)"}, "tie (both bad)"),
+    ({"preference": "both_bad"}, "tie (both bad)"),
     ({"label": "TIE"}, "tie"),
     ({"score_chosen": 3, "score_rejected": 3.0}, "tie"),
+    ({"chosen-rating": "3.0", "rejected-rating": "3"}, "tie"),
+    ({"rating_chosen": 3, "rating_rejected": "4.5"}, "the rejected side is stated to be preferred"),
+    ({"winner": "rejected"}, "the rejected side is stated to be preferred"),
     ({"chosen": 5}, "chosen is neither text nor messages"),
     ({"rejected": {"a": 1}}, "rejected is neither text nor messages"),
     ({"chosen": [bot("a")]}, "chosen and rejected of different types"),
-    ({"prompt": None}, "no prompt: none given, and the sides share no beginning"),
+    ({"prompt": None}, "empty prompt"),
     ({"chosen": [bot("a"), user("x"), bot("y")], "rejected": [bot("b")]}, "more than one turn after the shared prompt"),
     ({"chosen": [user("a")], "rejected": [user("b")]}, "last turn is not the assistant's"),
-    ({"chosen": [{"role": "bot", "content": "a"}], "rejected": [bot("b")]}, "a turn without role and text content"),
+    ({"chosen": [{"role": "bot", "content": "a"}], "rejected": [bot("b")]}, "a role that is not known (bot)"),
 ]
 
 
@@ -127,7 +139,16 @@ def test_spellings_of_a_prompt_are_one_prompt() -> None:
     assert clean_pairs([inside]).pairs[0].chosen == "a"
 
 
-@pytest.mark.parametrize("change", [{"winner": "model_a"}, {"score_chosen": 3, "score_rejected": 2}, {"tie": False}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"winner": "chosen"},
+        {"winner": None},
+        {"score_chosen": "3", "score_rejected": 2},
+        {"tie": False},
+        {"tie": "0.0"},
+    ],
+)
 def test_a_row_with_a_winner_is_no_tie(change: dict[str, Any]) -> None:
     assert len(clean_pairs([GOOD | change]).pairs) == 1
 
@@ -150,7 +171,9 @@ _values = st.one_of(
 
 
 @settings(deadline=None, derandomize=True)
-@given(st.lists(st.fixed_dictionaries({"prompt": _values, "chosen": _values, "rejected": _values}), max_size=6))
+@given(
+    st.lists(st.fixed_dictionaries({"prompt": _values, "chosen": _values, "rejected": _values}), min_size=1, max_size=6)
+)
 def test_every_row_is_kept_or_counted(rows: list[dict[str, Any]]) -> None:
     cleaned = clean_pairs(rows)
     assert len(cleaned.pairs) + cleaned.exclusions.dropped == cleaned.exclusions.seen == len(rows)

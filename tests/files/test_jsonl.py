@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -78,6 +79,27 @@ def test_json_rows_in_each_layout(tmp_path: Path, content: str, n: int) -> None:
     path = tmp_path / "a.json"
     path.write_text(content, encoding="utf-8")
     assert read_json_rows(path) == [{"a": 1}, {"a": 2}][:n]
+
+
+def test_json_by_column_is_told_from_one_row_of_lists(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    columns = {"text_chosen": ["a", "b"], "text_rejected": ["c", "d"], "results": [0, 1], "model": "x"}
+    write_json(path, columns)
+    assert [(row["text_chosen"], row["results"], row["model"]) for row in read_json_rows(path)] == [
+        ("a", 0, "x"),
+        ("b", 1, "x"),
+    ]
+    for row in ({"prompt": "q", "chosen": ["a", "b"], "rejected": ["c", "d"]}, {"a": [1, 2], "b": [1]}, {"a": [], "b": []},
+                {"prompt": [{"role": "user"}], "chosen": [{"role": "assistant"}], "rejected": [{"role": "assistant"}]}):  # fmt: skip
+        write_json(path, row)
+        assert read_json_rows(path) == [row]
+
+
+def test_a_packed_file_is_read_and_lines_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n\n{"a": \n'))
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz:3: not valid JSON"):
+        list(read_jsonl(path))
 
 
 @pytest.mark.parametrize(

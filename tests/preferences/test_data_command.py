@@ -195,7 +195,7 @@ def test_a_sample_is_drawn_and_counted() -> None:
         ({"by": "topic"}, "--by topic: the column is 'all' in all 60 pairs, so that there is nothing to compare"),
         ({"by": "sorce"}, r"--by sorce: no such column in \S+\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
         ({"by": "prompt"}, "none of its 60 values has 10 prompts or more"),
-        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Name it with --column chosen=<your column>"),
+        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with --column chosen=<your column>"),
         ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
         ({"biases": ["structre"]}, "Did you mean 'structure'"),
         ({"biases": ["helpfulness"]}, "bias 'helpfulness' cannot be measured, so labelling it needs an LLM"),

@@ -34,7 +34,7 @@ ASKED = [{"role": "user", "content": "Why is it so?"}]
 
 def _pairs(path: str) -> object:
     rows = load_rows(path)
-    check_columns(rows, {"prompt": "prompt"}, path, "data.columns")
+    check_columns(rows, {"prompt": "prompt"}, path, "data.columns.")
     return clean_pairs(rows)
 
 

@@ -103,13 +103,13 @@ def test_an_error_leaves_nothing_behind() -> None:
 
 def test_prompts_under_another_name_are_told_how_to_be_mapped(tmp_path: Path) -> None:
     path = tmp_path / "theirs.jsonl"
-    path.write_text(json.dumps({"question": "Why?", "chosen": "So.", "rejected": "Thus."}) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"asked": "Why?", "chosen": "So.", "rejected": "Thus."}) + "\n", encoding="utf-8")
     with pytest.raises(DataError) as error:
         load_pairs(str(path), "train", {}, "data.columns")
     assert "no usable pair" in str(error.value)
-    assert "the columns are question, chosen, rejected" in str(error.value)
+    assert "the columns are asked, chosen, rejected" in str(error.value)
     assert "data.columns.prompt=<your column>" in str(error.value)
-    assert len(load_pairs(str(path), "train", {"prompt": "question"}, "data.columns").pairs) == 1
+    assert len(load_pairs(str(path), "train", {"prompt": "asked"}, "data.columns").pairs) == 1
 
 
 def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> None:

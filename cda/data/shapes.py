@@ -1,0 +1,321 @@
+"""Known shapes of preference data: the columns that identify each, and where prompt, answers and preference stand in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import product
+
+from cda.data.load import Row, RowError, check_columns, is_turn
+from cda.data.stated import (
+    Names,
+    Scale,
+    Verdict,
+    agreed,
+    number_in,
+    score,
+    structured,
+    truth,
+    two_answers,
+)
+from cda.errors import DataError, did_you_mean
+from cda.inert import inert
+from cda.records import content_id
+
+PROMPTS = ("prompt", "instruction", "question", "query", "conversations")
+_OURS = ("prompt", "chosen", "rejected", "preference")
+STATED = (
+    "winner", "preference", "preferred", "label", "better", "choice", "overall_preference", "human_preference", "comparison",
+    "pairwise", "verdict",
+)  # fmt: skip
+"""Columns that may say which of two answers is preferred."""
+SCORES = tuple(
+    (f"chosen{sep}{word}", f"rejected{sep}{word}") if after else (f"{word}{sep}chosen", f"{word}{sep}rejected")
+    for word, sep, after in product(("score", "rating"), ("_", "-"), (True, False))
+)
+NONE = "none"
+"""Instead of a column's name: no column states a preference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A row's prompt and its two answers, as they stand in the row. Without a column of prompts, which then begin the answers, the
+    prompt is None; a cell of such a column that holds none is an empty text."""
+
+    prompt: object
+    chosen: object
+    rejected: object
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape of preference data. `read` raises RowError for a row without a preference, UnreadableError (see there) for a cell that
+    states one in an unknown way; `taken` says in a line what is taken for what, if it is not plain; `grouped` is the column that rows of one item share;
+    `known` says which preferences can be read, and what to do about others."""
+
+    name: str
+    needs: tuple[str, ...]
+    read: Callable[[Row], Sides]
+    taken: str
+    grouped: str | None = None
+    known: str = (
+        "Known are the last part of an answer's column (such as a, model_a or 1), left and right, tie and both bad. Write them so, "
+        "or remove these rows"
+    )
+
+
+def two_sided(
+    name: str, prompt: str | None, first: str, second: str, stated: str, scale: Scale | None = None, reads: str = ""
+) -> Shape:
+    """A prompt, two answers, and a column that says which is preferred."""
+
+    def read(row: Row) -> Sides:
+        ends = [column.rpartition("_")[2] for column in (first, second)]
+        names = Names.of(first, second, *(row.get(f"model_{end}") for end in ends))
+        said = agreed(stated, _submitted(row, stated), names, scale)
+        return _sides(_asked(row, prompt), row.get(first), row.get(second), said)
+
+    of = f"prompt from {prompt}" if prompt else "the prompt is what both share"
+    taken = f"{of}, answers from {first} and {second}, the preferred one by {stated}{reads}"
+    return Shape(name, tuple(filter(None, (prompt, first, second, stated))), read, taken)
+
+
+def _submitted(row: Row, column: str) -> object:
+    """A cell; of Argilla's tables, in which a column of states goes with it, what was not discarded."""
+    cell, states = structured(row.get(column)), structured(row.get(f"{column}.status"))
+    if isinstance(cell, list) and isinstance(states, list) and len(cell) == len(states):
+        return [each for each, state in zip(cell, states, strict=True) if state == "submitted"]
+    return cell
+
+
+def _asked(row: Row, column: str | None) -> object:
+    cell = row.get(column) if column else None
+    return "" if column and cell is None else cell
+
+
+def _sides(prompt: object, first: object, second: object, said: Verdict | None) -> Sides:
+    if said is None:
+        raise RowError("no preference stated")
+    if said in ("tie", "both bad"):
+        raise RowError("tie" if said == "tie" else "tie (both bad)")
+    first, second = _one_turn(first), _one_turn(second)
+    chosen, rejected = (first, second) if said == "first" else (second, first)
+    return Sides(prompt, chosen, rejected)
+
+
+def _one_turn(value: object) -> object:
+    """A turn of ShareGPT's that a table holds as text, read; any other text stays one."""
+    read = structured(value)
+    return read if isinstance(read, Mapping) and is_turn(read) and len(read) == 2 and "from" in read else value
+
+
+# --- shapes of published data ---
+
+
+def _sign(number: float) -> Verdict:
+    return "first" if number < 0 else "second" if number > 0 else "tie"
+
+
+def _alpaca(number: float) -> Verdict | None:
+    """1 to 2, and 0 for a draw in older files."""
+    if number in (0, 1.5):
+        return "tie"
+    return None if not 1 <= number <= 2 else "first" if number < 1.5 else "second"
+
+
+def _shp(number: float) -> Verdict | None:
+    return {1.0: "first", 0.0: "second"}.get(number)  # type: ignore[return-value]
+
+
+def _arena(row: Row) -> Sides:
+    """A verdict on turn 1 (MT-Bench) saw the first exchange alone, though the rows hold both."""
+    names = Names.of("conversation_a", "conversation_b", row.get("model_a"), row.get("model_b"))
+    said = agreed("winner", row.get("winner"), names)
+    first, second = (_seen(row.get(f"conversation_{end}"), number_in(row.get("turn"))) for end in "ab")
+    return _sides(None, first, second, said)
+
+
+def _seen(turns: object, exchanges: float | None) -> object:
+    if not isinstance(turns, list) or exchanges is None:
+        return turns
+    answers = [
+        place for place, turn in enumerate(turns, 1) if isinstance(turn, Mapping) and turn.get("role") == "assistant"
+    ]
+    return turns[: answers[int(exchanges) - 1]] if 1 <= exchanges <= len(answers) else turns
+
+
+def _openai(row: Row) -> Sides:
+    asked = structured(row.get("input"))
+    messages = asked.get("messages") if isinstance(asked, Mapping) else asked
+    return Sides(messages, *(_one_turn(row.get(side)) for side in ("preferred_output", "non_preferred_output")))
+
+
+def _rated(prompt: str, answers: str, text: str, rating: str, sign: int = 1) -> Callable[[Row], Sides]:
+    """Of several answers, the best and one that is rated lower; which one depends on the prompt alone, not on the order of rows."""
+
+    def read(row: Row) -> Sides:
+        listed = structured(row.get(answers))
+        if not isinstance(listed, list | tuple):
+            raise RowError(f"{answers} is no list")
+        known = [
+            (sign * number, each.get(text))
+            for each in listed
+            if isinstance(each, Mapping) and (number := number_in(each.get(rating))) is not None and each.get(text)
+        ]
+        if len(known) < 2:
+            raise RowError(f"fewer than two answers with {rating}")
+        most = max(number for number, _ in known)
+        lower = [answer for number, answer in known if number < most]
+        if not lower:
+            raise RowError("tie")
+        best = next(answer for number, answer in known if number == most)
+        return Sides(_asked(row, prompt), best, lower[int(content_id(row.get(prompt)), 16) % len(lower)])
+
+    return read
+
+
+def _annotated(name: str, fields: str, given: str) -> Shape:
+    """An annotation tool's export: prompt and answers under one column, what people chose under another."""
+
+    def read(row: Row) -> Sides:
+        shown, answers = structured(row.get(fields)), structured(row.get(given))
+        if isinstance(answers, Mapping):  # Argilla's: by question
+            answers = list(answers.values())
+            if len(answers) > 1:
+                raise RowError("several questions were asked")
+        columns = two_answers(shown) if isinstance(shown, Mapping) else None
+        if columns is None:
+            raise RowError(f"no two answers in {fields}")
+        prompt = next((shown[name] for name in PROMPTS if name in shown), None)
+        return _sides(prompt, shown[columns[0]], shown[columns[1]], agreed(given, answers, Names.of(*columns)))
+
+    return Shape(name, (fields, given), read, f"prompt and two answers from {fields}, the preferred one by {given}")
+
+
+def _results_file(row: Row) -> Sides:
+    if isinstance(row.get("text_chosen"), str):
+        raise RowError("a text in a model's chat template, whose prompt and answer cannot be told apart")
+    return Sides(None, _one_turn(row.get("text_chosen")), _one_turn(row.get("text_rejected")))
+
+
+_BEST = "the best answer by {} against one that is rated lower, one pair a prompt"
+SHAPES: tuple[Shape, ...] = (
+    Shape("Chatbot Arena", ("conversation_a", "conversation_b", "winner"), _arena,
+          "conversation_a and conversation_b, the preferred one by winner"),
+    two_sided("HelpSteer3", "context", "response1", "response2", "overall_preference", _sign, " (below 0: the first)"),
+    two_sided("HelpSteer2 preferences", "prompt", "response_1", "response_2", "preference_strength", _sign, " (below 0: the first)"),
+    Shape("HelpSteer2", ("prompt", "response", "helpfulness", "correctness", "coherence"), _rated("prompt", "answers", "response",
+          "helpfulness"), "answers of the rows that share a prompt; " + _BEST.format("helpfulness"), "prompt"),
+    Shape("UltraFeedback", ("instruction", "completions"), _rated("instruction", "completions", "response", "overall_score"),
+          "prompt from instruction, answers from completions; " + _BEST.format("overall_score")),
+    Shape("Nectar", ("prompt", "answers"), _rated("prompt", "answers", "answer", "rank", -1),
+          "answers from answers; " + _BEST.format("rank")),
+    two_sided("SHP", "history", "human_ref_A", "human_ref_B", "labels", _shp, " (1: the first, 0: the second)"),
+    two_sided("PKU-SafeRLHF", "prompt", "response_0", "response_1", "better_response_id"),
+    two_sided("PKU-SafeRLHF (safety alone)", "prompt", "response_0", "response_1", "safer_response_id"),
+    two_sided("AlpacaEval", "instruction", "output_1", "output_2", "preference", _alpaca, " (1 to 2, below 1.5: the first)"),
+    two_sided("LLMBar", "input", "output_1", "output_2", "label"),
+    Shape("OpenAI preferences", ("input", "preferred_output", "non_preferred_output"), _openai,
+          "prompt from input.messages, chosen from preferred_output, rejected from non_preferred_output"),
+    _annotated("Label Studio", "data", "annotations"),
+    _annotated("Argilla records", "fields", "responses"),
+    Shape("RewardBench results", ("text_chosen", "text_rejected"), _results_file,
+          "chosen from text_chosen, rejected from text_rejected; results and scores are a model's, and not read"),
+)  # fmt: skip
+
+
+# --- recognition ---
+
+
+def chosen_rejected(
+    prompt: str | None, chosen: str, rejected: str, stated: Sequence[str], scores: Sequence[tuple[str, str]]
+) -> Shape:
+    """Columns chosen and rejected, under any names, with whatever states a preference besides.
+
+    A column that prefers the second one turns the sides round; under the names chosen and rejected, the row contradicts itself.
+    """
+    names = Names.of(chosen, rejected)
+
+    def read(row: Row) -> Sides:
+        said = {agreed(column, row.get(column), names) for column in stated if column != "tie"}
+        if "tie" in stated and truth("tie", row.get("tie")):
+            said.add("tie")
+        for higher, lower in scores:
+            numbers = score(higher, row.get(higher)), score(lower, row.get(lower))
+            said |= {_sign(numbers[1] - numbers[0])} if numbers[0] is not None and numbers[1] is not None else set()
+        sides = _sides(_asked(row, prompt), row.get(chosen), row.get(rejected), _together(said))
+        if "second" in said and chosen == "chosen":
+            raise RowError("the rejected side is stated to be preferred")
+        extra = row.get("input") if prompt == "instruction" else None  # as Alpaca's data are laid out
+        return replace(sides, prompt=f"{sides.prompt}\n{extra}") if isinstance(extra, str) and extra.strip() else sides
+
+    of = f"prompt from {prompt}" if prompt else "the prompt is what both share"
+    by = [*stated, *(f"{higher} and {lower}" for higher, lower in scores)]
+    taken = f"{of}, chosen from {chosen}, rejected from {rejected}"
+    taken += f", preferences and ties by {', '.join(by)}" if by else ""
+    if (prompt, chosen, rejected, by) == ("prompt", "chosen", "rejected", []):
+        taken = ""  # as everybody names them
+    known = (
+        f"Known are {chosen}, {rejected}, tie and both bad. Name the columns of the two answers with {{setting}}chosen and "
+        "{setting}rejected, write the preferences so, or give {setting}preference=none if chosen and rejected are in order already"
+    )
+    return Shape("preference pairs", (chosen, rejected), read, taken, known=known)
+
+
+def _together(said: Set[Verdict | None]) -> Verdict:
+    """What all columns say that say anything; the first answer, whose column is named for it, if none does."""
+    if {"first", "second"} <= said:
+        raise RowError("columns state different preferences")
+    return next((verdict for verdict in ("tie", "both bad", "second") if verdict in said), "first")
+
+
+def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> Shape:
+    """The shape of rows; `columns` maps our name to theirs, and `setting` maps `columns`. DataError: none is recognised, or a
+    column that was named is missing."""
+    present = dict.fromkeys(name for row in rows for name in row)
+    named = {
+        ours: theirs for ours, theirs in columns.items() if ours in _OURS and (ours, theirs) != ("preference", NONE)
+    }
+    check_columns(rows, named, where, setting)
+    if not {"chosen", "rejected"} & columns.keys():
+        if {"chosen", "rejected"} <= present.keys():
+            return _generic(columns, present)
+        for shape in SHAPES:
+            if all(name in present for name in shape.needs):
+                return shape
+        found = two_answers(present)
+        stated = columns.get("preference") or next(
+            (name for name in (*STATED, *(name for name in present if name.endswith(".responses"))) if name in present),
+            None,
+        )
+        if found is not None and stated is not None and stated != NONE:
+            asked = columns.get("prompt") or next((name for name in (*PROMPTS, "input") if name in present), None)
+            return two_sided("two answers and a preference", asked, *found, stated)
+    if not named and not any(side in present or did_you_mean(side, present) for side in ("chosen", "rejected")):
+        raise DataError(
+            f"{where}: no known shape of preferences. Found: {', '.join(map(inert, sorted(present)))}. Known are the columns prompt, "
+            f"chosen and rejected (map yours with {setting}chosen=<your column> and so on), two answers with a column that says which "
+            f"is preferred, and the columns of {', '.join(shape.name for shape in SHAPES)}"
+        )
+    check_columns(rows, {"chosen": "chosen", "rejected": "rejected", **named}, where, setting)
+    return _generic(columns, present)
+
+
+def _generic(columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
+    chosen, rejected = (columns.get(side, side) for side in ("chosen", "rejected"))
+    asked = columns.get("prompt") or next((name for name in PROMPTS if name in present), None)
+    if (own := columns.get("preference")) is not None:
+        return chosen_rejected(asked, chosen, rejected, [] if own == NONE else [own], [])
+    stated = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
+    scores = [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)]
+    return chosen_rejected(asked, chosen, rejected, stated, scores)
+
+
+def grouped(rows: Sequence[Row], column: str) -> Iterator[tuple[int, Row]]:
+    """One row for all that share a value of a column, with the number of the first of them; all of them are its `answers`."""
+    groups: dict[str, list[tuple[int, Row]]] = {}
+    for number, row in enumerate(rows, 1):
+        groups.setdefault(content_id(row.get(column)), []).append((number, row))
+    for members in groups.values():
+        number, first = members[0]
+        yield number, {**first, "answers": [row for _, row in members]}

@@ -1,0 +1,153 @@
+"""Tables with a header as rows, and the messages that their cells hold as text."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cda.errors import DataError, refuse
+from cda.files.jsonl import parse_json, read_text
+
+ROLES: Mapping[str, str] = {
+    "system": "system", "user": "user", "assistant": "assistant", "tool": "tool", "developer": "system", "human": "user",
+    "gpt": "assistant", "chatgpt": "assistant", "function": "tool", "observation": "tool",
+}  # fmt: skip
+"""Roles of turns as data name them, and as chat templates do."""
+_SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")  # with which Excel may open a table
+_MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
+_MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
+"""Messages whose first key is another, such as `name`; a text of data may begin so too."""
+_KEYS = ({"role", "content"}, {"from", "value"})
+_BLANK = "\ufeff \t\r\n"
+
+
+def delimited_rows(path: Path) -> list[dict[str, object]]:
+    """Rows of a table with a header; commas, semicolons or tabs stand between cells. DataError names the line."""
+    text = read_text(path)
+    csv.field_size_limit(2**27)
+    stated = _SEPARATOR_LINE.match(text)
+    delimiter = (
+        stated[1] if stated else delimiter_of(text, "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ",")
+    )
+    table = io.StringIO(text[stated.end() :] if stated else text, newline="")
+    reader = csv.reader(table, delimiter=delimiter, strict=True)
+    first = 1 if stated else 0
+    last = first  # lines read so far: a quoted cell may hold several, and the line of its row is the first of them
+    names: list[str] | None = None
+    rows: list[dict[str, object]] = []
+    problems: list[str] = []
+    try:
+        for cells in reader:
+            where, last = f"{path}:{last + 1}", reader.line_num + first
+            if names is None:
+                check_header(names := cells, where)
+            elif len(cells) == len(names):
+                rows.append(_with_messages(dict(zip(names, cells, strict=True)), where, problems))
+            elif cells:
+                raise DataError(f"{where}: not as many fields as the header has columns")
+    except csv.Error as error:
+        raise DataError(f"{path}:{last + 1}: not valid CSV ({error})") from None
+    refuse(problems, "more cells")
+    return rows
+
+
+def delimiter_of(text: str, usual: str = ",") -> str:
+    """Separator of a table's cells, by the columns of the header and of the first row: comma, semicolon or tab.
+
+    `usual` if nothing separates cells, or several do equally well.
+
+    >>> delimiter_of('prompt;chosen;rejected\\n"a, b";c;d\\n')
+    ';'
+    """
+    return max(dict.fromkeys((usual, ",", ";", "\t")), key=lambda delimiter: _columns(text, delimiter))
+
+
+def check_header(names: Sequence[str], where: str) -> None:
+    """Refuse a column that stands twice with a DataError: one would be lost silently. Several without a name are nobody's."""
+    twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
+    if twice:
+        listed = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
+        raise DataError(f"{where}: column {listed} occurs twice in the header; rename or remove one")
+
+
+def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:
+    """Rows of other files, in which a text is a text: only columns of nothing but messages as text are read as messages.
+
+    A cell of such a column that cannot be read is a DataError.
+    """
+    # Rows without a text say nothing of the column; they are counted later.
+    names = [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
+    ]
+    problems: list[str] = []
+    read: list[Mapping[str, object]] = []
+    for number, row in enumerate(rows, 1):
+        own = {name: row[name] for name in names if name in row}
+        read.append({**row, **_with_messages(own, f"{where}: row {number}", problems)} if own else row)
+    refuse(problems[:10])
+    return read
+
+
+def _columns(text: str, delimiter: str) -> tuple[bool, int]:
+    """(The first row has as many columns as the header, and several; number of columns of the header)."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    try:
+        header = next(reader, [])
+        fits = len(next(reader, header)) == len(header) > 1
+    except csv.Error:
+        fits = False
+    # A quote inside a name shows that a quoted name was split.
+    return (False, 0) if any('"' in name for name in header) else (fits, len(header))
+
+
+def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """A row with the messages that its cells hold as text; adds to `problems` those that cannot be read."""
+    read = dict(row)
+    for name, cell in row.items():
+        if not _looks_like(cell):
+            continue
+        turns = _turns(cell)
+        if turns is None:
+            problems.append(
+                f"{where}: column '{name}' holds messages as text that cannot be read (neither JSON nor a Python list; a "
+                "spreadsheet may have cut it). Write them as JSON, or save the table as JSON lines or parquet"
+            )
+        read[name] = turns or cell
+    return read
+
+
+def _looks_like(cell: object) -> bool:
+    if not isinstance(cell, str):
+        return False
+    start = cell.lstrip(_BLANK)
+    if _MESSAGES.match(start) is not None:
+        return True
+    turns = _turns(cell) if _MAYBE_MESSAGES.match(start) else None
+    return bool(turns) and all(turn.get("role", turn.get("from")) in ROLES for turn in turns or ())
+
+
+def _turns(cell: str) -> list[Any] | None:
+    """The messages that a text is, as JSON or as Python prints them; none if it is something else; None if it is neither form."""
+    text = cell.lstrip(_BLANK)
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+        value = parse_json(text[:end])
+    except (ValueError, RecursionError):
+        end = max(text.rfind("]"), text.rfind(")")) + 1
+        try:
+            value = ast.literal_eval(text[:end].strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+    if not isinstance(value, list | tuple) or text[end:].strip():
+        return []
+    are_turns = all(isinstance(turn, Mapping) and any(keys <= turn.keys() for keys in _KEYS) for turn in value)
+    return list(value) if are_turns else []
