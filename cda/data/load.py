@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from cda.errors import DataError, did_you_mean, near, refuse
+from cda.files.hub import commit_of
 from cda.files.jsonl import parse_json, read_json_rows, read_jsonl, read_text
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 from cda.records import Message, Prompt, user_prompt
@@ -227,6 +228,7 @@ def _turns(cell: str) -> list[Any] | None:
 
 
 Row = Mapping[str, Any]
+_SOURCE_COMMIT = re.compile(r"@([0-9a-f]{40})/")
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -333,12 +335,22 @@ def _holds(tables: Sequence[Path]) -> str:
 def _from_hub(reference: str, split: str) -> list[Row]:
     from datasets import load_dataset
 
+    commit = commit_of("dataset", reference)
     try:
-        return list(load_dataset(reference, split=split).to_list())
+        dataset = load_dataset(reference, split=split, revision=commit)
+        rows = list(dataset.to_list())
     except Exception as error:  # connection, missing repository, missing split: all end the same way for a user
         raise DataError(
             f"{reference}: not a local file, and not loadable from the Hugging Face hub (split '{split}'): {_first_line(error)}"
         ) from None
+    # Out of reach of the hub, `datasets` takes whichever copy it has.
+    read = {found[1] for source in dataset.info.download_checksums or () if (found := _SOURCE_COMMIT.search(source))}
+    if commit is not None and read - {commit}:
+        raise DataError(
+            f"{reference}: commit {commit} is wanted and this machine has a copy of {', '.join(sorted(read))} alone. "
+            "Connect to the hub, or save the rows as a file and name that"
+        )
+    return rows
 
 
 def _first_line(error: Exception) -> str:

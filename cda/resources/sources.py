@@ -23,9 +23,11 @@ from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
 from cda.embedded.topics import broad_topic
 from cda.errors import DataError, did_you_mean, refuse
+from cda.files.hub import commit_of
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
+from cda.models.identity import content_of
 from cda.models.load import ModelSpec, n_weights
 from cda.models.precision import automatic
 from cda.prompts import Prompts
@@ -44,11 +46,13 @@ ANOTHER_TOPIC = "of another topic"
 
 def model_spec(section: ModelSection) -> ModelSpec:
     """The model of a recipe, at a precision that this machine chooses if the recipe says auto; makes an embedded one on first use."""
+    name = _model_name(section)
     spec = ModelSpec(
-        _model_name(section),
+        name,
         "bf16",
         section.max_length_tokens,
-        section.revision,
+        # From here on by its commit, so that all of its files, and all processes, are of one.
+        section.revision if Path(name).is_dir() else commit_of("model", name, section.revision) or section.revision,
         section.trust_remote_code,
         section.dequantize_once,
         section.attn_implementation,
@@ -75,9 +79,8 @@ def _model_name(section: ModelSection) -> str:
 
 
 def model_source(section: ModelSection) -> str:
-    """Fingerprint of a model's content, or its hub id and revision."""
-    path = Path(_model_name(section))
-    return file_fingerprint(path) if path.is_dir() else f"{section.name_or_path}@{section.revision}"
+    """Fingerprint of a model's content, or its hub id and commit; of an unknown commit, its revision: no finished stage has that."""
+    return content_of(_model_name(section), section.revision) or f"{section.name_or_path}@{section.revision}"
 
 
 def model_kernels(section: ModelSection) -> dict[str, object]:
@@ -196,12 +199,15 @@ def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) 
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:
-    """Fingerprint of a data source: of the content of a file, of the name of a hub data set."""
+    """Fingerprint of a data source: of the content of a file, of the name and commit of a hub data set."""
     if reference is None:
         return "none"
     if reference == EMBEDDED:
         return file_fingerprint(part_path(part)) if part else EMBEDDED  # type: ignore[arg-type]
-    return file_fingerprint(user_path(reference)) if looks_like_path(reference) else f"hub:{reference}"
+    if looks_like_path(reference):
+        return file_fingerprint(user_path(reference))
+    commit = commit_of("dataset", reference)
+    return f"hub:{reference}" + (f"@{commit}" if commit else "")
 
 
 def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, object]]:

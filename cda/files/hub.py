@@ -1,0 +1,64 @@
+"""Commits of models and data sets on the Hugging Face hub, each asked for once in a run, so that no run mixes two."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+HubKind = Literal["model", "dataset"]
+_COMMIT, _ID = re.compile(r"[0-9a-f]{40}"), re.compile(r"[\w.-]+(/[\w.-]+)?")
+_TIMEOUT_S = 10.0
+_known: dict[tuple[HubKind, str, str], str] = {}
+_untold: list[str] = []
+
+
+def commit_of(kind: HubKind, name: str, revision: str | None = None) -> str | None:
+    """The commit that a hub id stands for during this run, at a branch, tag or commit (None: main): as the hub says, or, if it
+    cannot be asked, of the copy on this machine. None if neither knows it, so that the name may mean something else tomorrow.
+    """
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
+    key = (kind, name, revision or "main")
+    if key not in _known and _ID.fullmatch(name) and (found := _asked(*key) or _copied(*key)):
+        _known[key] = found
+        _untold.append(f"{name} is commit {found} of the hub's {revision or 'main'}")
+    return _known.get(key)
+
+
+def commits(of: str) -> dict[str, str]:
+    """The commits that were asked for in this run, by hub id and revision, of those ids that a text such as a recipe's names."""
+    return {f"{name}@{revision}": commit for (_, name, revision), commit in _known.items() if name in of}
+
+
+def untold() -> list[str]:
+    """A line for the user on each commit that was asked for since the last call."""
+    lines, _untold[:] = _untold[:], []
+    return lines
+
+
+def ask_again() -> None:
+    """Forget all commits, as when another run begins."""
+    _known.clear()
+    _untold.clear()
+
+
+def _asked(kind: HubKind, name: str, revision: str) -> str | None:
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=_TIMEOUT_S).sha
+    except Exception:  # out of reach, not there, not for this user: loading says which
+        return None
+
+
+def _copied(kind: HubKind, name: str, revision: str) -> str | None:
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    reference = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "refs" / revision
+    try:
+        found = reference.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return found if _COMMIT.fullmatch(found) else None
