@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -47,18 +48,29 @@ def _asked(kind: HubKind, name: str, revision: str) -> str | None:
     from huggingface_hub import HfApi
 
     try:
-        return HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=_TIMEOUT_S).sha
+        commit = HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=_TIMEOUT_S).sha
     except Exception:  # out of reach, not there, not for this user: loading says which
         return None
+    # The hub's client notes names, by which a copy is found without a connection, only of what it is asked for by name.
+    if commit is not None:
+        with suppress(OSError):
+            note = _note(kind, name, revision)
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(commit, "ascii")
+    return commit
 
 
 def _copied(kind: HubKind, name: str, revision: str) -> str | None:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    reference = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "refs" / revision
     try:
-        found = reference.read_text("ascii").strip()
+        found = _note(kind, name, revision).read_text("ascii").strip()
     except (OSError, ValueError):
         return None
     return found if _COMMIT.fullmatch(found) else None
+
+
+def _note(kind: HubKind, name: str, revision: str) -> Path:
+    """The file in which the hub's client keeps the commit of a name."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "refs" / revision

@@ -18,6 +18,7 @@ from cda.files.reads import changed_reads
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.llm.protocol import LLM
+from cda.models.identity import content_of
 from cda.models.load import ModelSpec, load_template
 from cda.models.template import Template
 from cda.recipe.load import Opened
@@ -77,7 +78,10 @@ class Served(NamedScorer):
     def source(self) -> str:
         client = self._client()
         client.check()  # asks for the models' names, which are part of the settings
-        return fingerprint(client.settings)
+        tokenizer = self.settings.score.served.tokenizer
+        return fingerprint(
+            [client.settings, content_of(str(user_path(tokenizer)), None)] if tokenizer else client.settings
+        )
 
     def deciding_settings(self) -> dict[str, Any]:
         served = self.settings.score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})
@@ -112,7 +116,7 @@ class Served(NamedScorer):
         if served.tokenizer is None:
             return None
         limit, name = served.truncate_tokens or sys.maxsize, str(user_path(served.tokenizer))
-        spec = ModelSpec(name, max_length_tokens=limit, trust_remote_code=self.section.trust_remote_code)
+        spec = ModelSpec(name, max_length_tokens=limit, trust_remote_code=self.section.trust_remote_code).pinned()
 
         def opened() -> Template:
             template = load_template(spec)

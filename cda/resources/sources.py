@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel
@@ -46,13 +45,11 @@ ANOTHER_TOPIC = "of another topic"
 
 def model_spec(section: ModelSection) -> ModelSpec:
     """The model of a recipe, at a precision that this machine chooses if the recipe says auto; makes an embedded one on first use."""
-    name = _model_name(section)
     spec = ModelSpec(
-        name,
+        _model_name(section),
         "bf16",
         section.max_length_tokens,
-        # From here on by its commit, so that all of its files, and all processes, are of one.
-        section.revision if Path(name).is_dir() else commit_of("model", name, section.revision) or section.revision,
+        section.revision,
         section.trust_remote_code,
         section.dequantize_once,
         section.attn_implementation,
@@ -60,7 +57,7 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.reads,
         section.head,
         section.template_date,
-    )
+    ).pinned()
     if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
     precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
