@@ -32,7 +32,9 @@ _TIMES = re.compile(r"_runtime$|_per_second$|^seconds$|^finished$|^cached$")
 _TOOK = "## Cost and time"
 
 
-Kind = Literal["wrong numbers", "kills", "disks and files", "endpoint faults", "hostile text", "limits", "commands"]
+Kind = Literal[
+    "wrong numbers", "kills", "disks and files", "endpoint faults", "hostile text", "limits", "commands", "identity"
+]
 
 
 @dataclass(frozen=True)
