@@ -79,7 +79,7 @@ class Watch:
             # A module with bytecode from before is not opened itself.
             for name in set(sys.modules) - modules:
                 file = getattr(sys.modules.get(name), "__file__", None)
-                if file and self.file(file):
+                if file and Path(file).is_file() and self.file(file):
                     _modules[name] = (file, next(iter(states([file]).values())))
             # Files for a moment, made by other code.
             for place in set(self.read) - before:
@@ -98,7 +98,7 @@ class Watch:
             with contextlib.suppress(OSError):
                 for beside in os.scandir(Path(place).parent):
                     if Path(beside.name).suffix in _COMPILED_READERS and beside.path not in self._written:
-                        self._add(os.path.realpath(beside.path))
+                        self._add(beside.path)
         return True
 
     def wrote(self, path: Any) -> None:
@@ -210,11 +210,14 @@ def _safetensors_are_noted(watch: Watch) -> Iterator[None]:
 
 
 def _place(path: Any) -> str | None:
-    """A file's or folder's real path; None if it belongs to Python, installed packages, this one or the system."""
+    """A file's or folder's path; None if it is, or leads to, one of Python, installed packages, this one or the system."""
     if isinstance(path, int):
         return None
-    place = os.path.realpath(os.fsdecode(path))
-    return None if place.startswith(_OTHERS) or _INSTALLED & {*Path(place).parts} else place
+    place = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 — a link may lead elsewhere later
+    real = os.path.realpath(place)
+    if place.startswith(_OTHERS) or real.startswith(_OTHERS):
+        return None
+    return None if _INSTALLED & {*Path(place).parts, *Path(real).parts} else place
 
 
 def _asker(frame: FrameType | None) -> FrameType | None:

@@ -7,6 +7,7 @@ reused, and the third time it holds the margins of a fresh folder without any ca
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -474,6 +475,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
 
 def main() -> int:
     """All attempts by themselves, two at a time."""
+    importlib.import_module("transformers.models.llama")  # before several threads do
 
     def survived(numbered: tuple[int, Attempt]) -> str | None:
         number, attempt = numbered

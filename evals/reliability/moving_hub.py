@@ -24,7 +24,8 @@ class MovingHub:
 
     address: str = ""
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(default_factory=dict)
-    asked: int = 0
+    asked: list[str] = field(default_factory=list)
+    """Every path, in order."""
 
     def push(self, kind: str, name: str, files: dict[str, bytes]) -> str:
         """Move `main` to a new commit of these files; its hash."""
@@ -44,7 +45,7 @@ class MovingHub:
 
 
 def _answer(hub: MovingHub, path: str) -> tuple[int, dict[str, str], bytes]:
-    hub.asked += 1
+    hub.asked.append(path)
     if found := _FILE.fullmatch(path):
         dataset, name, revision, file = found.groups()
         there = hub.at("datasets" if dataset else "models", name, revision)
