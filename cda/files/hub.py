@@ -21,9 +21,12 @@ def commit_of(kind: HubKind, name: str, revision: str | None = None) -> str | No
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
     key = (kind, name, revision or "main")
-    if key not in _known and _ID.fullmatch(name) and (found := _asked(*key) or _copied(*key)):
-        _known[key] = found
-        _untold.append(f"{name} is commit {found} of the hub's {revision or 'main'}")
+    if key not in _known and _ID.fullmatch(name):
+        asked = _asked(*key)
+        if found := asked or _copied(*key):
+            _known[key] = found
+            where = "" if asked else ", as of the copy on this machine; the hub was not reached"
+            _untold.append(f"{name} is commit {found} ({revision or 'main'}{where})")
     return _known.get(key)
 
 

@@ -32,7 +32,10 @@ def test_a_commit_is_that_of_the_copy_on_this_machine_for_the_whole_run(notes: P
     (notes / "main").write_text(B)
     assert commit_of("model", "org/model") == A == commit_of("model", "org/model", "main")
     assert commits("model: org/model") == {"org/model@main": A} and commits("another/model") == {}
-    assert untold() == [f"org/model is commit {A} of the hub's main"] and untold() == []
+    assert (
+        untold() == [f"org/model is commit {A} (main, as of the copy on this machine; the hub was not reached)"]
+        and untold() == []
+    )
     ask_again()
     assert commit_of("model", "org/model") == B
     assert commit_of("model", "org/model", A) == A  # a commit is itself
