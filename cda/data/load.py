@@ -228,7 +228,7 @@ def _turns(cell: str) -> list[Any] | None:
 
 
 Row = Mapping[str, Any]
-_SOURCE_COMMIT = re.compile(r"@([0-9a-f]{40})/")
+_CACHED_COMMIT = re.compile(r"[/\\]([0-9a-f]{40})(?=[/\\])")
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -344,7 +344,7 @@ def _from_hub(reference: str, split: str) -> list[Row]:
             f"{reference}: not a local file, and not loadable from the Hugging Face hub (split '{split}'): {_first_line(error)}"
         ) from None
     # Out of reach of the hub, `datasets` takes whichever copy it has.
-    read = {found[1] for source in dataset.info.download_checksums or () if (found := _SOURCE_COMMIT.search(source))}
+    read = {found[-1] for file in dataset.cache_files if (found := _CACHED_COMMIT.findall(file["filename"]))}
     if commit is not None and read - {commit}:
         raise DataError(
             f"{reference}: commit {commit} is wanted and this machine has a copy of {', '.join(sorted(read))} alone. "

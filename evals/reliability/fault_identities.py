@@ -392,7 +392,7 @@ def on_hub(target: str, change: Callable[[MovingHub, Path], object], *words: str
             hub.push("models", "org/model", files_of(tiny(folder / "m", 1)))
             for name, seed in (("org/policy", 2), ("org/base", 3)):
                 if "dpo:" in target:
-                    hub.push("models", name, files_of(tiny(folder / name, seed, causal=True)))
+                    hub.push("models", name, files_of(tiny(folder / "from" / name, seed, causal=True)))
             hub.push("datasets", "org/rows", _rows_of(ROWS))
             place = Place(folder, target, (*_AS_IT_IS, *words), hub.environment(folder / "home"))
             return place.changed(lambda: change(hub, folder))
