@@ -70,7 +70,7 @@ class Place:
         fresh = _negated(first) if negates else self.audit("fresh", *more, "score.cache=none")[1]
         if fresh == first:
             return "the change changes nothing, so that this shows nothing"
-        if REUSED in said or second != fresh:
+        if REUSED in said or _rounded(second) != _rounded(fresh):
             return f"the numbers of before are reused: {said[-600:]}"
         return None if "made again, because" in said else f"not said: {said[:600]}"
 
@@ -120,6 +120,13 @@ def _forked(command: list[str], folder: Path, variables: Mapping[str, str]) -> t
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what differs between batches of other texts."""
+    return [
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()} for row in rows
+    ]
 
 
 def _negated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
