@@ -28,8 +28,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cda.errors import DataError, RunError
 from cda.files.hashes import changed, contents, sha256_of
+from cda.files.hub import commits
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder, refuse_link
+from cda.files.reads import changed_reads
 from cda.provenance import git_commit, versions
 
 MANIFEST = "manifest.json"
@@ -106,6 +108,8 @@ class StageRecord(BaseModel):
     """See `cda.results.stages`."""
     contents: dict[str, str] = {}
     """File to its size and fingerprint."""
+    reads: dict[str, str] = {}
+    """What code of the user's read while it was made, and its state: see `cda.files.reads`."""
     finished: str = ""
     """UTC."""
     seconds: float = 0.0
@@ -126,6 +130,8 @@ class Manifest(BaseModel):
     """Commit of this package's checkout."""
     python: str | None = None
     platform: str | None = None
+    hub: dict[str, str] = {}
+    """Commit of each model and data set from the hub, by its id and revision."""
     stages: dict[str, StageRecord] = {}
 
 
@@ -182,8 +188,10 @@ class RunFolder:
             return Manifest()
 
     def is_done(self, stage: Stage) -> bool:
-        """True if the stage is there whole, made from exactly these settings and inputs."""
-        return self.record(stage.name).fingerprint == stage.fingerprint and not self.damaged(stage.name)
+        """True if the stage is there whole, made from exactly these settings and inputs, and what it read is as it was."""
+        record = self.record(stage.name)
+        is_same = record.fingerprint == stage.fingerprint and not changed_reads(record.reads)
+        return is_same and not self.damaged(stage.name)
 
     def damaged(self, name: str) -> list[str]:
         """Files of a finished stage that are cut, changed or gone since it was finished; its record may be one of them."""
@@ -196,9 +204,10 @@ class RunFolder:
         if damaged := self.damaged(stage.name):
             return f"{', '.join(damaged[:6])}: cut, changed or gone since it was finished"
         old = self.record(stage.name)
+        read = [f"{name} has changed" for name in changed_reads(old.reads)]
         if not old or old.fingerprint == stage.fingerprint:
-            return None
-        changes = _differences(old.settings, stage.json_settings)
+            return "; ".join(read[:6]) or None
+        changes = read + _differences(old.settings, stage.json_settings)
         for name, value in stage.inputs.items():
             if (before := old.inputs.get(name)) != value:
                 changes.append(f"{name} {'is new' if before is None else 'has changed'}")
@@ -239,7 +248,9 @@ class RunFolder:
         partial = self.partial(stage.name)
         return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
 
-    def finish(self, stage: Stage, counts: Mapping[str, object], seconds: float) -> Path:
+    def finish(
+        self, stage: Stage, counts: Mapping[str, object], seconds: float, reads: Mapping[str, str] | None = None
+    ) -> Path:
         """Declare the partial folder finished; the stage that it replaces is moved to `superseded/` now.
 
         RunError if it is no longer the folder that `begin` made: earlier files in it are lost.
@@ -258,6 +269,7 @@ class RunFolder:
             inputs=dict(stage.inputs),
             counts=dict(counts),
             contents=listed,
+            reads=dict(reads or {}),
             finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             seconds=round(seconds, 1),
         )
@@ -279,6 +291,7 @@ class RunFolder:
             git=git_commit(),
             python=platform.python_version(),
             platform=platform.platform(),
+            hub=commits(json.dumps(recipe)),
             stages={name: record for name in stages if (record := self.record(name))},
         )
         write_json(self.path / MANIFEST, manifest.model_dump())

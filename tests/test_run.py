@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cda import provenance
 from cda.errors import DataError, RunError
 from cda.files.hashes import contents
+from cda.files.reads import states
 from cda.provenance import git_commit
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint
 
@@ -67,6 +68,23 @@ def test_it_says_why_a_stage_is_made_again(folder: RunFolder) -> None:
     assert folder.why_redo(changed) == "data.pairs: a → b; pairs has changed"
     unread = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"votes": "f02"})
     assert folder.why_redo(unread) == "votes is new"
+
+
+def test_a_stage_is_not_done_once_something_that_was_read_for_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, weights = RunFolder(tmp_path / "run"), tmp_path / "weights"
+    weights.write_text("1")
+    monkeypatch.setenv("MY_FACTOR", "secret")
+    folder.begin(STAGE)
+    folder.finish(STAGE, {}, 0.0, states([str(weights), "environment variable MY_FACTOR"]))
+    assert folder.is_done(STAGE) and folder.why_redo(STAGE) is None
+    assert "secret" not in (folder.stage("label") / "stage.json").read_text()
+    weights.write_text("2")
+    assert not folder.is_done(STAGE) and folder.why_redo(STAGE) == f"{weights} has changed"
+    weights.write_text("1")
+    monkeypatch.delenv("MY_FACTOR")
+    assert not folder.is_done(STAGE) and folder.why_redo(STAGE) == "environment variable MY_FACTOR has changed"
 
 
 def test_a_finished_stage_of_other_settings_is_kept_aside(folder: RunFolder) -> None:

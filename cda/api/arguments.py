@@ -70,7 +70,9 @@ _text, _path, _flag, _whole = _kind(str), _kind(str, PathLike), _kind(bool), _ki
 _paths = _list_of(_path)
 _FORMS: dict[str, tuple[Check, str]] = {
     **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
-    **dict.fromkeys(("by_topic", "dry_run", "formats", "only", "progress", "review"), (_flag, "True or False")),
+    **dict.fromkeys(
+        ("by_topic", "dry_run", "formats", "fresh", "only", "progress", "review"), (_flag, "True or False")
+    ),
     "limit": (lambda value: isinstance(value, int) and value is not True and value >= 1, "a whole number from 1"),
     "attributes": (_paths, "a list of texts or bias files"),
     "betas": (_list_of(_kind(Real)), "a list of numbers"),
@@ -113,13 +115,15 @@ class Terms:
     confirm: Confirm = False
     progress: bool = True
     limit: int | None = None
+    fresh: bool = False
+    """Measure again what was measured before."""
     conditions: Sequence[Condition] = ()
     """Conditions that the audit will be held against (`--fail-if`)."""
 
     def __post_init__(self) -> None:
         check_types(
             self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
-            overrides=self.overrides, limit=self.limit,
+            overrides=self.overrides, limit=self.limit, fresh=self.fresh,
         )  # fmt: skip
 
     @property
@@ -173,7 +177,8 @@ class Terms:
             notes.append(
                 f"a quick look: at most {self.limit} of each file and bias, drawn with seed {loaded.recipe.seed} (limit)"
             )
-        return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask", notes=tuple(notes))
+        asks = self.confirm == "ask"
+        return replace(loaded, confirmed=self.confirm is True, asks=asks, notes=tuple(notes), fresh=self.fresh)
 
     @property
     def consent(self) -> Consent:

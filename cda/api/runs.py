@@ -50,6 +50,7 @@ def audit(
     confirm: Confirm = False,
     progress: bool = True,
     limit: int | None = None,
+    fresh: bool = False,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Panel: ...
@@ -72,6 +73,7 @@ def audit(
     confirm: Confirm = False,
     progress: bool = True,
     limit: int | None = None,
+    fresh: bool = False,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Audit: ...
@@ -93,6 +95,7 @@ def audit(
     confirm: Confirm = False,
     progress: bool = True,
     limit: int | None = None,
+    fresh: bool = False,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Audit | Panel:
@@ -116,6 +119,7 @@ def audit(
         confirm: Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.
         progress: Show progress bars.
         limit: For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed.
+        fresh: Measure again, even if the folder holds this audit.
         overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
@@ -139,7 +143,7 @@ def audit(
         >>> audit.skew["length"].before.value  # doctest: +SKIP
         1.0
     """
-    terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress, limit)
+    terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress, limit, fresh)
     if isinstance(target, list):
         data = {
             "contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples,
@@ -291,6 +295,7 @@ def discover(
     confirm: Confirm = False,
     progress: bool = True,
     limit: int | None = None,
+    fresh: bool = False,
     overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Discovery:
@@ -313,7 +318,7 @@ def discover(
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything, and give the plan and its cost in `summary`; do nothing.
         out: Output folder; None for `runs/discover-<model>-<inputs>`.
-        budget_usd, confirm, progress, limit, overrides, settings: As for `cda.audit`; `limit` is of prompts.
+        budget_usd, confirm, progress, limit, fresh, overrides, settings: As for `cda.audit`; `limit` is of prompts.
 
     Returns:
         The folder with a report, and a bias file for each confirmed attribute.
@@ -326,7 +331,7 @@ def discover(
         >>> discovery = cda.discover("my-org/my-reward-model", judge="judge:gpt-4o", budget_usd=20)  # doctest: +SKIP
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
-    terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress, limit)
+    terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress, limit, fresh)
     given = {
         "attributes": attributes, "formats": formats, "by_topic": by_topic, "topics": topics, "review": review, "dry_run": dry_run,
     }  # fmt: skip

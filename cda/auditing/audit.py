@@ -35,6 +35,7 @@ from cda.data.load import prompt_of
 from cda.data.pairs import PairLabels, training_labels
 from cda.embedded.model import EMBEDDED, encode_sentences
 from cda.embedded.texts import WITH_CONTRASTS
+from cda.files.hub import commits
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE
@@ -185,7 +186,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         votes_unmatched=texts.votes_unmatched,
         available_quality=texts.available_pairs,
         stages=training_stages(run_folder),
-        versions=versions(),
+        versions=versions() | commits(recipe.model_dump_json()),
         seed=seed,
         n_tests=0,
     )

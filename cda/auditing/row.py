@@ -11,8 +11,8 @@ from typing import Any
 from cda.auditing.report_cells import applied, compares, targets
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl
-from cda.files.paths import as_part, is_a_folder, user_path
-from cda.recipe.sections import bare_name, kind_of
+from cda.files.paths import as_part, user_path
+from cda.recipe.sections import kind_of
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
@@ -111,7 +111,7 @@ def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
         cda_version=audit.versions.get("cda", "unknown"),
         date=found.record.finished[:10] or None,
         model=without_paths(shown_target(name)),
-        revision=section.get("revision") or _cached_commit(name),
+        revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
         content=found.record.inputs.get("model") if kind_of(name) == "classifier" else None,
         scored=scored_as(audit, found.record.settings.get("calibration")),
         training=_training(audit, found.adapter),
@@ -232,18 +232,3 @@ def _version(biases: Mapping[str, BiasRow], pairs: MeasuredTexts | None, votes: 
     if votes is None or any(content is None for _, content in known):
         return None
     return content_id("texts", votes, *map(list, known))
-
-
-def _cached_commit(name: str) -> str | None:
-    """Commit of a hub model in this machine's cache; None for anything else, and if it is not there."""
-    if kind_of(name) != "classifier" or is_a_folder(bare_name(name)) or name.count("/") != 1:
-        return None
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        config = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:  # no name that a hub has
-        return None
-    found = re.search(r"[/\\]snapshots[/\\]([0-9a-f]{40})[/\\]", config if isinstance(config, str) else "")
-    return found[1] if found else None

@@ -85,6 +85,7 @@ Yes = Annotated[
     bool, typer.Option("--yes", help="Agree beforehand to what asking an LLM will cost.", rich_help_panel=COMMON)
 ]
 Only = Annotated[bool, typer.Option("--only", help="Run this stage alone; earlier ones must have finished.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again, even if the folder holds the same.")]
 Figures = Annotated[
     str | None,
     typer.Option(

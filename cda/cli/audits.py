@@ -16,6 +16,7 @@ from cda.cli.app import (
     DryRun,
     FailIf,
     Figures,
+    Fresh,
     Full,
     Json,
     Limit,
@@ -75,6 +76,7 @@ def audit(
     ] = None,
     fail_if: FailIf = None,
     only: Only = False,
+    fresh: Fresh = False,
     limit: Limit = None,
     seed: Seed = None,
     column: Columns = None,
@@ -98,7 +100,7 @@ def audit(
 
         if check_reward is not None:
             others = {"bias": bias, "pairs": pairs, "by": by, "out": out, "export": export, "fail-if": fail_if, "only": only,
-                      "limit": limit, "figures": figures, **{name: files[name] for name in files if name != "contrasts"}}  # fmt: skip
+                      "fresh": fresh, "limit": limit, "figures": figures, **{name: files[name] for name in files if name != "contrasts"}}  # fmt: skip
             unused = [f"--{name}" for name, value in others.items() if value]
             _check_reward(output, models, check_reward, with_options(words, seed), unused)
             return
@@ -106,7 +108,7 @@ def audit(
         overrides = with_options(words, seed, column, AUDITED_FILES)
         recipe = len(models) == 1 and is_recipe(target)
         terms = Terms("cda.train" if recipe else "cda.audit", {}, overrides, out, confirm=confirmed(yes), limit=limit,
-                      conditions=conditions_of(fail_if or ()))  # fmt: skip
+                      fresh=fresh, conditions=conditions_of(fail_if or ()))  # fmt: skip
         if len(models) != 1:
             _panel(output, models, terms, bias, files, figures, export)
         elif not recipe:

@@ -16,6 +16,7 @@ from cda.cli.app import (
     Dose,
     DryRun,
     Figures,
+    Fresh,
     Full,
     Json,
     Limit,
@@ -217,6 +218,7 @@ def discover(
         str | None, Option(help="Folder for the results. Default: runs/discover-<model>-<what is asked>.")
     ] = None,
     figures: Figures = None,
+    fresh: Fresh = False,
     limit: Limit = None,
     seed: Seed = None,
     column: Columns = None,
@@ -236,6 +238,7 @@ def discover(
             model, judge=judge, adapter=adapter, dose=dose, attributes=attribute or (), formats=formats,
             responses=responses, prompts=prompts, by_topic=by_topic, topics=topic or (), review=review, figures=figures,
             out=out, confirm=confirmed(yes), overrides=with_options(overrides, seed, column, ("responses",)), limit=limit,
+            fresh=fresh,
         )  # fmt: skip
         # Only a search that waits for its review has no result.
         output.show(result.topics or result.result or Plan(settings={}, lines=()), result.summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from cda.data.plain import plain_rows
 from cda.data.tables import ROLES, columns_of_messages, delimited_rows
 from cda.errors import DataError, did_you_mean, near, refuse
+from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 from cda.inert import inert
@@ -17,6 +19,7 @@ from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
+_CACHED_COMMIT = re.compile(r"[/\\]([0-9a-f]{40})(?=[/\\])")
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -251,12 +254,22 @@ def _holds(tables: Sequence[Path]) -> str:
 def _from_hub(reference: str, split: str) -> list[Row]:
     from datasets import load_dataset
 
+    commit = commit_of("dataset", reference)
     try:
-        return list(load_dataset(reference, split=split).to_list())
+        dataset = load_dataset(reference, split=split, revision=commit)
+        rows = list(dataset.to_list())
     except Exception as error:  # connection, missing repository, missing split: all end the same way for a user
         raise DataError(
             f"{reference}: not a local file, and not loadable from the Hugging Face hub (split '{split}'): {_first_line(error)}"
         ) from None
+    # Out of reach of the hub, `datasets` takes whichever copy it has.
+    read = {found[-1] for file in dataset.cache_files if (found := _CACHED_COMMIT.findall(file["filename"]))}
+    if commit is not None and read - {commit}:
+        raise DataError(
+            f"{reference}: commit {commit} is wanted and this machine has a copy of {', '.join(sorted(read))} alone. "
+            "Connect to the hub, or save the rows as a file and name that"
+        )
+    return rows
 
 
 def _first_line(error: Exception) -> str:

@@ -250,7 +250,7 @@ class DiscoveryRun:
 
     def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded
-        run_stage(stage, produce, folder, loaded.opened)
+        run_stage(stage, produce, folder, loaded.opened, fresh=loaded.fresh)
         folder.write_manifest(loaded.recipe.model_dump(mode="json"), [*STAGES, CARRIED])
         return folder.stage(stage.name)
 

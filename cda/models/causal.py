@@ -70,6 +70,7 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
     """Load a causal language model, ready to give log-probabilities, with a PEFT adapter that was trained on it (by
     DPO, say). ModelError if it cannot be loaded as a causal language model, or the adapter does not fit it.
     """
+    spec = spec.pinned()
     config = load_causal_config(spec)
     template = load_template(spec, config)
     if template.form == "pair":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, ModelError
+from cda.files.hub import commit_of
 from cda.files.jsonl import read_json
 from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
 from cda.models.declared import check_adapter_config, check_config_file, check_length
@@ -102,6 +103,12 @@ class ModelSpec:
     """The day that a chat template is given which writes today's date."""
     precision_reason: str | None = field(default=None, compare=False)
     """Why this precision was taken, if the recipe left it to the machine."""
+
+    def pinned(self) -> ModelSpec:
+        """The same; of a hub model at its commit, if that is known, so that all of its files are of one."""
+        if Path(self.name_or_path).is_dir():
+            return self
+        return replace(self, revision=commit_of("model", self.name_or_path, self.revision) or self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +331,7 @@ def load_reward_model(
     `sharded`: it stays on its device for FSDP or DeepSpeed ZeRO-3. ModelError if it cannot be loaded as a reward model, or, unless
     `compares`, gives no reward of a single answer.
     """
+    spec = spec.pinned()
     config = load_config(spec, compares)
     heads = head_names(config, spec)
     model = _load_base(spec, config, heads, sharded)

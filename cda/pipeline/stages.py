@@ -19,6 +19,7 @@ from cda.auditing.report_terminal import audit_summary
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, RunError
+from cda.files.hub import untold
 from cda.files.jsonl import read_jsonl, write_json, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
 from cda.finetuning import applied, train
@@ -37,6 +38,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import llm_counts
+from cda.resources.scorers import watched
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun
@@ -150,7 +152,7 @@ def _run(
                 say(f"  left out: {error}")
                 folder.retire(stage.name)
         elif is_main():
-            run_stage(stage, produce, folder, loaded.opened)
+            run_stage(stage, produce, folder, loaded.opened, fresh=loaded.fresh and kind == "audit")
         else:
             wait_until(partial(folder.is_done, stage), folder.path)
         if kind == "adapter" and training is several[-1] and world_size() > 1:
@@ -224,16 +226,20 @@ def _tell_settled(loaded: LoadedRecipe, folder: RunFolder) -> None:
     write_json(settled, {"dose": applied_dose(folder)})
 
 
-def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
-    """Make a stage by the main process, or reuse it as it is; calls of the run's LLMs (`opened`) are counted with it."""
-    if _is_reused(stage, folder):
+def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened, *, fresh: bool = False) -> None:
+    """Make a stage by the main process, or reuse it as it is unless a `fresh` one is asked for; calls of the run's LLMs (`opened`)
+    are counted with it, and what the user's own code has read is noted."""
+    if _is_reused(stage, folder, fresh):
+        if own := ", ".join(watched(opened)):
+            say(f"  {own}: its code and what it was seen to read are as they were; --fresh measures again")
         return
     start, before = time.monotonic(), llm_counts(opened)
     counts = to_jsonable_python(produce(folder.begin(stage)))
     calls = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(opened).items()}
     if used := {name: tally for name, tally in calls.items() if tally}:
         counts = {**counts, "llm": used}
-    folder.finish(stage, counts, time.monotonic() - start)
+    reads = {name: state for watch in watched(opened).values() for name, state in watch.read.items()}
+    folder.finish(stage, counts, time.monotonic() - start, reads)
 
 
 def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
@@ -264,13 +270,16 @@ def _group() -> Any:
     return torch.distributed if torch.distributed.is_initialized() else None
 
 
-def _is_reused(stage: Stage, folder: RunFolder) -> bool:
+def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
+    for line in untold():
+        say(f"  {line}")
     if is_main():
         folder.complete(stage)
-    if folder.is_done(stage):
+    is_done = folder.is_done(stage)
+    if is_done and not fresh:
         say(f"\n{stage.name}: done before, reused ({folder.stage(stage.name)})")
         return True
-    reason = folder.why_redo(stage) if is_main() else None
+    reason = "of --fresh" if is_done else folder.why_redo(stage) if is_main() else None
     say(f"\n{stage.name}" + (f": made again, because {reason}" if reason else ""))
     return False
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from cda.biases import Bias, load_bias
 from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean, near
+from cda.files.hub import ask_again
 from cda.files.paths import is_a_file, near_path
 from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
@@ -64,6 +65,8 @@ class LoadedRecipe:
     """Nothing is trained: one model or judge is measured as it is."""
     confirmed: bool = False
     """Spending money was agreed to in advance (`--yes`)."""
+    fresh: bool = False
+    """What was measured before is measured again (`--fresh`)."""
     asks: bool = True
     """The user may be asked, as a command does; calls from Python never ask."""
     prompts: Prompts = field(default_factory=ours)
@@ -179,6 +182,7 @@ def _resolved(
     only_audit: bool = False,
     where: str = "command line",
 ) -> LoadedRecipe:
+    ask_again()
     problems: list[str] = []
     notes: list[str] = []
     layers = [presets.checked_layer(content, str(path), problems), presets.parse_overrides(overrides, problems)]

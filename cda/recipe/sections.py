@@ -168,6 +168,9 @@ class ScoreSection(Section):
     """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
     the run folder; `none`: no such file. Scores of a server or of your own function are kept only until the run has used
     them: the same name may later serve another model."""
+    scorer_version: Annotated[str | int | float | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of a server or your own function: your name for what decides its rewards and cannot be seen from here, such as a model that
+    it asks over the network. Under another name nothing that was measured before is used again."""
     calibration: str | None = None
     """File that `cda calibrate` wrote for this very scorer: its corrections are taken off every margin. Not in a training."""
     self_check: bool = True

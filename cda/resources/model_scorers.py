@@ -14,6 +14,7 @@ from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine, say
+from cda.models.identity import content_of
 from cda.models.load import (
     ModelSpec,
     RewardModel,
@@ -66,7 +67,7 @@ class Classifier(NamedScorer):
         return self.name not in ADAPTERS and compares_two(model_spec(self.section))
 
     def problems(self) -> list[str]:
-        return [*self.wrong_calibration(), *self.missing()]
+        return [*self._wrong_version(), *self.wrong_calibration(), *self.missing()]
 
     def missing(self) -> list[str]:
         if self.name in ADAPTERS:
@@ -77,7 +78,9 @@ class Classifier(NamedScorer):
         return []
 
     def read_lines(self) -> list[str]:
-        if self.name in ADAPTERS or not (looks_like_path(self.name) or is_cached(self.name, self.section.revision)):
+        if self.name in ADAPTERS or not (
+            looks_like_path(self.name) or is_cached(self.name, model_spec(self.section).revision)
+        ):
             return []
         return [f"reads       {described(model_spec(self.section))}"]
 
@@ -218,16 +221,15 @@ class LogRatio(NamedScorer):
         policy, reference = policy_and_reference(self.name)
         if reference is None:
             return self._spec(policy), None
-        return self._spec(policy), replace(self._spec(reference), revision=self.options.reference_revision)
+        return self._spec(policy), self._spec(reference, revision=self.options.reference_revision)
 
     def source(self) -> str:
-        specs = [spec for spec in self.specs() if spec is not None]
-        sections = [self.section.model_copy(update={"name_or_path": spec.name_or_path}) for spec in specs]
         settings = {
             "kind": self.section.kind,
             "models": [
-                [model_source(section), spec.revision, spec.precision]
-                for section, spec in zip(sections, specs, strict=True)
+                [content_of(spec.name_or_path, spec.revision), spec.revision, spec.precision]
+                for spec in self.specs()
+                if spec is not None
             ],
             "settings": self.options.model_dump(mode="json"),
             "files": [_content(self.options.adapter), _content(self.options.vector)],
@@ -336,8 +338,8 @@ class LogRatio(NamedScorer):
         }
         return fingerprint(settings)
 
-    def _spec(self, name: str) -> ModelSpec:
-        return model_spec(self.section.model_copy(update={"name_or_path": name}))
+    def _spec(self, name: str, **other: str | None) -> ModelSpec:
+        return model_spec(self.section.model_copy(update={"name_or_path": name, **other}))
 
 
 def _path(given: str | None) -> Path | None:

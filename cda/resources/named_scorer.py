@@ -54,6 +54,8 @@ class ScorerSettings:
     score: ScoreSection
     run_path: Path
     llm: LlmAccess
+    fresh: bool = False
+    """What a failed run has kept is not used."""
 
     @property
     def cache(self) -> Path | None:
@@ -69,7 +71,7 @@ class ScorerSettings:
 
 
 def scorer_settings(loaded: LoadedRecipe) -> ScorerSettings:
-    return ScorerSettings(loaded.recipe.score, loaded.recipe.run_path, llm_access(loaded))
+    return ScorerSettings(loaded.recipe.score, loaded.recipe.run_path, llm_access(loaded), loaded.fresh)
 
 
 @dataclass(frozen=True)
@@ -177,12 +179,18 @@ class NamedScorer(ABC):
         """Problems that can be found before anything is scored, none of models on a hub; CdaError for a model that cannot be used."""
         score = self.settings.score
         asked = {"over_length": score.over_length != "cut", "workers": score.workers not in ("auto", 1)}
-        problems = [
+        problems = self._wrong_version() + [
             f"score.{name}={getattr(score, name)}: of sequence classifiers alone{self.elsewhere.get(name, '')}"
             for name, is_asked in asked.items()
             if is_asked
         ]
         return [*problems, *self.wrong_calibration(), *self.missing()]
+
+    def _wrong_version(self) -> list[str]:
+        version = self.settings.score.scorer_version
+        if version is None or self.section.kind in ("function", "served"):
+            return []
+        return [f"score.scorer_version={version}: of a server or a function of your own alone; leave it out"]
 
     def wrong_calibration(self) -> list[str]:
         """Why the calibration cannot be applied, if it cannot."""

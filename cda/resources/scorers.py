@@ -12,12 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cda.errors import ModelError
+from cda.files.jsonl import read_json, write_json
 from cda.files.paths import user_path
+from cda.files.reads import changed_reads
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.llm.protocol import LLM
+from cda.models.identity import content_of
 from cda.models.load import ModelSpec, load_template
 from cda.models.template import Template
+from cda.recipe.load import Opened
 from cda.recipe.sections import Kind, bare_name, judges_of
 from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
@@ -51,11 +55,12 @@ from cda.scorers.compared import (
 )
 from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.judge import LLMJudge
-from cda.scorers.own import InMemoryModel, OwnPairwise, OwnScorer, own_scorer
+from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
 from cda.scorers.served_client import ServedClient
 from cda.scorers.served_options import ServedOptions
+from cda.scorers.watched import Watch
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written verdict, by the place of its reasons."""
@@ -74,13 +79,17 @@ class Served(NamedScorer):
     def source(self) -> str:
         client = self._client()
         client.check()  # asks for the models' names, which are part of the settings
-        return fingerprint(client.settings)
+        tokenizer = self.settings.score.served.tokenizer
+        return fingerprint(
+            [client.settings, content_of(str(user_path(tokenizer)), None)] if tokenizer else client.settings
+        )
 
     def deciding_settings(self) -> dict[str, Any]:
         served = self.settings.score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})
         # Left out if unset, as before there were any, so that finished stages stay as they are.
         later = {"dialect": "auto", "tokenizer": None}
-        return {"served": {name: value for name, value in served.items() if name not in later or value != later[name]}}
+        asked = {name: value for name, value in served.items() if name not in later or value != later[name]}
+        return {"served": asked} | self.settings.score.model_dump(mode="json", include={"scorer_version"})
 
     def missing(self) -> list[str]:
         is_planned = only_noted(f"{self.name}: the server is asked what it is when the run begins, and not for a plan")
@@ -109,7 +118,7 @@ class Served(NamedScorer):
         if served.tokenizer is None:
             return None
         limit, name = served.truncate_tokens or sys.maxsize, str(user_path(served.tokenizer))
-        spec = ModelSpec(name, max_length_tokens=limit, trust_remote_code=self.section.trust_remote_code)
+        spec = ModelSpec(name, max_length_tokens=limit, trust_remote_code=self.section.trust_remote_code).pinned()
 
         def opened() -> Template:
             template = load_template(spec)
@@ -127,7 +136,12 @@ class Function(NamedScorer):
     @property
     def own(self) -> OwnScorer:
         """The scorer in memory, or the function of this name, whose file runs once in a run."""
-        return self.settings.llm.opened.once(("scorer", self.name), lambda: own_scorer(self.name))
+        return self.settings.llm.opened.once(("scorer", self.name), self._load)
+
+    def _load(self) -> OwnScorer:
+        scorer = own_scorer(self.name)
+        watched(self.settings.llm.opened)[self.name] = scorer.code.watch
+        return scorer
 
     @property
     def compares(self) -> bool:
@@ -141,7 +155,7 @@ class Function(NamedScorer):
         return fingerprint(self.own.settings)
 
     def deciding_settings(self) -> dict[str, Any]:
-        return {}
+        return self.settings.score.model_dump(mode="json", include={"scorer_version"})
 
     def missing(self) -> list[str]:
         _ = self.own
@@ -170,6 +184,11 @@ class Function(NamedScorer):
         return preferences, verdict_facts(function, self.name, preferences)
 
 
+def watched(opened: Opened) -> dict[str, Watch]:
+    """What the functions of the user read in a run, by their names."""
+    return opened.once("watched", dict)
+
+
 def _kept_until_done(
     named: NamedScorer, scorer: TextScorer, settings: Mapping[str, object], texts: Sequence[Text]
 ) -> Rewards:
@@ -179,7 +198,9 @@ def _kept_until_done(
     if "in memory" not in settings and named.settings.cache is not None:
         run_path = named.settings.run_path
         path = run_path.parent / f".{run_path.name}-{fingerprint([named.subject.label, named.name])}.sqlite"
-    n_kept, scope = 0, fingerprint([named.section.kind, dict(settings)])
+    n_kept, scope = 0, fingerprint([named.section.kind, dict(settings), named.settings.score.scorer_version])
+    if path is not None:
+        _drop_outdated(path, scorer.code.watch if isinstance(scorer, OwnPointwise) else None, named.settings.fresh)
     try:
         with ScoreCache(path) if path else nullcontext() as cache:
             try:
@@ -191,8 +212,27 @@ def _kept_until_done(
         if path and n_kept:
             say(f"  {n_kept} of {len(set(texts))} scores are kept in {path}: the same command goes on from them")
         elif path:
-            for file in path.parent.glob(f"{path.name}*"):
-                file.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _drop_outdated(path: Path, watch: Watch | None, fresh: bool) -> None:
+    """Remove kept scores if something that the function read for them has changed since; note what it reads from now on."""
+    beside = path.with_name(f"{path.name}-read.json")
+    changed = changed_reads(read_json(beside)) if beside.exists() else []
+    if changed:
+        say(f"  {path}: its scores are not used, since {changed[0]} has changed")
+    if changed or fresh:
+        _remove(path)
+    if watch is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        watch.tell = lambda read: write_json(beside, read)
+        watch.tell(watch.read)
+
+
+def _remove(path: Path) -> None:
+    """A file of scores, and those beside it."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink(missing_ok=True)
 
 
 class Judge(NamedScorer):

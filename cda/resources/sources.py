@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel
@@ -23,9 +22,11 @@ from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
 from cda.embedded.topics import broad_topic
 from cda.errors import DataError, did_you_mean, refuse
+from cda.files.hub import commit_of
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
+from cda.models.identity import content_of
 from cda.models.load import ModelSpec, n_weights
 from cda.models.precision import automatic
 from cda.prompts import Prompts
@@ -56,7 +57,7 @@ def model_spec(section: ModelSection) -> ModelSpec:
         section.reads,
         section.head,
         section.template_date,
-    )
+    ).pinned()
     if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
     precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
@@ -75,9 +76,8 @@ def _model_name(section: ModelSection) -> str:
 
 
 def model_source(section: ModelSection) -> str:
-    """Fingerprint of a model's content, or its hub id and revision."""
-    path = Path(_model_name(section))
-    return file_fingerprint(path) if path.is_dir() else f"{section.name_or_path}@{section.revision}"
+    """Fingerprint of a model's content, or its hub id and commit; of an unknown commit, its revision: no finished stage has that."""
+    return content_of(_model_name(section), section.revision) or f"{section.name_or_path}@{section.revision}"
 
 
 def model_kernels(section: ModelSection) -> dict[str, object]:
@@ -202,12 +202,15 @@ def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) 
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:
-    """Fingerprint of a data source: of the content of a file, of the name of a hub data set."""
+    """Fingerprint of a data source: of the content of a file, of the name and commit of a hub data set."""
     if reference is None:
         return "none"
     if reference == EMBEDDED:
         return file_fingerprint(part_path(part)) if part else EMBEDDED  # type: ignore[arg-type]
-    return file_fingerprint(user_path(reference)) if looks_like_path(reference) else f"hub:{reference}"
+    if looks_like_path(reference):
+        return file_fingerprint(user_path(reference))
+    commit = commit_of("dataset", reference)
+    return f"hub:{reference}" + (f"@{commit}" if commit else "")
 
 
 def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, object]]:

@@ -16,6 +16,7 @@ from cda.files.sqlite_file import SqliteFile, transaction
 from cda.inert import visible
 from cda.launch import rank, world_size
 from cda.models.causal import CausalModel
+from cda.models.identity import content_of
 from cda.models.load import ModelSpec, RewardModel, without_adapter
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
@@ -196,22 +197,14 @@ def _of_reading(loaded: RewardModel | CausalModel) -> dict[str, object]:
 
 
 def _content(spec: ModelSpec) -> str:
-    """Fingerprint of a model folder; name and commit of a model from a hub."""
-    from transformers.utils.hub import cached_file, extract_commit_hash
-
-    path = Path(spec.name_or_path)
-    if path.is_dir():
-        return file_fingerprint(path)
-    config = cached_file(
-        spec.name_or_path, "config.json", revision=spec.revision, _raise_exceptions_for_missing_entries=False
-    )
-    commit = extract_commit_hash(config, None)
-    if commit is None:
+    """The model's identity; ModelError without one."""
+    content = content_of(spec.name_or_path, spec.revision)
+    if content is None:
         raise ModelError(
             f"{spec.name_or_path}: its commit on the hub is unknown, so that kept scores could be of other weights. "
             "Give a commit as model.revision, or a folder"
         )
-    return f"{spec.name_or_path}@{commit}"
+    return content
 
 
 def _own_code(loaded: RewardModel | CausalModel) -> str | bool:

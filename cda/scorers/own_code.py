@@ -9,7 +9,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,7 @@ from cda.arrays import FloatArray
 from cda.errors import ModelError, did_you_mean, type_in_words
 from cda.files.paths import user_path
 from cda.records import Prompt
+from cda.scorers.watched import Watch, forget_changed_modules
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -84,11 +85,13 @@ class OwnCode:
     file: Path | None
     n_columns: int
     in_memory: str | None = None
+    watch: Watch = field(default_factory=Watch, compare=False)
+    """What it has read, as it was loaded and in all calls."""
 
     @property
     def settings(self) -> Mapping[str, object]:
         """Name, number of orders, and a hash of the file and of its imports from its own folder or package. Its imports
-        from installed packages, and data files that it loads, may change without a trace here.
+        from installed packages may change without a trace here; for what it reads there is `watch`.
         """
         if self.in_memory is not None:
             return {"scorer": self.name, "in memory": self.in_memory}
@@ -108,7 +111,8 @@ class OwnCode:
             [{"role": message.role, "content": message.content} for message in prompt] for prompt in prompts
         ]
         try:
-            returned = self.function(conversations, *map(list, texts))
+            with self.watch.watching():
+                returned = self.function(conversations, *map(list, texts))
         except (Exception, SystemExit) as error:
             raise ModelError(f"{_place(error, self.file)}: {_said(error)} ({where})") from error
         return _as_numbers(returned, len(rows), where)
@@ -134,7 +138,10 @@ def load_code(name: str) -> OwnCode:
     if not is_own(name):
         raise ModelError(f"'{name}' is no scorer of your own, like package.module:function or path/to/file.py:function")
     source, _, attribute = name.rpartition(":")
-    module = _from_file(Path(source)) if source.endswith(".py") else _from_name(source)
+    watch = Watch()
+    forget_changed_modules()
+    with watch.watching():
+        module = _from_file(Path(source)) if source.endswith(".py") else _from_name(source)
     function: Any = module
     for part in attribute.split("."):
         if not hasattr(function, part):
@@ -146,7 +153,7 @@ def load_code(name: str) -> OwnCode:
                 f"It has: {', '.join(sorted(known)) or 'no functions'}"
             )
         function = getattr(function, part)
-    return checked_code(name, function, module)
+    return replace(checked_code(name, function, module), watch=watch)
 
 
 def checked_code(name: str, function: Any, module: ModuleType | None, in_memory: str | None = None) -> OwnCode:

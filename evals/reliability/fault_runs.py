@@ -42,6 +42,7 @@ Kind = Literal[
     "commands",
     "languages",
     "encodings",
+    "identity",
 ]
 
 

@@ -98,7 +98,7 @@ GONE: tuple[tuple[str, str], ...] = (
 REUSED = "done before, reused"
 ATTEMPTS: tuple[Attempt, ...] = tuple(
     attempt
-    for topic in ("identity", "rows", "numbers", "seeds", "endpoint", "commands", "languages")
+    for topic in ("identity", "identities", "rows", "numbers", "seeds", "endpoint", "commands", "languages")
     for attempt in importlib.import_module(f"evals.reliability.fault_{topic}").ATTEMPTS
 )
 

@@ -18,6 +18,7 @@ import pytest
 from tiny import load
 
 from cda.errors import ModelError, RunError
+from cda.files.hub import ask_again
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
 from cda.recipe.load import load_recipe
@@ -187,12 +188,15 @@ def on_hub(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def test_a_hub_model_is_named_by_its_commit(on_hub: Callable[[str], None], reward_model: RewardModel) -> None:
     hub_model = replace(reward_model, spec=ModelSpec("org/model", "fp32", 64))
+    ask_again()
     with pytest.raises(ModelError, match=r"org/model: its commit on the hub is unknown.*model\.revision"):
         scope_of(hub_model)
     on_hub("a" * 40)
     first = scope_of(hub_model)
     assert first == scope_of(replace(hub_model, spec=ModelSpec("org/model", "fp32", 64, revision="a" * 40)))
     on_hub("b" * 40)
+    assert scope_of(hub_model) == first  # one run never mixes two commits
+    ask_again()
     assert scope_of(hub_model) != first
 
 
