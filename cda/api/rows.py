@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from cda.data.load import load_rows
-from cda.data.plain import Rows, rows_in
+from cda.data.tables import Rows, rows_in
 from cda.files.jsonl import write_jsonl
 from cda.files.paths import place_for, writing
 from cda.records import content_id

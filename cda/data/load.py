@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from cda.data.plain import plain_rows
-from cda.data.tables import ROLES, columns_of_messages, delimited_rows
+from cda.data.tables import ROLES, columns_of_messages, delimited_rows, plain_rows
 from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
-from cda.data.shapes import grouped, shape_of
-from cda.data.stated import UnreadableError
+from cda.data.shapes import UnreadableError, grouped, shape_of
 from cda.errors import DataError, refuse
 from cda.records import (
     Exclusions,

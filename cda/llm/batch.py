@@ -14,10 +14,8 @@ from typing import Any
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
-from cda.llm.batch_answers import Batch
-from cda.llm.batch_bill import BatchBill
-from cda.llm.batch_results import MAX_LINE_BYTES, End, Results
-from cda.llm.batch_server import AwayError, BatchServer, LostError, NotOfferedError
+from cda.llm.batch_results import MAX_LINE_BYTES, BatchBill, End, Results
+from cda.llm.batch_server import AwayError, Batch, BatchServer, LostError, NotOfferedError
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
 from cda.llm.money import Account, Price

@@ -20,8 +20,8 @@ from typing import Any
 from cda.errors import LLMError
 from cda.files.sqlite_file import SqliteFile, transaction
 from cda.llm.asking import GRACE_S, Answers, Ask, Asker, answered, pause, print_line, with_progress
-from cda.llm.claims import Claim, Claims
 from cda.llm.protocol import LASTING, Completion, Request
+from cda.llm.purse import Claim, Claims
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, text TEXT, reason TEXT, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,

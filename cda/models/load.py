@@ -21,7 +21,15 @@ from typing import Any
 from cda.errors import DataError, ModelError
 from cda.files.hub import commit_of
 from cda.files.jsonl import read_json
-from cda.models.agreement import adapter_tensors, check_adapter_tensors, check_tensors, misfit
+from cda.models.agreement import (
+    INDEX,
+    WHOLE,
+    adapter_tensors,
+    check_adapter_tensors,
+    check_tensors,
+    check_weight_files,
+    misfit,
+)
 from cda.models.declared import check_adapter_config, check_config_file, check_length
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.families import Family, family_of, is_causal, logit_of, named_head
@@ -51,7 +59,6 @@ from cda.models.template import (
     wants_segments,
 )
 from cda.models.trial import try_template
-from cda.models.weight_files import INDEX, WHOLE, check_weight_files
 from cda.records import Message
 
 _CLASSIFIER = "a sequence classifier"

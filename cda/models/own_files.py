@@ -8,8 +8,8 @@ from typing import Any
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
+from cda.models.agreement import INDEX, WHOLE
 from cda.models.refusals import first_line
-from cda.models.weight_files import INDEX, WHOLE
 
 
 class ModelFiles:

@@ -14,7 +14,7 @@ from cda.biases import Bias
 from cda.features import OWN_FEATURES, n_words, sentences, words
 from cda.languages import STOP_WORDS, same_language
 from cda.records import RewriteRequest
-from cda.results.drift import Limit
+from cda.results.effects import Limit
 from cda.stats.drift import DEFAULT_LIMITS
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
-from cda.data.plain import rows_in
+from cda.data.tables import rows_in
 from cda.errors import DataError
 from cda.records import prompt_text
 from evals.shared import Check, finish

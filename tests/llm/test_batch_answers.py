@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cda.llm.batch_answers import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.batch_results import End
+from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.outcome import Endpoint
 
 SERVER = Endpoint("http://server", "m", "MY_KEY", "llm")

@@ -19,9 +19,9 @@ from stub_client import asked
 
 from cda.errors import LLMError, Terminated
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.claims import Claims
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, complete
+from cda.llm.purse import Claims
 
 ROOT = Path(__file__).parent.parent.parent
 ASKING = """

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cda.data.load import load_rows
 from cda.data.pairs import CleanPairs, clean_pairs
-from cda.data.plain import rows_in
+from cda.data.tables import rows_in
 from cda.errors import DataError
 
 Rows = Sequence[Mapping[str, Any]]

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 import cda
 from cda.cli import app
-from cda.discovery.scoring import AskedJudge
-from cda.discovery.setup import Asked
+from cda.discovery.setup import Asked, AskedJudge
 from cda.files.jsonl import write_jsonl
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
