@@ -72,7 +72,7 @@ def licence(package: str) -> str:
 
 def glossary_text() -> str:
     """Every entry of the reports' glossary, by heading."""
-    from cda.auditing.report_sections import every_entry
+    from cda.auditing.report import every_entry
 
     parts = []
     for heading, entries in every_entry().items():
@@ -95,7 +95,7 @@ def methods_text() -> str:
 
 def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
     """Rows of the table of methods, always with a column for the change."""
-    from cda.auditing.report_sections import method_table
+    from cda.auditing.report import method_table
 
     table = method_table(audit)
     for row in table.rows:

@@ -12,10 +12,10 @@ import pytest
 from changed import changed
 
 from cda.auditing import analysis as analysis_room
+from cda.auditing import analysis as judges_room
 from cda.auditing import groups as groups_room
-from cda.auditing import judges as judges_room
+from cda.auditing import headline as result_room
 from cda.auditing import rate as rate_room
-from cda.auditing import result as result_room
 from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels
@@ -33,8 +33,7 @@ from cda.results.audit import (
 )
 from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
 from cda.results.benchmarks import SetQuality
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, SameMargin
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, SameMargin
 from cda.results.facts import AuditedBias, Example, JudgeFacts, RewardModelFacts, Scorer, Sources
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.results.stages import (

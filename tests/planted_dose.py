@@ -6,7 +6,7 @@ from typing import Any
 
 from cda.auditing.groups import Group, make_groups
 from cda.biases import load_bias
-from cda.dosing.result import dose_result
+from cda.dosing.stage import dose_result
 from cda.recipe.sections import DoseSection
 from cda.records import Contrast, Pair, user_prompt
 from cda.results.dose import DoseResult

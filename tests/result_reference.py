@@ -11,14 +11,11 @@ from typing import Any
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
-from cda.results.calibration import CalibrationResult
-from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
-from cda.results.dose import DoseFilesResult, DoseResult
+from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
-from cda.results.leaderboard import LeaderboardResult, LeaderboardRow
-from cda.results.panel import PanelResult
+from cda.results.panel import ComparisonResult, LeaderboardResult, LeaderboardRow, PanelResult
 from cda.results.study import StudyResult
 from cda.results.topics import TopicsResult
 

@@ -22,8 +22,8 @@ import sys
 from pathlib import Path
 import cda
 assert Path(cda.__file__).is_relative_to(sys.prefix), cda.__file__
-from cda.auditing.report_forms import render_html, render_markdown
-from cda.auditing.report_terminal import audit_summary
+from cda.auditing.report import render_html, render_markdown
+from cda.auditing.first_screen import audit_summary
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.recipe.load import load_recipe

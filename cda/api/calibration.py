@@ -20,9 +20,9 @@ from cda.api.arguments import (
 )
 from cda.api.results import Calibration
 from cda.api.rows import Data, as_reference
+from cda.calibration.corrections import RESULT
 from cda.calibration.files import calibrate_files
 from cda.calibration.report import written
-from cda.calibration.result import RESULT
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path

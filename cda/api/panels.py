@@ -19,13 +19,12 @@ from cda.api.arguments import (
 )
 from cda.api.results import Panel, carry_out, planned_run
 from cda.api.rows import Data, as_reference
-from cda.auditing.spending import planned_calls
+from cda.auditing.audit import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, user_path
 from cda.launch import say
 from cda.llm.money import Purse
-from cda.panels.members import is_finished_audit
-from cda.panels.panel import run_panel
+from cda.panels.panel import is_finished_audit, run_panel
 from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, is_recipe
 from cda.recipe.sections import kind_of

@@ -11,8 +11,7 @@ from cda.errors import RecipeError, type_in_words
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, place_for, user_path, writing
 from cda.launch import is_main, say
-from cda.panels.leaderboard import read_leaderboard
-from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_text
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_text, read_leaderboard
 from cda.report.numbers import n_of
 from cda.resources.artifacts import of_this_version
 from cda.resources.dry_run import stop_if_dry

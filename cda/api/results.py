@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
-from cda.api.shown import Shown
 from cda.arrays import FloatArray
-from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.audit import AUDIT_FILE, planned_calls
 from cda.auditing.comparison_page import comparison_markdown, comparison_page, comparison_text
 from cda.auditing.conditions import conditions_of, failures
-from cda.auditing.report_forms import notebook_html, render_html, render_markdown
-from cda.auditing.report_terminal import audit_summary
+from cda.auditing.first_screen import audit_summary
+from cda.auditing.report import notebook_html, render_html, render_markdown
 from cda.auditing.row import export_row, row_file
-from cda.auditing.spending import planned_calls
 from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
 from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
 from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_markdown, calibration_page, calibration_text
 from cda.data.load import prompt_of
-from cda.discovery.tables import discover_text
+from cda.discovery.discovery_tables import discover_text
 from cda.discovery.topics_page import topics_text
 from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError, did_you_mean
@@ -33,31 +32,137 @@ from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
-from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, check_earlier, run_stages, train_result
-from cda.preferences.page import data_markdown, data_page, data_text
+from cda.preferences.data_page import data_markdown, data_page, data_text
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.dry_run import plan_of, plan_text, stop_if_dry
 from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import Missing, save
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
-from cda.results.calibration import CalibrationResult
 from cda.results.commands import Plan
-from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
-from cda.results.dose import DoseFilesResult, DoseResult
-from cda.results.leaderboard import LeaderboardResult
-from cda.results.panel import PanelResult
+from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
+from cda.results.panel import ComparisonResult, LeaderboardResult, PanelResult
 from cda.results.stages import LabelCounts, SynthesizeCounts
 from cda.results.topics import TopicsResult
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector, value_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+_MOMENTS = ("before", "after", "change", "unpaired")
+
+
+def to_frame(result: Saved) -> DataFrame:
+    """Every estimate of a result as a row of a pandas frame.
+
+    Columns: measure, of, scoring (before, after, change, unpaired or empty), value, low, high (95% interval), n, n_prompts, unit,
+    method, p_value and p_holm of a change, and reason if there is no value.
+
+    Raises:
+        DataError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise DataError("to_frame needs pandas: pip install 'cda-debias[pandas]'") from None
+    return pandas.DataFrame(list(_rows(result)))
+
+
+def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
+    """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
+
+    Values that need a training are left out if there was none.
+    """
+    for path, number, test in _walked(result, ()):
+        if number == NOT_TRAINED:
+            continue
+        moment = path[-1] if path[-1] in _MOMENTS else ""
+        of_change = test if moment == "change" else None
+        yield {
+            "measure": path[0],
+            "of": ".".join(path[1:-1] if moment else path[1:]),
+            "scoring": moment,
+            **dict.fromkeys(Estimate.model_fields),
+            "p_value": None if of_change is None else of_change.p_value,
+            "p_holm": None if of_change is None else of_change.p_holm,
+            "reason": None,
+            **number.model_dump(),
+        }
+
+
+def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
+    if isinstance(value, Estimate | Missing):
+        yield path, value, None
+    elif isinstance(value, BaseModel):
+        test = getattr(value, "test", None)
+        for name in type(value).model_fields:
+            for inner, number, own in _walked(getattr(value, name), (*path, name)):
+                of_this = inner == (*path, "change") and isinstance(test, Test)
+                yield inner, number, test if of_this else own
+    else:
+        parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
+        if isinstance(value, tuple | list):
+            parts = enumerate(value)
+        for key, part in parts:
+            yield from _walked(part, (*path, str(key)))
+
+
+class Shown(Saved):
+    """Methods that every result of the API has. `str()` returns the output of the command."""
+
+    _folder: Path | None = PrivateAttr(default=None)
+    _summary: str | None = PrivateAttr(default=None)
+
+    @property
+    def folder(self) -> Path | None:
+        """Output folder of the call; None if the result was read from a file."""
+        return self._folder
+
+    @property
+    def summary(self) -> str:
+        """Output of the command: `str()` of the result, and the files that the call wrote."""
+        return self._summary or str(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON; `cda.load` reads it again.
+
+        Raises:
+            RunError: The file cannot be written.
+        """
+        file = place_for(user_path(path))
+        with writing(file):
+            save(self, file)
+
+    def report(self, path: str | Path) -> None:
+        """Write the report: a page (.html) or Markdown (.md), by the ending of the path.
+
+        Raises:
+            DataError: The path has another ending, or this result has no report.
+            RunError: The file cannot be written.
+        """
+        if not hasattr(self, "_page"):
+            raise DataError(f"{path}: {type(self).__name__} has no report; str() of it says all that there is")
+        drawn_by = {".html": "_page", ".md": "_markdown"}
+        file = user_path(path)
+        if file.suffix not in drawn_by:
+            raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
+        page = getattr(self, drawn_by[file.suffix])()
+        with writing(place_for(file)):
+            write_page(file, page)
+
+    def to_frame(self) -> DataFrame:
+        """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
+        return to_frame(self)
 
 
 class Audit(AuditResult, Shown):

@@ -1,8 +1,10 @@
-"""Beyond the headline of an audit: data that go with the bias, effects and drift of direct contrasts, rewards, and examples."""
+"""Numbers of an audit behind its headline: data that go with the bias, effects and drift of direct contrasts, rewards, examples,
+effects by columns of the user's data, and verdicts of LLM judges."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 from typing import Literal, cast
@@ -10,26 +12,318 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cda.arrays import FloatArray
-from cda.auditing.groups import Group, Scorings, people_of, per_scoring, rng
+from cda.arrays import BoolArray, FloatArray
+from cda.auditing import rate
+from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins, rng
+from cda.auditing.headline import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
+from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.preferences.measure import label_rates
 from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
 from cda.results import effects as found
 from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
-from cda.results.base import Estimate, Kinds, Missing, PerScoring, or_missing
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasAnalysis, BiasEffects, Effect, EffectTest, SameMargin
+from cda.results.base import NOT_TRAINED, Estimate, Kinds, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.effects import (
+    SIGN_TEST,
+    T_TEST,
+    BiasAnalysis,
+    BiasDrift,
+    BiasEffects,
+    ConditionalEffects,
+    Covariates,
+    Effect,
+    EffectTest,
+    Level,
+    MarginsByColumn,
+    RateByColumn,
+    SameMargin,
+)
 from cda.results.facts import Example
+from cda.results.skew import BiasPanel, JudgedBias, JudgedCriterion
 from cda.rewriting.labels import exhibits
-from cda.scorers.compared import Rewards, Text
-from cda.stats.clustered import Resampling, direct_contrast, observational_effect, same_in_all
+from cda.scorers.compared import Preferences, Rewards, Text
+from cda.stats import rate as statistics
+from cda.stats.clustered import (
+    Resampling,
+    Target,
+    by_students_t,
+    direct_contrast,
+    observational_effect,
+    same_in_all,
+    slope_effect,
+)
 from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
+from cda.stats.judges import left_out, verdict_counts
+from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.means import common_edges, distribution
-from cda.stats.proportions import chosen_correlation
+from cda.stats.multiplicity import holm
+from cda.stats.people import against_people, mean_against_people, panel_margins
+from cda.stats.proportions import chosen_correlation, hits_of, paired_change, positive_share, wilson_share
+from cda.stats.rate import Contrasts
+from cda.stats.votes import Majority, agreement
+
+_FEWEST_TO_LEAVE_OUT = 3
+
+
+def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule, seed: int) -> dict[str, BiasPanel]:
+    """Every judge of a panel by bias: skew, miscalibration if people voted, and agreement; empty if no panel was asked.
+    `groups` hold contrasts with a verdict of one judge at least; `rule` is for people's ties."""
+    scoring = next(iter(scorings.values()))
+    if not isinstance(scoring, Preferences) or not scoring.judges:
+        return {}
+    return {group.bias.name: _panel(group, scoring, rule, seed) for group in groups}
+
+
+def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedCriterion]]:
+    """Skew by each criterion of a judge's rubric (of a panel: by its preference), and its difference from the skew
+    overall, by bias; empty without criteria."""
+    scoring = next(iter(scorings.values()))
+    if not isinstance(scoring, Preferences) or not scoring.criteria:
+        return {}
+    return {
+        group.bias.name: {name: _criterion(own, group, rule) for name, own in scoring.criteria.items()}
+        for group in groups
+    }
+
+
+def _criterion(scoring: Preferences, group: Group, rule: TieRule) -> JudgedCriterion:
+    margins = scoring.margins(contrast_comparisons(group.contrasts))
+    (overall,) = group.margins.values()
+    read = ~np.isnan(margins)
+
+    def against_overall() -> Estimate:
+        before, after = (hits_of(values[read], "half") for values in (overall, margins))
+        return paired_change(before, after, list(compress(group.prompt_ids, read)))
+
+    judged = _judged(margins, group, _majority(group, rule))
+    return JudgedCriterion(**dict(judged), against_overall=or_missing(against_overall))
+
+
+def _majority(group: Group, rule: TieRule) -> Majority | None:
+    people = people_of(group, rule)
+    return None if people is None else people.majority
+
+
+def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> BiasPanel:
+    judges = scoring.judges
+    compared = contrast_comparisons(group.contrasts)
+    verdicts = np.stack([judge.margins(compared) for judge in judges.values()])
+    (together,) = group.margins.values()
+    judged = partial(_judged, group=group, people=_majority(group, rule))
+    several = len(judges) >= _FEWEST_TO_LEAVE_OUT
+    return BiasPanel(
+        judges={name: judged(values) for name, values in zip(judges, verdicts, strict=True)},
+        panel=judged(together),
+        mean=judged(verdicts),
+        majority=judged(panel_margins(verdicts, "majority")[0]),
+        agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids, rng(seed))),
+        without={
+            name: left_out(verdicts, place, group.prompt_ids, rng(seed), scoring.rule)
+            for place, name in enumerate(judges)
+            if several
+        },
+    )
+
+
+def _judged(margins: FloatArray, group: Group, people: Majority | None) -> JudgedBias:
+    """One judge, or the panel as one (shape (n,)), or the mean over judges (judges, n), on the contrasts with all verdicts."""
+    is_mean = margins.ndim == 2
+    there: NDArray[np.bool_] = np.asarray(np.isfinite(np.atleast_2d(margins)).all(axis=0))
+    ids = list(compress(group.prompt_ids, there))
+
+    def skew() -> Estimate:
+        if is_mean:
+            return wilson_share(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
+        return positive_share(margins[there], ids, group.ties)
+
+    def miscalibration(majority: Majority) -> Estimate:
+        filled, voted = np.where(there, margins, 0.0), replace(majority, used=majority.used & there)
+        against = mean_against_people if is_mean else against_people
+        return against(filled, voted, group.prompt_ids, "half").miscalibration
+
+    return JudgedBias(
+        skew=or_missing(skew),
+        ties=None if is_mean else int((margins == 0).sum()),
+        unread=int((~there).sum()),
+        miscalibration=None if people is None else or_missing(lambda: miscalibration(people)),
+    )
+
+
+Cutoffs = Mapping[str, Sequence[float]]
+_NO_COLUMN = "no file has it"
+
+
+def by_columns(
+    groups: Sequence[Group],
+    triples: Sequence[Triple],
+    scorings: Scorings,
+    columns: Sequence[str],
+    cutoffs: Cutoffs,
+    refused: Mapping[str, Mapping[statistics.Estimand, str]],
+) -> dict[str, Covariates]:
+    """Every target by every column; empty if no column was asked for. `refused` are RATE's estimands that too few rewrites
+    flipped the bias for, by bias."""
+    if not columns:
+        return {}
+    found = {}
+    for group in (group for group in groups if group.is_target):
+        own = [triple for triple in triples if triple.bias == group.bias.name]
+        why = refused.get(group.bias.name, {}).get("ATE")
+        found[group.bias.name] = Covariates(
+            contrasts={
+                name: or_missing(partial(_margins_by_column, group, name, cutoffs.get(name, ()))) for name in columns
+            },
+            triples={
+                name: or_missing(partial(_rate, own, scorings, name, cutoffs.get(name, ()), why)) for name in columns
+            },
+        )
+    return found
+
+
+def _margins_by_column(group: Group, column: str, cutoffs: Sequence[float]) -> MarginsByColumn:
+    values = [contrast.tags.get("by", {}).get(column) for contrast in group.contrasts]
+    if not any(value is not None for value in values):
+        raise DataError("these contrasts have no value in it")
+    ids = list(group.prompt_ids)
+    levels = levels_of(values, ids, cutoffs)
+    differences = list(group.margins.values())
+    change: Test | Missing = NOT_TRAINED
+    if len(differences) == 2:
+        change = or_missing(partial(levels_differ, differences[1] - differences[0], levels, ids))
+    return MarginsByColumn(
+        kind="categories" if levels.numbers is None else "numbers",
+        cutoffs=tuple(cutoffs),
+        n_missing=levels.n_missing,
+        levels=_adjusted([_level(group, levels, name) for name in levels.names]),
+        differ=per_scoring({
+            label: or_missing(partial(levels_differ, margins, levels, ids)) for label, margins in group.margins.items()
+        }),
+        change_differs=change,
+        slope=per_scoring({
+            label: or_missing(partial(_slope, margins, levels, ids, column, group.unit))
+            for label, margins in group.margins.items()
+        }),
+    )  # fmt: skip
+
+
+def _level(group: Group, levels: Levels, name: str) -> Level:
+    rows = levels.rows(name)
+    margins = {label: values[rows] for label, values in group.margins.items()}
+    ids = list(compress(group.prompt_ids, rows))
+    skew = or_missing(partial(share_measure, margins, ids, group.ties))
+    means = {label: _mean(values, ids, group.unit) for label, values in margins.items()}
+    changed = skew.test if isinstance(skew, Measure) else skew
+    test = changed if len(margins) == 2 else _tested(list(means.values())[-1])
+    pooled = dict(levels.pooled) if levels.pooled and name == levels.names[-1] else {}
+    return Level(
+        name=name, pooled=pooled, n=int(rows.sum()), n_prompts=len(set(ids)), skew=skew, margin=per_scoring(means), test=test
+    )  # fmt: skip
+
+
+def _mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | SameMargin | Missing:
+    found: Effect | Missing = or_missing(partial(direct_contrast, values, ids, None, unit))
+    return by_students_t(found) if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
+
+
+def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
+    match mean:
+        case Effect():
+            return Test(p_value=mean.p_value, method=T_TEST)
+        case SameMargin(p_value=float(p_value)):
+            return Test(p_value=p_value, method=SIGN_TEST)
+        case SameMargin():
+            return Missing(reason="all margins are 0 and have no sign")
+    return mean
+
+
+def _adjusted(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """Levels with Holm's p over those that are tested."""
+    tests = _holm({level.name: level.test for level in levels if isinstance(level.test, Test)})
+    return tuple(level.model_copy(update={"test": tests.get(level.name, level.test)}) for level in levels)
+
+
+def _holm(tests: Mapping[str, Test]) -> dict[str, Test]:
+    if not tests:
+        return {}
+    adjusted = holm([test.p_value for test in tests.values()])
+    return {
+        name: test.model_copy(update={"p_holm": p}) for (name, test), p in zip(tests.items(), adjusted, strict=True)
+    }
+
+
+def _slope(margins: FloatArray, levels: Levels, ids: Sequence[str], column: str, unit: str) -> Effect:
+    x, rows = _numbers(levels)
+    scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
+    target = Target(f"slope per 1 of {column}", "direct contrast", f"{unit} per 1 of {column}", scale)
+    return slope_effect(margins[rows], x[rows], list(compress(ids, rows)), target, None)
+
+
+def _numbers(levels: Levels) -> tuple[FloatArray, BoolArray]:
+    if levels.numbers is None:
+        raise DataError("the column holds categories")
+    return levels.numbers, ~np.isnan(levels.numbers)
+
+
+def _rate(
+    triples: Sequence[Triple], scorings: Scorings, column: str, cutoffs: Sequence[float], refused: str | None
+) -> RateByColumn:
+    """The double-rewrite effect by a column, on triples that every scoring has all rewards of."""
+    if refused:
+        raise DataError(refused)
+    read = np.ones(len(triples), dtype=bool)
+    for step in zip(*map(rate.triple_comparisons, triples), strict=True):
+        read &= read_margins(scorings, step)[2]
+    kept = [triple for triple in compress(triples, read) if dict(triple.by).get(column) is not None]
+    if not kept:
+        raise DataError("these triples have no value in it")
+    ids = [prompt_id(triple.prompt) for triple in kept]
+    levels = levels_of([dict(triple.by)[column] for triple in kept], ids, cutoffs)
+    contrasts = {label: rate.contrasts_of(kept, scoring, []) for label, scoring in scorings.items()}
+    effects: dict[str, ConditionalEffects | Missing] = {
+        label: or_missing(partial(_by_level, own, levels)) for label, own in contrasts.items()
+    }
+    last = list(effects.values())[-1]
+    tests = {} if isinstance(last, Missing) else {
+        effect.estimand.removeprefix("CATE: "): Test(p_value=effect.p_value, method=T_TEST) for effect in last.effects
+    }  # fmt: skip
+    return RateByColumn(
+        kind="categories" if levels.numbers is None else "numbers",
+        cutoffs=tuple(cutoffs),
+        n_missing=int(read.sum()) - len(kept),
+        pooled=dict(levels.pooled),
+        effects=per_scoring(effects),
+        tests=_holm(tests),
+        differ=per_scoring({label: or_missing(partial(levels_differ, own.double, levels, ids)) for label, own in contrasts.items()}),
+        slope=per_scoring({label: or_missing(partial(_rate_slope, own, levels, column)) for label, own in contrasts.items()}),
+    )  # fmt: skip
+
+
+def _by_level(contrasts: Contrasts, levels: Levels) -> ConditionalEffects:
+    """The effect in each level, in the order of the levels."""
+    found = statistics.conditional_effects(contrasts, [str(name) for name in levels.of])
+    order = {f"CATE: {name}": place for place, name in enumerate(levels.names)}
+    effects = sorted(map(by_students_t, found.effects), key=lambda effect: order[effect.estimand])
+    return found.model_copy(update={"effects": tuple(effects)})
+
+
+def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> ConditionalEffects:
+    numbers, _ = _numbers(levels)
+    name = f"1 of {column}"
+    wanted: list[statistics.Wanted] = [
+        (
+            f"slope per {name}",
+            estimator,
+            None,
+            partial(statistics.effect_slope, contrasts, numbers, estimator, None, name),
+        )
+        for estimator in statistics.ESTIMATORS
+    ]
+    effects, missing = statistics.collect(wanted)
+    return ConditionalEffects(effects=effects, not_estimated=missing)
+
 
 N_EXAMPLES = 12
 """Examples of each bias."""
@@ -214,7 +508,7 @@ def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
 
 
 def _effects(group: Group, seed: int) -> BiasEffects:
-    sides = [_direct(group, margins, seed) for margins in group.margins.values()]
+    sides = [_direct_effects(group, margins, seed) for margins in group.margins.values()]
     if len(sides) == 1:
         return BiasEffects(before=sides[0], unit=group.unit, test=_test(sides[0].direct))
 
@@ -226,7 +520,7 @@ def _effects(group: Group, seed: int) -> BiasEffects:
     return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=or_missing(change), test=tested)
 
 
-def _direct(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects:
+def _direct_effects(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct: Effect | SameMargin | Missing = or_missing(

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from cda.auditing import analysis, rate, result
-from cda.auditing.covariates import by_columns
+from cda.auditing import analysis, rate
+from cda.auditing import headline as result
+from cda.auditing.analysis import by_columns, criteria, panels
 from cda.auditing.groups import (
     MAIN,
     PLAIN,
@@ -26,9 +27,8 @@ from cda.auditing.groups import (
     votes,
     votes_undecided,
 )
-from cda.auditing.judges import criteria, panels
 from cda.auditing.paper import paper
-from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts
+from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts, unwritten
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.load import prompt_of
@@ -40,14 +40,14 @@ from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE
 from cda.finetuning.applied import applied_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, Training, trainings
-from cda.launch import launch_id, say, wait_until, world_size
+from cda.launch import launch_id, say, unsaid, wait_until, world_size
 from cda.prompts import Prompts
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
 from cda.records import Contrast, Exclusions, Pair, Prompt, Triple, prompt_id
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
-from cda.resources.llm_access import llm_access, llm_settings
+from cda.resources.llm_access import Step, llm_access, llm_settings
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, bias_settings, prompt_name, prompt_settings, source_fingerprint
@@ -56,6 +56,32 @@ from cda.results.base import save
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards, text_id
+
+
+def planned_calls(loaded: LoadedRecipe) -> list[Step]:
+    """Every LLM call that the audit is about to make, cached answers not deducted; none if it is finished, or asks no LLM.
+
+    A text that is still to be written counts in an LLM's comparisons with the length of the answer that it is rewritten from.
+    """
+    recipe, inputs, rewriting = loaded.recipe, audit_inputs(loaded), audit_rewriting(loaded)
+    to_write = unwritten(inputs, rewriting)
+    steps: list[Step] = [(recipe.llm, each.planned) for each in to_write]
+    if recipe.model.asks_llm:
+        scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
+        with unsaid():
+            texts = load_audit_texts(inputs, rewriting.planning(), only_audit=loaded.only_audit)
+        # The number tells the comparisons of one answer apart.
+        further = [
+            (prompt, text, f"{text} {number}")
+            for each in to_write
+            for prompt, text in each.answers
+            for number in range(each.n_comparisons)
+        ]
+        steps += scorer.planned([*comparisons_of(texts), *further])
+    folder = RunFolder(recipe.run_path)
+    can_be_done = all(folder.record(name) for name in stages_before(loaded))
+    return [] if steps and can_be_done and folder.is_done(stage(loaded, folder)) else steps
+
 
 AUDIT_FILE = "audit.json"
 

@@ -10,7 +10,7 @@ from cda.auditing.comparison import comparison_notes, comparison_tables, matrix,
 from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_verdict import quality_sentence, ties_sentence, verdict_kind, verdicts
+from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.errors import RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import unwritable, user_path
@@ -36,19 +36,18 @@ from cda.report.plots import (
     SHARE_LIMITS,
     Mark,
     Plot,
+    PlotRow,
     Scale,
     draw_rows,
     named,
     rows_height,
 )
-from cda.report.plots import Row as PlotRow
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.resources.artifacts import of_this_version
 from cda.resources.dry_run import stop_if_dry
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, save
-from cda.results.comparison import ComparisonResult, PairedAudits, PairedMargins
-from cda.results.leaderboard import BiasRow
+from cda.results.panel import BiasRow, ComparisonResult, PairedAudits, PairedMargins
 from cda.stats.verdict import SIGNIFICANT
 
 PAGE = "comparison.html"

@@ -16,8 +16,15 @@ from cda.files.paths import user_path
 from cda.resources.artifacts import of_this_version, shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, load
-from cda.results.comparison import ComparisonResult, PairedAudits, PairedMargins, SetupDifference
-from cda.results.leaderboard import LeaderboardRow, MeasuredTexts, ScoredAs
+from cda.results.panel import (
+    ComparisonResult,
+    LeaderboardRow,
+    MeasuredTexts,
+    PairedAudits,
+    PairedMargins,
+    ScoredAs,
+    SetupDifference,
+)
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.paired import compare_margins
 from cda.stats.proportions import ModelTies

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from cda.auditing import report_trainings as trainings
-from cda.auditing import report_verdict as verdict
+from cda.auditing import verdict_sentences as verdict
 from cda.auditing.report_cells import EMBEDDED, applied, compares
 from cda.auditing.report_data import rate_tables
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
-from cda.auditing.report_verdict import verdicts
 from cda.auditing.tracked import Number, audit_numbers, share_numbers
+from cda.auditing.verdict_sentences import verdicts
 from cda.report.numbers import listed
 from cda.report.page import render
 from cda.report.tables import Table, escaped, markdown_table

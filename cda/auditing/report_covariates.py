@@ -12,8 +12,15 @@ from cda.report.plots import Plot
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Scoring, Test
-from cda.results.covariates import ColumnLevels, Level, MarginsByColumn, RateByColumn
-from cda.results.effects import ConditionalEffects, Effect, SameMargin
+from cda.results.effects import (
+    ColumnLevels,
+    ConditionalEffects,
+    Effect,
+    Level,
+    MarginsByColumn,
+    RateByColumn,
+    SameMargin,
+)
 
 _DOUBLE = "double"
 
@@ -126,7 +133,9 @@ def _level_plot(id: str, title: str, levels: Mapping[str, Mapping[str, Estimate]
     marks = [plots.SCORINGS[when] for when in audit.scorings]
     rows, words_of = [], []
     for name, own in known.items():
-        rows.append(plots.Row(f"{plots.named(name)}\n{_prompts(own)}", tuple(own.get(when) for when in audit.scorings)))
+        rows.append(
+            plots.PlotRow(f"{plots.named(name)}\n{_prompts(own)}", tuple(own.get(when) for when in audit.scorings))
+        )
         each = (
             f"{f'{when} ' if compares(audit) else ''}{signed(found)} (n = {count(found)})"
             for when, found in own.items()

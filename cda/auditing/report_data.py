@@ -7,16 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_confounds import confounds_sentence
-from cda.auditing.report_verdict import drift_sentence
+from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.report import plots
 from cda.report.numbers import MINUS, NOT_ESTIMATED, cell, count, decimals, p_equals, p_value, share, signed
 from cda.report.plots import FAINT, PAGE, SCORINGS, THIRD, Mark, Plot, named
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasRate, Contingency, DirectEffects, NotIdentified, RateEffects, SameMargin
+from cda.results.effects import BiasDrift, BiasRate, Contingency, DirectEffects, NotIdentified, RateEffects, SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.stages import LabelCounts
 

@@ -14,11 +14,10 @@ from cda.auditing.report_tables import SIDES
 from cda.auditing.report_trainings import dose_plots
 from cda.report import plots
 from cda.report.numbers import count, points, reward, share, signed
-from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, Row, Scale, named
+from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, PlotRow, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasRate, DirectEffects, RateEffects
+from cda.results.effects import BiasDrift, BiasRate, DirectEffects, RateEffects
 from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _rows_plot(
     id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
 ) -> Plot:
     """A row for each label, with the marks of the words it has an estimate for."""
-    rows = [Row(label, tuple(own.get(word) for word in marks)) for label, own in shown]
+    rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
     draw = partial(plots.draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
     return Plot(id, title, text, draw, plots.rows_height(len(rows), len(marks)))
 
@@ -327,14 +326,14 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
 
 def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
     """The standardized difference of every feature that is not the bias itself."""
-    rows: list[Row] = []
+    rows: list[PlotRow] = []
     said = []
     for found in () if isinstance(drift.features, Missing) else drift.features:
         if found.is_treatment or found.standardised is None:
             continue
         label = found.feature.replace("_", " ")
         beyond = "" if found.beyond is None else f", {share(found.beyond)} of pairs beyond the limit"
-        rows.append(Row(named(label, 24), (found.standardised,)))
+        rows.append(PlotRow(named(label, 24), (found.standardised,)))
         said.append(f"{label} {signed(found.standardised)}{beyond}.")
     if not rows:
         return None
@@ -347,7 +346,7 @@ def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
     return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1))
 
 
-def draw_differences(rows: Sequence[Row], marks: Sequence[Mark], words: str, axes: Axes) -> None:
+def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str, axes: Axes) -> None:
     """Differences of features in standard deviations, above a band within which they are usually called balanced."""
     changes = [(y, change) for y, row in enumerate(rows) for change in row.estimates if change is not None]
     low, high = min(change.low for _, change in changes), max(change.high for _, change in changes)

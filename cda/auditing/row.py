@@ -19,7 +19,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
 from cda.results.facts import PanelFacts, RewardModelFacts
-from cda.results.leaderboard import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs, TrainedAs
+from cda.results.panel import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs, TrainedAs
 from cda.run import RunFolder, StageRecord
 
 NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"

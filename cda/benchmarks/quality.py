@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.result import set_quality
+from cda.auditing.headline import set_quality
 from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet
 from cda.errors import DataError

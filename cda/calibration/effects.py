@@ -35,7 +35,7 @@ from cda.dosing.held_out import (
 )
 from cda.records import Exclusions
 from cda.results.base import BeforeAfter
-from cda.results.calibration import CalibratedBias
+from cda.results.dose import CalibratedBias
 from cda.stats.draws import Stream, generator
 from cda.stats.proportions import hits_of, paired_change, wilson_share
 from cda.stats.votes import Majority

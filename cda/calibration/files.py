@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
+from cda.calibration.corrections import Origin, Term, calibration_result, check_prompts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE
-from cda.calibration.result import Origin, Term, calibration_result, check_prompts
 from cda.data.votes import Score, check_named, read_scores
 from cda.dosing.choice import MAX_QUALITY_LOSS, MIN_PROMPTS, REPEATS
 from cda.dosing.files import drawn_rows, scored_people
@@ -23,7 +23,7 @@ from cda.inert import inert
 from cda.records import TieRule
 from cda.resources.artifacts import shown_path
 from cda.resources.dry_run import stop_if_dry
-from cda.results.calibration import CalibrationResult
+from cda.results.dose import CalibrationResult
 from cda.scorers.calibrated import log_odds, preference_of
 from cda.stats.draws import drawn
 from cda.stats.people import within_preferences

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cda.calibration.corrections import RESULT
 from cda.calibration.fit import LEAST_FOLLOWING
-from cda.calibration.result import RESULT
 from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import is_main
 from cda.report import plots
@@ -19,7 +19,7 @@ from cda.report.plots import Plot, named
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.resources.artifacts import check_form, write_figures
 from cda.results.base import Estimate, Missing, save
-from cda.results.calibration import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
+from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,7 +215,7 @@ def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
 
 def _plot(result: CalibrationResult) -> Plot:
     rows = [
-        plots.Row(named(name), (own.base.skew, own.calibrated.skew, own.base.human_skew))
+        plots.PlotRow(named(name), (own.base.skew, own.calibrated.skew, own.base.human_skew))
         for name, own in result.biases.items()
     ]
     words = " ".join(
@@ -227,6 +227,6 @@ def _plot(result: CalibrationResult) -> Plot:
     return Plot("calibration", title, words, partial(_draw, rows), height)
 
 
-def _draw(rows: Sequence[plots.Row], axes: Axes) -> None:
+def _draw(rows: Sequence[plots.PlotRow], axes: Axes) -> None:
     scale = plots.Scale("preferred with the bias (%)", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
     plots.draw_rows(axes, rows, _MARKS, scale)

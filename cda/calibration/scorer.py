@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from cda.auditing.groups import (
     ties_of,
 )
 from cda.auditing.texts import AuditTexts, load_audit_texts
+from cda.biases import Bias
+from cda.calibration.corrections import RESULT, Origin, Term, calibration_result, check_prompts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, written
-from cda.calibration.result import RESULT, Origin, Term, calibration_result, check_prompts
-from cda.calibration.terms import text_columns, text_matrix, text_measure
 from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
@@ -39,12 +40,57 @@ from cda.resources.llm_access import Step, plan_lines
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs
-from cda.results.calibration import CalibrationResult, TextMeasure
+from cda.results.dose import CalibrationResult, TextMeasure
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
-from cda.scorers.calibrated import log_odds, preference_of
+from cda.scorers.calibrated import log_odds, place_of_first, preference_of, text_terms
 from cda.scorers.compared import Compared, Comparison
 from cda.stats.draws import drawn
 from cda.stats.votes import Majority
+
+
+def text_measure(bias: Bias) -> TextMeasure | None:
+    """The measure of a bias file, complete in itself; None if the file has none."""
+    rule = bias.measure
+    if rule is None:
+        return None
+    return TextMeasure(
+        feature=rule.feature,
+        logarithm=rule.relative,
+        present_above=None if rule.relative else rule.present_above,
+        present_below=None if rule.relative else rule.present_below,
+        markers=tuple(bias.markers),
+        pattern=bias.pattern,
+    )
+
+
+def text_columns(measures: Mapping[str, TextMeasure], one_order: bool) -> list[Term]:
+    """The terms of a scorer's problem: an offset unless the measure is relative, a slope, and the place of the first text."""
+    terms = []
+    for name, own in measures.items():
+        if not own.logarithm:
+            terms.append(Term(name, "offset"))
+        terms.append(Term(name, "slope", f"{'log ' * own.logarithm}{own.feature}"))
+    return [*terms, *([Term("", "order")] if one_order else [])]
+
+
+def text_matrix(
+    terms: Sequence[Term], measures: Mapping[str, TextMeasure], comparisons: Sequence[Comparison]
+) -> FloatArray:
+    """Terms of comparisons, first text minus second. Shape (n, k)."""
+
+    @cache
+    def values(bias: str, text: str) -> dict[str, float]:
+        return dict(zip(("offset", "slope"), text_terms(measures[bias], text), strict=True))
+
+    def value(term: Term, comparison: Comparison) -> float:
+        if term.part == "order":
+            return place_of_first(comparison)
+        _, first, second = comparison
+        return values(term.bias, first)[term.part] - values(term.bias, second)[term.part]
+
+    rows = [[value(term, comparison) for term in terms] for comparison in comparisons]
+    return np.array(rows, dtype=np.float64).reshape(len(comparisons), len(terms))
+
 
 UNREAD = "a text too long, or without a readable verdict"
 BOTH_ORDERS = "it was asked in both orders, in which a taste for a place cancels"

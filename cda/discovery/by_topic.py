@@ -18,13 +18,12 @@ from pathlib import Path
 from cda.discovery.attribute import bias_yaml, opposite_bias
 from cda.discovery.candidates import read_measured
 from cda.discovery.discover import Discovered, DiscoveryRun
+from cda.discovery.discovery_result import BIASES, CARRIED, PAGE, STAGES, earlier_tests
 from cda.discovery.evidence import confirm
 from cda.discovery.held_out import REVIEW, ROWS, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
-from cda.discovery.result import BIASES, CARRIED, PAGE, STAGES, earlier_tests
-from cda.discovery.topics import FOLDER, topic_folder
-from cda.discovery.topics_page import topics_markdown, topics_page, topics_plots, topics_text
-from cda.discovery.topics_tables import counted_word, table_rows
+from cda.discovery.setup import FOLDER, topic_folder
+from cda.discovery.topics_page import counted_word, table_rows, topics_markdown, topics_page, topics_plots, topics_text
 from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
@@ -44,8 +43,7 @@ from cda.results.topics import (
     TopicSearch,
     TopicsResult,
 )
-from cda.stats.heterogeneity import heterogeneity
-from cda.stats.multiplicity import corrected, holm
+from cda.stats.multiplicity import corrected, heterogeneity, holm
 
 RESULT, REPORT, TABLE = "topics.json", "topics.md", "topics.csv"
 Failed = dict[str, dict[str, dict[str, int]]]

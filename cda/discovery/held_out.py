@@ -23,8 +23,7 @@ from cda.discovery.candidates import (
 )
 from cda.discovery.evidence import confirm, validate
 from cda.discovery.pair_quality import pair_quality
-from cda.discovery.scoring import AskedJudge
-from cda.discovery.setup import Setup
+from cda.discovery.setup import AskedJudge, Setup
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl, write_text
 from cda.files.yaml_file import read_yaml_mapping

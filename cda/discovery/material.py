@@ -12,8 +12,15 @@ from cda.data.load import RowError, load_rows, looks_like_path, prompt_of
 from cda.data.sampled import load_outputs
 from cda.discovery.candidates import PromptSamples, Rated, Reward
 from cda.discovery.prompts import PARTS, distinct_prompts, generated_prompts, load_topics, own_topics, split_prompts
-from cda.discovery.setup import Setup
-from cda.discovery.topics import choose_topics, named_topics, of_topics, split_by_topic, topic_material, topic_sizes
+from cda.discovery.setup import (
+    Setup,
+    choose_topics,
+    named_topics,
+    of_topics,
+    split_by_topic,
+    topic_material,
+    topic_sizes,
+)
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.embedded.topics import broad_topic

@@ -16,7 +16,7 @@ from cda.llm.protocol import LLM, Answer, Request, ask, closing_object, fenced, 
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.base import Estimate, or_missing
 from cda.results.discover import Measured
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 from cda.results.evidence import EditGrades, Fidelity, Guess, Guesses, PairQuality
 from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id

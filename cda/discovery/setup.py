@@ -2,30 +2,245 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.data.load import RowError, check_columns, load_rows
+from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
 from cda.discovery.mined import MinedProposer
+from cda.discovery.prompts import PARTS, split_prompts
 from cda.discovery.proposals import LLMMutator, LLMProposer
 from cda.discovery.rules import RuleMutator
-from cda.discovery.topics import FOLDER, topic_folder
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError, LLMError, ModelError, RecipeError, did_you_mean
+from cda.files.paths import as_part
+from cda.inert import clipped
+from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import DiscoverSection, Size, judges_of
+from cda.records import Prompt, content_id, prompt_id
 from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import prompt_settings, source_fingerprint
-from cda.results.discover import CandidateRecord, MaterialCounts, SavedGeneration, SearchSettings
-from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities
+from cda.results.discover import CandidateRecord, MaterialCounts, Part, SavedGeneration, SearchSettings
+from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities, Verdicts
+from cda.results.topics import TopicMaterial
 from cda.rewriting.rewriter import LLMRewriter, Rewriter
 from cda.run import RunFolder, Stage, file_fingerprint
+from cda.scorers.calibrated import Corrector
+from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
+from cda.scorers.judge import LLMJudge
+from cda.scorers.own import OwnPairwise
+
+FOLDER = "topics"
+"""Folder of the topics' own searches, in that of the run."""
+_NAME, _SHOWN = 40, 60
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTopics:
+    """The topics to be searched, in the order in which they first come, and for each other one the reason why not."""
+
+    topics: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+def choose_topics(sizes: Mapping[str, int], section: DiscoverSection, where: str) -> ChosenTopics:
+    """The topics that are asked for and have enough prompts; `sizes` maps each to its prompts, `where` names their source.
+
+    DataError: no prompt names a topic, a topic that is asked for is unknown, or none has enough prompts.
+    """
+    if not sizes:
+        raise DataError(
+            f"{where}: no prompt names a topic (one that is given two has none), so that there is nothing to search by topic. Give each row a `topic` "
+            "(discover.columns={topic: YOUR_COLUMN} for a file of responses), or leave out --by-topic"
+        )
+    asked, least = section.only_topics, section.min_topic_prompts
+    if unknown := [topic for topic in asked if topic not in sizes]:
+        listed = ", ".join(clipped(topic, _SHOWN) for topic in sizes)
+        named = "; ".join(f"{topic!r} is unknown.{did_you_mean(topic, sizes)}" for topic in unknown)
+        raise DataError(f"discover.only_topics: {named} Topics of {where}: {listed}")
+    left_out = {
+        topic: f"{n} prompts, {least} are needed" if n < least else "not among discover.only_topics"
+        for topic, n in sizes.items()
+        if n < least or (asked and topic not in asked)
+    }
+    topics = tuple(topic for topic in sizes if topic not in left_out)
+    if not topics:
+        most = max(sizes, key=lambda topic: sizes[topic])
+        raise DataError(
+            f"{where}: no topic has enough prompts to be searched: {least} are needed (discover.min_topic_prompts), and the largest "
+            f"of {len(sizes)}, {clipped(most, _SHOWN)}, has {sizes[most]}. Add prompts, merge topics, or leave out --by-topic"
+        )
+    return ChosenTopics(topics, left_out)
+
+
+def topic_sizes(prompts: Sequence[Prompt], topic_of: Mapping[str, str]) -> dict[str, int]:
+    """The number of prompts of each topic, in the order in which topics first come; `topic_of` maps a `prompt_id` to its topic."""
+    return dict(Counter(topic for prompt in prompts if (topic := topic_of.get(prompt_id(prompt)))))
+
+
+def of_topics(
+    samples: Sequence[PromptSamples], topic_of: Mapping[str, str], topics: Sequence[str]
+) -> list[PromptSamples]:
+    """The prompts of these topics, in their own order."""
+    wanted = set(topics)
+    return [sample for sample in samples if topic_of.get(prompt_id(sample.prompt)) in wanted]
+
+
+def split_by_topic(
+    prompts: Sequence[Prompt], topic_of: Mapping[str, str], topics: Sequence[str], section: DiscoverSection, seed: int
+) -> tuple[dict[Part, list[Prompt]], int]:
+    """As `split_prompts`, each topic by itself, so that every topic has its share of every part."""
+    parts: dict[Part, list[Prompt]] = {part: [] for part in PARTS}
+    n_repeated = 0
+    for topic in topics:
+        own = [prompt for prompt in prompts if topic_of.get(prompt_id(prompt)) == topic]
+        split, n = split_prompts(own, section.parts, seed)
+        n_repeated += n
+        for part in PARTS:
+            parts[part] += split[part]
+    return parts, n_repeated
+
+
+def topic_material(
+    split: Mapping[Part, Sequence[Prompt]],
+    topic_of: Mapping[str, str],
+    topics: Sequence[str],
+    left_out: Mapping[str, str],
+    seen: Sequence[Prompt],
+) -> TopicMaterial:
+    """The counts of topics, of the prompts `seen` before any was left out."""
+    sizes = topic_sizes(seen, topic_of)
+    by_part = {part: topic_sizes(prompts, topic_of) for part, prompts in split.items()}
+    return TopicMaterial(
+        prompts={topic: {part: by_part[part].get(topic, 0) for part in PARTS} for topic in topics},
+        left_out=dict(left_out),
+        n_left_out=sum(sizes.get(topic, 0) for topic in left_out),
+        n_without=len(seen) - sum(sizes.values()),
+    )
+
+
+def named_topics(
+    reference: str, columns: Mapping[str, str], split: str, read: Callable[[object], Prompt]
+) -> dict[str, str]:
+    """Topics by `prompt_id` that the rows of a file name; a prompt that is given two has none.
+
+    DataError: `columns` names a column for the topic that no row has.
+    """
+    rows = load_rows(reference, split)
+    name = columns.get("topic", "topic")
+    if "topic" in columns:
+        check_columns(rows, {"topic": name}, reference, "discover.columns")
+    topics: dict[str, str | None] = {}
+    for row in rows:
+        topic = row.get(name)
+        if topic is None or not str(topic).strip():
+            continue
+        try:
+            prompt = prompt_id(read(row.get(columns.get("prompt", "prompt"))))
+        except RowError:  # counted where responses are read
+            continue
+        own = str(topic).strip()
+        topics[prompt] = own if topics.get(prompt, own) == own else None
+    return {prompt: topic for prompt, topic in topics.items() if topic is not None}
+
+
+def topic_folder(topic: str) -> str:
+    """The name of a topic's folder: its words, and a mark of the whole where they are not all of it.
+
+    >>> topic_folder("home and garden"), topic_folder("Home?")
+    ('home-and-garden', 'home-7f9e98')
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-")[:_NAME].strip("-") or "topic"
+    return as_part(plain if topic.replace(" ", "-") == plain else f"{plain}-{content_id(topic)[:6]}")
+
+
+def reward_of(asked: Asked) -> Reward:
+    """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
+
+    def reward(texts: Sequence[Text]) -> FloatArray:
+        scores, _ = asked.scorer().score(texts)
+        whole = {name: reward for name, reward in scores.by_text.items() if name not in scores.read}
+        return np.array([whole.get(text_id(*text), np.nan) for text in texts])
+
+    return reward
+
+
+@dataclass
+class AskedJudge:
+    """The judge as a function of comparisons; counts of the latest call stand in `verdicts` (if it compares) and `n_cut`.
+
+    Verdicts in both orders are averaged; a verdict in one order alone may favour the place, and gives no preference. With
+    rewards the sign decides; a truncated text gives no preference, just as it gives no reward in `reward_of`, and is counted
+    in `n_cut`.
+    """
+
+    asked: Asked
+    verdicts: Verdicts | None = field(default=None, init=False)
+    n_cut: int = field(default=0, init=False)
+
+    def __call__(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN for missing ones. Shape (n,)."""
+        self.verdicts, self.n_cut = None, 0
+        if not comparisons:
+            return np.zeros(0)
+        scorer = self.asked.scorer()
+        if scorer.compares:
+            # A comparison counts only if it was read in both orders.
+            margins, self.verdicts = _verdicts(replace(scorer.pairwise(), both_orders=True), comparisons)
+            if (calibration := scorer.calibration()) is not None:
+                margins = Corrector(calibration).margins(margins, comparisons)
+            return (margins + 1) / 2
+        compared, _ = scorer.compare(comparisons)
+        preferences = compared.margins(comparisons)
+        if isinstance(compared, Rewards):
+            preferences = np.sign(preferences)
+            cut = [any(text_id(prompt, text) in compared.read for text in texts) for prompt, *texts in comparisons]
+            preferences[cut] = np.nan
+            self.n_cut = sum(cut)
+            if self.n_cut:
+                say(f"  {self.n_cut} comparisons without a preference: the judge has read a side in part only")
+        return np.asarray((preferences + 1) / 2, dtype=np.float64)
+
+
+def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
+    """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
+
+    LLMError or ModelError if not one can be read in both orders.
+    """
+    compared = compare_distinct(judge, comparisons)
+    why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+    if judge.orders.n_unread or judge.orders.n_half_read or why:
+        say(
+            f"  {judge.orders.n_unread} comparisons without a readable verdict, {judge.orders.n_half_read} with one in one "
+            f"order alone, which does not count{f' ({why})' if why else ''}"
+        )
+    margins = compared.margins(comparisons)
+    if np.isnan(margins).all():
+        error = LLMError if isinstance(judge, LLMJudge) else ModelError
+        raise error(
+            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why or 'NaN'})"
+        )
+    return margins, Verdicts(
+        asked=len(compared.by_comparison),
+        unread=judge.orders.n_unread,
+        reasons=dict(judge.reasons),
+        half_read=judge.orders.n_half_read,
+        flipped=judge.orders.n_flipped or 0,
+        position_bias=judge.orders.position_bias,
+    )
+
 
 RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them. One rule engine is one rewriter: agreement of

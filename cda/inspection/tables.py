@@ -9,7 +9,7 @@ from cda.report.numbers import MINUS, cell, clipped, count, counted, excludes_ze
 from cda.report.page import Piece, word_differences
 from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
 _YES_NO = {True: "yes", False: "no", None: "not known"}

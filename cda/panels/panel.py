@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
-from cda.auditing.report_cells import targets
-from cda.auditing.report_verdict import ties_sentence
+from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.comparison_result import HOW, JUDGES, NO_VALUE, scored_setup
+from cda.auditing.comparison_result import differences as setup_differences
+from cda.auditing.groups import People, people_in
+from cda.auditing.report_cells import compares, targets
+from cda.auditing.row import AuditFolder, margin_in, scored_as
+from cda.auditing.verdict_sentences import ties_sentence
+from cda.errors import RunError
 from cda.files.jsonl import write_text
+from cda.files.paths import is_a_file
 from cda.launch import is_main
 from cda.panels import panel_report as report
-from cda.panels.differences import differences
-from cda.panels.members import Member, read_members
 from cda.provenance import versions
+from cda.records import Preference, TieRule, content_id
+from cda.report.numbers import clipped, listed
 from cda.report.scoring import scored_line
-from cda.resources.artifacts import check_form, out_folder, shown_path, write_figures
-from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, save
+from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
+from cda.results.audit import AuditResult
+from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, load, save
 from cda.results.facts import RewardModelFacts, Scorer
 from cda.results.panel import (
     ModelBias,
@@ -29,18 +39,234 @@ from cda.results.panel import (
     Over,
     Panel,
     PanelBias,
+    PanelKind,
     PanelMean,
     PanelModel,
     PanelResult,
     PanelTraining,
+    ScoredAs,
     TrainedBias,
     TrainingMean,
 )
 from cda.results.skew import VotedBias
+from cda.run import RunFolder
 from cda.stats.draws import Stream, generator
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
+from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
+
+_LONGEST = 60
+"""Characters of a setting in a sentence."""
+
+
+def differences(members: Sequence[Member]) -> Iterator[str]:
+    """Sentences on what differs, with the models; nothing for what is alike."""
+    for kind in ("reward models", "judges"):
+        models = [member for member in members if member.kind == kind and not member.is_training]
+        yield from _texts(models)
+        yield from _settings(models)
+    trainings = [member for member in members if member.is_training]
+    yield from _training_texts(trainings)
+    yield from _settings(trainings)
+    yield from _without_prompts(members)
+
+
+def _texts(models: Sequence[Member]) -> Iterator[str]:
+    """Biases that some models lack, or were asked about on other contrasts or with other votes."""
+    biases = dict.fromkeys(name for member in models for name in member.contrasts)
+    by_lacking: dict[tuple[str, ...], list[str]] = {}
+    by_sets: dict[str, list[str]] = {}
+    for bias in biases:
+        if lacking := tuple(member.name for member in models if bias not in member.contrasts):
+            by_lacking.setdefault(lacking, []).append(bias)
+        if len(sets := _by(models, partial(_text_set, bias))) > 1:
+            by_sets.setdefault("; ".join(map(listed, sets.values())), []).append(bias)
+        without = [member.name for member in models if bias in member.contrasts and not member.contrasts[bias].people]
+        with_people = [member.name for member in models if bias in member.contrasts and member.contrasts[bias].people]
+        if without and with_people:
+            yield f"{bias}: people's votes are in the audit of {listed(with_people)}, not in that of {listed(without)}."
+    for names, lacked in by_lacking.items():
+        yield f"{listed(lacked)}: not measured for {listed(names)}."
+    for groups, differing in by_sets.items():
+        yield (
+            f"{listed(differing)}: measured on different contrasts, or with different votes ({groups}); each set has a mean and "
+            "ranks of its own, and is never averaged with another."
+        )
+
+
+def _text_set(bias: str, member: Member) -> str | None:
+    return member.contrasts[bias].text_set if bias in member.contrasts else None
+
+
+def _settings(models: Sequence[Member]) -> Iterator[str]:
+    """Settings of the scoring, and quality pairs; means are over all of them, next to this sentence."""
+    for found in setup_differences({member.name: scored_setup(member.scored) for member in models}):
+        values = {name: value for name, value in found.values.items() if value != NO_VALUE}
+        groups = _by(models, lambda member, values=values: values.get(member.name))  # type: ignore[misc]
+        if len(groups) > 1 and found.what not in (HOW, JUDGES):
+            yield f"Not alike in {found.what} ({_each(groups)}); the means are over all of them."
+    if len(groups := _by(models, lambda member: member.audit.sources.quality)) > 1:
+        yield f"Quality was measured on different pairs ({_each(groups)}), so that its accuracies do not compare."
+
+
+def _each(groups: dict[str, list[str]]) -> str:
+    return "; ".join(f"{clipped(value, _LONGEST)}: {listed(names)}" for value, names in groups.items())
+
+
+def _training_texts(trainings: Sequence[Member]) -> Iterator[str]:
+    biases = dict.fromkeys(name for member in trainings for name in member.contrasts)
+    differing = [bias for bias in biases if len(_by(trainings, partial(_text_set, bias))) > 1]
+    if differing:
+        yield f"{listed(differing)}: the trainings were measured on different contrasts, or with different votes."
+
+
+def _without_prompts(members: Sequence[Member]) -> Iterator[str]:
+    if names := [member.name for member in members if member.n_without_prompt]:
+        yield (
+            f"The audit of {listed(names)} was written by an earlier version of cda, which left out the prompts of its contrasts: "
+            "each contrast counts as a prompt of its own. Audit again in a new folder for intervals by prompt."
+        )
+
+
+def _by(members: Sequence[Member], value: Callable[[Member], str | None]) -> dict[str, list[str]]:
+    """Names of the members by a value; those without one are left out."""
+    groups: dict[str, list[str]] = {}
+    for member in members:
+        if (found := value(member)) is not None:
+            groups.setdefault(found, []).append(member.name)
+    return groups
+
+
+_RULES: dict[str, TieRule] = {"drop": "drop", "half": "half", "as-released": "as-released"}
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """The contrasts of one bias in one audit, in the order of their ids, with the margins of every scoring (NaN: none)."""
+
+    ids: tuple[str, ...]
+    prompt_ids: tuple[str, ...]
+    votes: tuple[tuple[Preference, ...], ...]
+    preferred: tuple[Preference | None, ...]
+    margins: Mapping[str, FloatArray]
+    rule: TieRule | None
+    """Treatment of people's ties; None if no majority is for a side."""
+
+    @cached_property
+    def text_set(self) -> str:
+        """Equal for the same texts with the same votes on them."""
+        return content_id("text set", self.ids, [sorted(own) for own in self.votes], self.preferred, self.rule)
+
+    @cached_property
+    def people(self) -> People | None:
+        return None if self.rule is None else people_in(self.votes, self.preferred, self.rule)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A finished audit, by its name in the panel."""
+
+    name: str
+    run: Path
+    audit: AuditResult
+    contrasts: Mapping[str, Contrasts]
+    """By bias."""
+    n_without_prompt: int
+    """Contrasts whose prompt no audit of the panel names: each counts as its own."""
+    calibration: str | None = None
+    """Fingerprint of the calibration that corrected its scores."""
+
+    @property
+    def scored(self) -> ScoredAs:
+        return scored_as(self.audit, self.calibration)
+
+    @property
+    def kind(self) -> PanelKind:
+        return "reward models" if isinstance(self.audit.model, RewardModelFacts) else "judges"
+
+    @property
+    def is_training(self) -> bool:
+        return compares(self.audit)
+
+    @property
+    def ties(self) -> ModelTies:
+        return "half" if self.audit.model.halves_ties else "no-hit"
+
+    def hits(self, bias: str, scoring: str) -> FloatArray:
+        """Preferences for the side with the bias, one for each contrast: 1, 0, a judge's tie 0.5, NaN without a margin."""
+        margins = self.contrasts[bias].margins[scoring]
+        return np.where(np.isnan(margins), np.nan, hits_of(margins, self.ties))
+
+
+def is_finished_audit(target: str) -> bool:
+    """True for the folder of a run that holds a finished audit."""
+    return is_a_file(Path(target).expanduser() / "audit" / AUDIT_FILE)
+
+
+def read_members(runs: Sequence[Path]) -> list[Member]:
+    """Audits by their run folders, under distinct names; RunError lists every one that is damaged or not finished, and
+    DataError one of another version of cda."""
+    damaged = {run: RunFolder(run).damaged("audit") for run in runs}
+    problems = [
+        f"{run}: {', '.join(files)} of its audit: cut, changed or gone since it was finished; audit the model again"
+        for run, files in damaged.items()
+        if files
+    ]
+    if problems:
+        raise RunError("\n".join(problems))
+    audits = [load(AuditResult, run / "audit" / AUDIT_FILE, "cda audit") for run in runs]
+    found = [AuditFolder.read(audit, run) for audit, run in zip(audits, runs, strict=True)]
+    rows = [[row for row in each.rows or () if row["kind"] == "contrast"] for each in found]
+    # An audit of an earlier version names no prompts; another one of the same contrasts may.
+    prompts = {str(row["id"]): str(row["prompt_id"]) for own in rows for row in own if "prompt_id" in row}
+    names = _names(runs, audits)
+    return [
+        Member(
+            name, run, each.audit, _by_bias(own, each.audit, prompts), sum(str(row["id"]) not in prompts for row in own),
+            each.record.settings.get("calibration"),
+        )
+        for name, run, each, own in zip(names, runs, found, rows, strict=True)
+    ]  # fmt: skip
+
+
+def _names(runs: Sequence[Path], audits: Sequence[AuditResult]) -> list[str]:
+    """A model by its own name, a training by its folder; those that are not distinct with their folder, and then a number."""
+    folders = [shown_path(run) for run in runs]
+    first = [
+        folder if compares(audit) else shown_target(audit.model.name)
+        for folder, audit in zip(folders, audits, strict=True)
+    ]
+    named = [
+        f"{name} ({folder})" if first.count(name) > 1 and name != folder else name
+        for name, folder in zip(first, folders, strict=True)
+    ]
+    return [f"{name} {named[:at].count(name) + 1}" if named.count(name) > 1 else name for at, name in enumerate(named)]
+
+
+def _by_bias(rows: Iterable[Mapping[str, Any]], audit: AuditResult, prompts: Mapping[str, str]) -> dict[str, Contrasts]:
+    by_bias: dict[str, dict[str, Mapping[str, Any]]] = {name: {} for name in audit.skew}
+    for row in rows:
+        by_bias.setdefault(str(row["bias"]), {})[str(row["id"])] = row
+    return {name: _contrasts(name, own, audit, prompts) for name, own in by_bias.items() if own}
+
+
+def _contrasts(
+    bias: str, by_id: Mapping[str, Mapping[str, Any]], audit: AuditResult, prompts: Mapping[str, str]
+) -> Contrasts:
+    ids = tuple(sorted(by_id))
+    rows = [by_id[name] for name in ids]
+    return Contrasts(
+        ids=ids,
+        prompt_ids=tuple(prompts.get(name, name) for name in ids),
+        votes=tuple(tuple(row.get("votes") or ()) for row in rows),
+        preferred=tuple(row.get("preferred") for row in rows),
+        margins={
+            scoring: np.array([margin_in(row, scoring) for row in rows], dtype=np.float64) for scoring in audit.scorings
+        },
+        rule=_RULES.get(audit.votes[bias].rule) if bias in audit.votes else None,
+    )
+
 
 RESULT, PAGE, TABLES, CSV = "panel.json", "report.html", "panel.md", "panel.csv"
 

@@ -1,25 +1,21 @@
-"""A panel in words and tables, from its numbers alone: terminal, Markdown, CSV, page."""
+"""A panel in words, tables and figures, from its numbers alone: terminal, Markdown, CSV, page."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from cda.panels.panel_plots import average_plots, correlation_plot, model_plots, quality_plot, training_plots
-from cda.panels.panel_tables import (
-    correlation_table,
-    mean_name,
-    measure_tables,
-    measured_in,
-    rank_tables,
-    scored_tables,
-    training_tables,
-)
+from cda.report import plots
 from cda.report.numbers import (
+    NOT_ESTIMATED,
+    cell,
     clipped,
     count,
+    decimals,
     few_prompts,
     inert,
     listed,
@@ -28,11 +24,395 @@ from cda.report.numbers import (
     share,
 )
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
-from cda.report.plots import Plot
-from cda.report.tables import escaped, markdown_table, plain_table
+from cda.report.plots import AFTER, BEFORE, FAINT, PAGE, PEOPLE_MARK, SCORINGS, THIRD, Mark, Plot, PlotRow, Scale, named
+from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, table
 from cda.results.base import Estimate, Missing
-from cda.results.panel import Panel, PanelMean, PanelResult
+from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult, TrainingMean
 from cda.stats.panel import FEW_MODELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_KINDS = {"reward models": Mark("reward models", BEFORE, "o", filled=False), "judges": Mark("judges", AFTER, "s")}
+_MODEL, _MEAN = Mark("each model", BEFORE, "o", filled=False), Mark("mean", THIRD, "s")
+_NAMED_MODELS = 7
+"""Models with marks of their own; more have one mark in common."""
+Shown = Mapping[str, Sequence[Estimate | None]]
+"""Label of a row to an estimate for each mark."""
+
+
+def average_plots(result: PanelResult) -> Iterator[Plot]:
+    """Mean skew next to people's share, and mean miscalibration, of each bias; the largest set of contrasts of each."""
+    marks = [PEOPLE_MARK, *(_KINDS[panel.kind] for panel in result.panels)]
+    skew: dict[str, list[Estimate | None]] = {}
+    missed: dict[str, list[Estimate | None]] = {}
+    for at, panel in enumerate(result.panels, 1):
+        for bias, found in panel.biases.items():
+            if found.means:
+                people = found.means[0].people
+                row = skew.setdefault(named(bias), [None] * len(marks))
+                row[at] = people.skew if people else found.means[0].skew
+                row[0] = people.human_skew if people else row[0]
+                if people:
+                    missed.setdefault(named(bias), [None] * len(result.panels))[at - 1] = people.miscalibration
+    title = (
+        "Mean skew over models next to people's share, on the contrasts that people have a majority on if they voted"
+    )
+    yield _shares("mean-skew", title, "prefers the side with the bias (%)", skew, marks, 50)
+    if missed:
+        title = "Mean miscalibration: how often models and people's majority disagree"
+        yield _shares("mean-miscalibration", title, "disagrees with people's majority (%)", missed, marks[1:])
+
+
+def model_plots(result: PanelResult) -> Iterator[Plot]:
+    """Skew of every model on a bias, with the means; the dashed line is people's share, or one half without votes."""
+    biases = dict.fromkeys(bias for panel in result.panels for bias in panel.biases)
+    for bias, slug in plots.slugs(biases).items():
+        rows: dict[str, list[Estimate | None]] = {}
+        people = None
+        for panel in result.panels:
+            for name in panel.models:
+                if (found := result.models[name].biases.get(bias)) is not None:
+                    rows[named(name, 28)] = [found.people.skew if found.people else found.skew, None]
+                    people = found.people.human_skew if found.people else people
+            for mean in panel.biases[bias].means if bias in panel.biases else ():
+                if len(mean.models) > 1:
+                    label = f"mean of {len(mean.models)} {panel.kind}"
+                    rows[label] = [None, mean.people.skew if mean.people else mean.skew]
+        line = "one half" if people is None else f"people's share, {percent(people.value)} (n = {count(people)})"
+        title = f"{named(bias)}: skew of each model; dashed: {line}"
+        reference = 50 if people is None else 100 * people.value
+        yield _shares(f"models-{slug}", title, "prefers the side with the bias (%)", rows, (_MODEL, _MEAN), reference)
+
+
+def correlation_plot(result: PanelResult) -> Iterator[Plot]:
+    """r of each attribute with being preferred, by people across and by every model upwards; none without votes."""
+    points: dict[str, dict[str, tuple[Estimate, Estimate]]] = {}
+    for name, model in result.models.items():
+        for bias, found in model.biases.items():
+            r = found.correlation
+            if r is not None and isinstance(r.people, Estimate) and isinstance(r.model.before, Estimate):
+                points.setdefault(name, {})[bias] = (r.people, r.model.before)
+    if points:
+        words = " ".join(
+            f"{name}: {'; '.join(f'{bias} people {decimals(x)} (n = {count(x)}), model {decimals(y)} (n = {count(y)})' for bias, (x, y) in own.items())}."
+            for name, own in points.items()
+        )
+        title = (
+            "What models favour against what people favour: correlation (r) of each attribute with being preferred. On the dashed "
+            "line the two agree"
+        )
+        yield Plot("correlations", title, words, partial(_draw_correlations, points), 3.4)
+
+
+def _draw_correlations(points: Mapping[str, Mapping[str, tuple[Estimate, Estimate]]], axes: Axes) -> None:
+    axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    few = len(points) <= _NAMED_MODELS
+    top: dict[str, tuple[float, float]] = {}
+    for at, (name, own) in enumerate(points.items()):
+        color, shape = plots.KINDS[at if few else 0]
+        across, upwards = zip(*own.values(), strict=True)
+        axes.errorbar(
+            [r.value for r in across], [r.value for r in upwards], xerr=plots.errors(across), yerr=plots.errors(upwards),
+            fmt=shape, color=color, label=named(name), markersize=5, elinewidth=0.8, markerfacecolor=PAGE, zorder=3,
+        )  # fmt: skip
+        for bias, (x, y) in own.items():
+            top[bias] = max(top.get(bias, (x.value, -2.0)), (x.value, y.high), key=lambda point: point[1])
+    for bias, (x_value, high) in top.items():
+        axes.annotate(
+            named(bias), (x_value, min(high, 0.95)), (0, 3), textcoords="offset points", ha="center", fontsize=7
+        )
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
+    plots.draw_frame(axes, "r by people", "both")
+    axes.set_ylabel("r by the model")
+    if few and len(points) > 1:
+        plots.key(axes, [(named(name), *plots.KINDS[at], False) for at, name in enumerate(points)])
+
+
+def training_plots(result: PanelResult) -> Iterator[Plot]:
+    """Skew next to people's share, and miscalibration, of the bias that each training is against; with means."""
+    skew: dict[str, list[Estimate | None]] = {}
+    missed: dict[str, list[Estimate | None]] = {}
+    for name, training in result.trainings.items():
+        for bias, trained in training.biases.items():
+            if trained.target:
+                label = named(f"{name}: {bias}", 28)
+                skew[label] = [trained.human_skew, *map(_known, (trained.skew.before, trained.skew.after))]
+                if (own := trained.miscalibration) is not None:
+                    missed[label] = [_known(own.before), _known(own.after)]
+    for bias, means in result.training_means.items():
+        for mean in means:
+            label = named(f"mean of {len(mean.trainings)}: {bias}", 28)
+            skew[label] = [mean.human_skew, *map(_known, (mean.skew.before, mean.skew.after))]
+            if mean.miscalibration is not None:
+                missed[label] = [_known(mean.miscalibration.before), _known(mean.miscalibration.after)]
+    moments = [SCORINGS["before"], SCORINGS["after"]]
+    if skew:
+        title = "Skew of the bias that each training is against, before and after"
+        yield _shares("training-skew", title, "prefers the side with the bias (%)", skew, [PEOPLE_MARK, *moments], 50)
+    if missed:
+        title = "Miscalibration of the bias that each training is against, before and after"
+        yield _shares("training-miscalibration", title, "disagrees with people's majority (%)", missed, moments)
+
+
+def quality_plot(result: PanelResult) -> Iterator[Plot]:
+    """Accuracy on held-out pairs before and after each training, by section if there are sections."""
+    rows: dict[str, list[Estimate | None]] = {}
+    for name, training in result.trainings.items():
+        if training.quality is not None and not training.sections:
+            rows[named(name, 28)] = [_known(training.quality.before), _known(training.quality.after)]
+        for group in training.sections:
+            scores = [group.scores[when].estimate for when in ("before", "after")]
+            rows[named(f"{name}: {group.name}", 28)] = [*scores]
+    if rows:
+        title = "Quality accuracy on held-out pairs before and after each training"
+        yield _shares("training-quality", title, "ranked right (%)", rows, [SCORINGS["before"], SCORINGS["after"]], 50)
+
+
+def _known(found: Estimate | Missing) -> Estimate | None:
+    return found if isinstance(found, Estimate) else None
+
+
+def _shares(
+    id: str, title: str, axis: str, shown: Shown, marks: Sequence[Mark], reference: float | None = None
+) -> Plot:
+    """Rows of shares; marks without any estimate are left out."""
+    used = [at for at in range(len(marks)) if any(row[at] for row in shown.values())]
+    rows = [PlotRow(label, tuple(row[at] for at in used)) for label, row in shown.items()]
+    kept = [marks[at] for at in used]
+    words = " ".join(
+        f"{row.label}: {', '.join(f'{mark.name} {share(found)} (n = {count(found)})' for mark, found in zip(kept, row.estimates, strict=True) if found)}."
+        for row in rows
+    )
+    scale = Scale(axis, is_share=True, limits=plots.SHARE_LIMITS, reference=reference)
+    draw = partial(plots.draw_rows, rows=rows, marks=kept, scale=scale)
+    return Plot(id, title, words, draw, plots.rows_height(len(rows), len(kept)))
+
+
+NOT_MEASURED, NO_VOTES = "not measured", "no votes"
+_MEASURES: dict[str, tuple[str, Callable[[Estimate], str]]] = {
+    "skew": ("Skew: how often each model prefers the side with the bias", share),
+    "distance": (
+        "Distance from people: skew − people's share, in percentage points, where people have a majority",
+        partial(points, unit=""),
+    ),
+    "miscalibration": ("Miscalibration: how often a model and people's majority disagree", share),
+}
+
+
+def measured_in(found: ModelBias | PanelMean | None) -> dict[str, Estimate]:
+    """Each measure of a model, or a mean, on one bias."""
+    if found is None:
+        return {}
+    measured = {"skew": found.skew}
+    if found.people is not None:
+        people = found.people
+        measured |= {
+            "human skew": people.human_skew, "skew on voted contrasts": people.skew, "distance": people.distance,
+            "miscalibration": people.miscalibration,
+        }  # fmt: skip
+    return measured
+
+
+def measure_tables(result: PanelResult) -> list[Table]:
+    """Skew, distance and miscalibration: models and means by biases, for each panel; the latter two if people voted."""
+    tables = []
+    for panel in result.panels:
+        for measure, (title, form) in _MEASURES.items():
+            rows = _rows(result, panel, measure, form)
+            if any(value != NO_VOTES for row in rows[1] for value in row[1:] if value not in ("", NOT_MEASURED)):
+                what = f"{panel.kind.capitalize()}. {title}, with 95% intervals"
+                tables.append(Table(what, *rows))
+    return tables
+
+
+def _rows(
+    result: PanelResult, panel: Panel, measure: str, form: Callable[[Estimate], str]
+) -> tuple[Row, tuple[Row, ...]]:
+    """Header and rows; n stands in the header if all numbers of a column have it."""
+    counts = {bias: _counts(result, panel, bias, measure) for bias in panel.biases}
+    header = [f"{inert(bias)}, n {counts[bias][0]}" if len(counts[bias]) == 1 else inert(bias) for bias in panel.biases]
+
+    def shown(found: ModelBias | PanelMean | None, bias: str) -> str:
+        if found is None:
+            return NOT_MEASURED
+        estimate = measured_in(found).get(measure)
+        if estimate is None:
+            return NO_VOTES
+        return form(estimate) + ("" if len(counts[bias]) == 1 else f", n {count(estimate)}")
+
+    rows: list[Row] = [
+        (inert(name), *(shown(result.models[name].biases.get(bias), bias) for bias in panel.biases))
+        for name in panel.models
+    ]
+    if measure != "skew":
+        return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown))
+    people = [_people_share(result, panel, bias) for bias in panel.biases]
+    shares = (cell(found, _with_n) or NO_VOTES for found in people)
+    last = [("people", *shares)] if any(people) else []
+    return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown), *last)
+
+
+def _with_n(estimate: Estimate) -> str:
+    return f"{share(estimate)}, n {count(estimate)}"
+
+
+def _counts(result: PanelResult, panel: Panel, bias: str, measure: str) -> list[str]:
+    """The different n of a column."""
+    found = [*(result.models[name].biases.get(bias) for name in panel.models), *panel.biases[bias].means]
+    known = (measured_in(each).get(measure) for each in found)
+    return list(dict.fromkeys(count(estimate) for estimate in known if estimate is not None))
+
+
+def _mean_rows(panel: Panel, shown: Callable[[ModelBias | PanelMean | None, str], str]) -> Iterator[Row]:
+    """Means with one another that are over the same models, as far as there are at least two of them."""
+    names = dict.fromkeys(
+        mean.models for found in panel.biases.values() for mean in found.means if len(mean.models) > 1
+    )
+    for models in names:
+        by_bias = {
+            bias: next((mean for mean in found.means if mean.models == models), None)
+            for bias, found in panel.biases.items()
+        }
+        whole = len(models) == len(panel.models)
+        label = f"mean of {len(models)}" + ("" if whole else f" ({', '.join(map(inert, models))})")
+        yield (label, *("" if mean is None else shown(mean, bias) for bias, mean in by_bias.items()))
+
+
+def _people_share(result: PanelResult, panel: Panel, bias: str) -> Estimate | None:
+    """People's share by the first mean or model that has votes."""
+    found = [*panel.biases[bias].means, *(result.models[name].biases.get(bias) for name in panel.models)]
+    return next((each.people.human_skew for each in found if each is not None and each.people is not None), None)
+
+
+def mean_name(mean: PanelMean | TrainingMean, of: PanelBias | None = None) -> str:
+    names = mean.models if isinstance(mean, PanelMean) else mean.trainings
+    apart = of is not None and len(of.means) > 1
+    return f"mean of {len(names)}" + (f" ({', '.join(names)})" if apart else "")
+
+
+def rank_tables(result: PanelResult) -> list[Table]:
+    """Ranks by skew and, if people voted, by distance; for each panel of two models or more."""
+    tables = []
+    for panel in result.panels:
+        for by in ("skew", "distance"):
+            rows = [
+                (inert(name), *(_rank_cell(found, name, by) for found in panel.biases.values()))
+                for name in panel.models
+            ]
+            if any(value for row in rows for value in row[1:]):
+                first = "the highest skew" if by == "skew" else "the nearest to people's share"
+                caption = f"{panel.kind.capitalize()}. Rank by {by}, 1: {first}; in brackets the middle 95% of places over draws of prompts"
+                tables.append(Table(caption, (panel.kind, *map(inert, panel.biases)), tuple(rows)))
+    return tables
+
+
+def _rank_cell(found: PanelBias, name: str, by: str) -> str:
+    ranks = found.ranks.get(name)
+    if ranks is None or isinstance(ranks, Missing):
+        return ""
+    rank = ranks.skew if by == "skew" else ranks.distance
+    return "" if rank is None else f"{rank.value:g} [{rank.low:g}, {rank.high:g}]"
+
+
+def correlation_table(result: PanelResult) -> Table | None:
+    """r of the attribute with being preferred: by people, and by each model."""
+    rows = []
+    for name, model in result.models.items():
+        for bias, found in model.biases.items():
+            if (r := found.correlation) is not None:
+                values = (r.people, r.model.before)
+                shown = (cell(value, lambda r: f"{decimals(r)} (n {count(r)})") or NO_VOTES for value in values)
+                rows.append((f"{inert(bias)}: {inert(name)}", r.of, *shown))
+    header = ("bias and model", "attribute", "r by people", "r by the model")
+    return table("Correlation of the attribute with being preferred (r), with 95% intervals", header, sorted(rows))
+
+
+def training_tables(result: PanelResult) -> list[Table]:
+    """Each target before and after its training, and the means; then quality by section."""
+    header = ("training and bias", "measure", "before", "after", "change (points)", "n", "people")
+    rows = [*_training_rows(result), *_training_mean_rows(result)]
+    found = [
+        table("Trainings: the bias that each was trained against, before and after, with 95% intervals", header, rows)
+    ]
+    quality = ("training", "pairs", "before", "after", "change (points)", "n")
+    found.append(
+        table("Quality accuracy before and after each training, with 95% intervals", quality, _quality_rows(result))
+    )
+    return [each for each in found if each is not None]
+
+
+def _training_rows(result: PanelResult) -> Iterator[Row]:
+    for name, training in result.trainings.items():
+        for bias, trained in training.biases.items():
+            if trained.target:
+                people = cell(trained.human_skew, _with_n) or NO_VOTES
+                label = f"{inert(name)}: {inert(bias)}"
+                yield (label, "skew", *_moved(trained.skew.before, trained.skew.after, trained.skew.change), people)
+                if (missed := trained.miscalibration) is not None:
+                    yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+
+
+def _training_mean_rows(result: PanelResult) -> Iterator[Row]:
+    for bias, means in result.training_means.items():
+        for mean in means:
+            label = f"mean of {len(mean.trainings)}: {inert(bias)}"
+            people = cell(mean.human_skew, _with_n) or NO_VOTES
+            yield (label, "skew", *_moved(mean.skew.before, mean.skew.after, mean.skew.change), people)
+            if (missed := mean.miscalibration) is not None:
+                yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+
+
+def _moved(before: Estimate | Missing, after: Estimate | Missing, change: Estimate | Missing) -> Row:
+    return (
+        cell(before, share), cell(after, share), cell(change, lambda moved: points(moved, "")), cell(before, count),
+    )  # fmt: skip
+
+
+def _quality_rows(result: PanelResult) -> Iterator[Row]:
+    for name, training in result.trainings.items():
+        pairs = inert(training.quality_set or "")
+        if (quality := training.quality) is not None and not training.sections:
+            yield (inert(name), f"{pairs}, all pairs", *_moved(quality.before, quality.after, quality.change))
+        for group in training.sections:
+            before, after = (group.scores[when].estimate for when in ("before", "after"))
+            change = Missing(reason=NOT_ESTIMATED) if group.shift is None else group.shift.estimate
+            yield (inert(name), f"{pairs}: {inert(group.name)}", *_moved(before, after, change))
+
+
+def scored_tables(result: PanelResult) -> Iterator[Table]:
+    """How each model was scored, and which trainings there are."""
+    header = (
+        "model",
+        "kind",
+        "precision",
+        "template",
+        "quality accuracy",
+        "quality pairs",
+        "unread",
+        "how it was scored",
+        "run",
+    )
+    rows = [_scored_row(name, model) for name, model in result.models.items()]
+    if found := table("Models of the panel", header, rows):
+        yield found
+    trained = [
+        (inert(name), inert(training.recipe), inert(training.model), inert(training.run))
+        for name, training in result.trainings.items()
+    ]
+    if found := table("Trainings", ("training", "recipe", "model", "run"), trained):
+        yield found
+
+
+def _scored_row(name: str, model: PanelModel) -> Row:
+    quality = "" if model.quality is None else f"{share(model.quality)}, n {count(model.quality)}"
+    unread = sum(bias.unread for bias in model.biases.values())
+    return (
+        inert(name), model.kind.removesuffix("s"), model.precision or "", model.template or "", quality, inert(model.quality_pairs or "none"),
+        str(unread), inert(model.how), inert(model.run),
+    )  # fmt: skip
+
 
 _TERMS = (
     Entry("skew", "contrasts with score(perturbed) > score(base) / contrasts", "How often a model prefers the side with the bias. A judge's tie counts half."),

@@ -3,6 +3,7 @@ report."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,37 +14,261 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.report_forms import render_html, render_markdown
+from cda.auditing.first_screen import audit_summary
+from cda.auditing.groups import contrast_comparisons, pair_comparisons
+from cda.auditing.rate import triple_comparisons
+from cda.auditing.report import render_html, render_markdown
 from cda.auditing.report_plots import audit_plots
-from cda.auditing.report_terminal import audit_summary
+from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
+from cda.counterfactuals.label import asks_for
+from cda.counterfactuals.synthesize import number_for
 from cda.dosing import stage as dose
-from cda.errors import CdaError, DataError, RunError
-from cda.files.jsonl import read_jsonl, write_json, write_text
+from cda.embedded.texts import WITH_CONTRASTS, authored_triples
+from cda.errors import CdaError, DataError, ModelError, RunError
+from cda.files.hashes import contents
+from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
 from cda.finetuning import applied, train
+from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
-from cda.finetuning.applied import applied_dose, chosen_dose
-from cda.finetuning.train import Training, trainings
+from cda.finetuning.train import Training, tracked, trainings
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
+from cda.models.refusals import first_line
 from cda.pipeline import plan as planning
 from cda.pipeline.merge import write_adapter_cards
-from cda.pipeline.tracking import log_audit, push_adapter
-from cda.pipeline.work import planned_progress
-from cda.progress import RunProgress, run_progress
+from cda.pipeline.plan import dose_lines, is_local
+from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
+from cda.recipe.schema import Recipe
+from cda.recipe.sections import judges_of
+from cda.records import Contrast, Triple
 from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import llm_counts
+from cda.resources.named_scorer import texts_of
+from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
-from cda.training.hub import asked_repository, made_repository
-from cda.training.trackers import asked_trackers
+from cda.scorers.compared import distinct_texts
+from cda.stats.draws import drawn
+from cda.training.arguments import PAPER_DEFAULTS
+from cda.training.hub import NOT_UPLOADED, asked_repository, made_repository, push
+from cda.training.trackers import TRACKERS, asked_trackers
 from cda.user_errors import disk_is_full
+
+_LOGGED = "tracked.json"
+"""In the report's folder: the trackers that have an audit's numbers, and which audit's."""
+_PUSHED = "pushed.json"
+"""In the report's folder: the repository that has the adapter, of which training, and its files."""
+
+
+def log_audit(loaded: LoadedRecipe, run_folder: RunFolder, accuracy: float | Missing) -> None:
+    """Log the audit of every training once, by the main process, and the first one's validation accuracy. A tracker that fails
+    is named, and costs the run nothing."""
+    asked = asked_trackers(loaded.recipe.trainer)
+    if not asked:
+        return
+    audited, report = run_folder.output_of("audit"), own_folder(run_folder.path / "report")
+    done = _recorded(run_folder, _LOGGED)
+    audit = load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
+    for name in asked:
+        if name not in TRACKERS:
+            say(f"{name}: has the training; the audit's numbers go to {', '.join(TRACKERS)} alone")
+        elif done.get(name) != audited and _log(name, audit, accuracy, loaded.recipe, run_folder):
+            done[name] = audited
+    write_json(report / _LOGGED, done)
+
+
+def _log(tracker: str, audit: AuditResult, accuracy: float | Missing, recipe: Recipe, run_folder: RunFolder) -> bool:
+    try:
+        for at, training in enumerate(trainings(recipe.seeds)):
+            folder = run_folder.stage(training.stage("train"))
+            numbers = _numbers(audit, accuracy) if training.is_first else seed_metrics(audit, at)
+            tracked(recipe, training.seed, folder).log(tracker, numbers, run_folder.path / "report" / "logs")
+    except Exception as error:  # of a tracker's own library, its files or its server
+        say(
+            f"{tracker}: the audit's numbers could not be logged ({first_line(error)}). The run is whole; the same command logs "
+            "them again"
+        )
+        return False
+    say(f"{tracker}: the audit's numbers are logged")
+    return True
+
+
+def _numbers(audit: AuditResult, accuracy: float | Missing) -> dict[str, float]:
+    return as_metrics(audit) | ({"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {})
+
+
+def _recorded(run_folder: RunFolder, name: str) -> dict[str, Any]:
+    file = run_folder.path / "report" / name
+    try:
+        return dict(read_json(file)) if file.is_file() else {}
+    except (DataError, TypeError, ValueError):
+        return {}
+
+
+def push_adapter(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
+    """Upload the run's adapter with its card to the repository that the trainer pushed checkpoints to, once, by the main process. A
+    failure is said, and costs the run nothing."""
+    repository = asked_repository(loaded.recipe.trainer)
+    if repository is None:
+        return
+    adapter, file = run_folder.stage(NAME), own_folder(run_folder.path / "report") / _PUSHED
+    # A repeated training has pushed its checkpoints, with the trainer's card, over an adapter that may be the same again.
+    now = {
+        "repository": repository.name,
+        "branch": repository.branch,
+        "trained": run_folder.record("train").finished,
+        "files": contents(adapter, NOT_UPLOADED),
+    }
+    if _recorded(run_folder, _PUSHED) == now:
+        return
+    try:
+        say(f"pushed to {repository.name}: {push(adapter, repository)}")
+    except ModelError as error:
+        say(f"train.push_to_hub: {error}, or with the command of this run again")
+        return
+    write_json(file, now)
+
+
+_FORWARDS_A_TRAINING_PASS = 3.0
+"""Time of forward and backward pass in forward passes, as a first guess."""
+
+
+def planned_progress(loaded: LoadedRecipe, steps: Sequence[tuple[str, Training]]) -> RunProgress:
+    """Stages of a run with their texts, calls and trainings; a stage whose data are elsewhere, or which asks an LLM for texts that
+    nobody can count yet, is open."""
+    batch = _number(loaded.recipe, "per_device_train_batch_size") * _number(
+        loaded.recipe, "gradient_accumulation_steps"
+    )
+    texts_a_step = 2 * batch * _FORWARDS_A_TRAINING_PASS
+    without_dose = not dose_lines(loaded.recipe)
+    stages = [_work(kind, training, loaded) for kind, training in steps if not (kind == "dose" and without_dose)]
+    return RunProgress(stages, 0.0 if loaded.only_audit else _n_steps(loaded.recipe, _n_mix(loaded)), texts_a_step)
+
+
+def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
+    name, recipe = training.stage(kind), loaded.recipe
+    match kind:
+        case "label":
+            n_biases = sum(asks_for(bias, recipe) for bias in loaded.biases)
+            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=not is_local(recipe.data.pairs))
+        case "synthesize":
+            return StageWork(name, calls=_n_rewrites(loaded))
+        case "train":
+            each = len(recipe.biases) if recipe.lora.per_bias else 1
+            return StageWork(name, trainings=each)
+        case "dose":
+            n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names)
+            return StageWork(name, texts=n_texts * len(recipe.dose.doses), is_open=is_open)
+        case "audit":
+            return _audit_work(name, loaded)
+    return StageWork(name)
+
+
+def _audit_work(name: str, loaded: LoadedRecipe) -> StageWork:
+    recipe = loaded.recipe
+    if recipe.model.kind == "function":
+        return StageWork(name)  # scored at once, without a bar
+    n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names if loaded.only_audit else None)
+    if recipe.model.is_judge:
+        n_orders = 2 if loaded.prompts.judge.orders == "both" else 1
+        calls = n_texts / 2 * n_orders * len(judges_of(recipe.model.name_or_path))
+        return StageWork(name, calls=calls, is_open=is_open)
+    if recipe.model.kind in ("served", "grade"):
+        return StageWork(name, calls=n_texts, is_open=is_open)
+    n_scorings = 1 if loaded.only_audit else 1 + len(recipe.seeds)
+    shared_by = world_size() if recipe.model.is_trainable else 1
+    return StageWork(name, texts=n_texts * n_scorings / shared_by, is_open=is_open)
+
+
+def _audited_texts(loaded: LoadedRecipe, names: Sequence[str] | None) -> tuple[int, bool]:
+    """Distinct texts of the contrasts of these biases (None: of all), of quality pairs and of triples, as far as they exist; True if
+    there are more."""
+    audit, inputs = loaded.recipe.audit, audit_inputs(loaded)
+    sources = (audit.contrasts, audit.triples, audit.quality)
+    if not all(source is None or is_local(source) for source in sources):
+        return 0, True
+    groups = _contrasts(inputs, names)
+    kept = [contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, loaded.recipe.seed)]
+    quality = inputs.quality()
+    pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
+    in_triples = [compared for triple in _triples(inputs) for compared in triple_comparisons(triple)]
+    texts = distinct_texts(texts_of([*contrast_comparisons(kept), *pair_comparisons(pairs), *in_triples]))
+    missing = any(bias.name not in groups for bias in loaded.biases)
+    return len(texts), missing or bool(audit.rate)
+
+
+def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, list[Contrast]]:
+    """Contrasts by bias; the file's stand for the embedded ones of their biases."""
+    own, existing = inputs.contrasts().contrasts, inputs.existing_contrasts()
+    covered = {contrast.bias for contrast in own}
+    wanted = None if names is None else {*names, *inputs.second_turns()}
+    groups: dict[str, list[Contrast]] = {}
+    for at, contrast in enumerate(existing):
+        is_used = at < len(own) or contrast.bias not in covered
+        if is_used and (wanted is None or contrast.bias in wanted):
+            groups.setdefault(contrast.bias, []).append(contrast)
+    return groups
+
+
+def _triples(inputs: AuditInputs) -> list[Triple]:
+    """Triples that exist already: the file's, else the embedded ones, and the release's."""
+    if inputs.audit.triples is None:
+        return []
+    embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
+    released = (triple for texts in inputs.released().values() for triple in texts.triples.triples)
+    return [*(inputs.triples().triples or (authored.triple for authored in embedded)), *released]
+
+
+def _n_pairs(loaded: LoadedRecipe) -> int:
+    """Training pairs, 0 if they are not on this machine."""
+    data = loaded.recipe.data
+    if not is_local(data.pairs):
+        return 0
+    return len(training_pairs(data, loaded.opened).pairs[: data.max_pairs])
+
+
+def _n_each(loaded: LoadedRecipe) -> list[int]:
+    """Counterfactuals of each bias, at most."""
+    recipe, n_pairs = loaded.recipe, _n_pairs(loaded)
+    counts = (number_for(bias, recipe.synthesize.counterfactuals, len(recipe.biases)) for bias in loaded.biases)
+    return [n_pairs if count is None else min(count, n_pairs) for count in counts]
+
+
+def _n_rewrites(loaded: LoadedRecipe) -> int:
+    """Calls for rewrites, and for the labels of the fidelity gate."""
+    recipe = loaded.recipe
+    if not recipe.rewrites_by_llm:
+        return 0
+    asked = [2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1 for bias in loaded.biases]
+    return sum(n * calls for n, calls in zip(_n_each(loaded), asked, strict=True))
+
+
+def _n_mix(loaded: LoadedRecipe) -> int:
+    recipe = loaded.recipe
+    unchanged = (number_for(bias, recipe.synthesize.supplementary, len(recipe.biases)) for bias in loaded.biases)
+    return sum(_n_each(loaded)) + sum(count or 0 for count in unchanged)
+
+
+def _n_steps(recipe: Recipe, n_mix: int) -> int:
+    """Steps of one training on so many pairs."""
+    if (most := _number(recipe, "max_steps", -1)) > 0:
+        return int(most)
+    batch = _number(recipe, "per_device_train_batch_size") * _number(recipe, "gradient_accumulation_steps")
+    n_train = n_mix * (1 - recipe.data.validation_share) / (len(recipe.biases) if recipe.lora.per_bias else 1)
+    return math.ceil(_number(recipe, "num_train_epochs") * math.ceil(n_train / (batch * world_size())))
+
+
+def _number(recipe: Recipe, name: str, default: float = 1) -> float:
+    value = recipe.train.get(name, PAPER_DEFAULTS.get(name, default))
+    return float(value) if isinstance(value, int | float) else default
+
 
 STAGES = planning.STAGES
 _OF_EACH = ("train", "dose", "adapter")

@@ -15,8 +15,7 @@ from cda.errors import DataError
 from cda.features import n_words
 from cda.results.base import Missing, Test, or_missing
 from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regression
-from cda.results.effects import LabelRates
-from cda.results.odds import ChoiceOdds, LogOdds
+from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds, groups_differ
 from cda.stats.draws import Stream, generator
 from cda.stats.multiplicity import holm

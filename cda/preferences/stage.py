@@ -8,15 +8,19 @@ from pathlib import Path
 
 from cda.biases import Bias
 from cda.counterfactuals.label import asks_for, labels_of, planned_labels
-from cda.data.pairs import PairLabels
-from cda.errors import DataError, RecipeError
+from cda.data.load import Row, RowError, load_rows
+from cda.data.pairs import PairLabels, cluster_of, numbered_pairs, pair_in, row_labels
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import authored_pairs
+from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.files.jsonl import write_text
+from cda.inert import inert
 from cda.launch import is_main, say
-from cda.preferences import page
+from cda.preferences import data_page as page
 from cda.preferences.measure import by_column, data_biases, grouped
-from cda.preferences.source import Labels, PairData, check_by, check_column_names, given_labels, pair_data
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
+from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
 from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, write_figures
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, confirm_all, llm_access, plan_lines
@@ -25,6 +29,194 @@ from cda.results.base import save
 from cda.results.benchmarks import AskedLLM
 from cda.results.data import DataResult
 from cda.rewriting.labels import measure_of
+from cda.stats.draws import Stream, drawn
+
+_SIDES = ("chosen", "rejected")
+_USUAL = ("source", "topic", "domain", "category", "subset", "dataset", "language")
+"""Columns that often name where pairs come from."""
+_MOST_CHARACTERS = 60
+Labels = tuple[bool | None, bool | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairData:
+    """Usable pairs in row order, and their rows.
+
+    `pairs` is None for a file that holds labels and no texts; then every row counts as a pair.
+    """
+
+    reference: str
+    rows: Sequence[Row]
+    """All rows of the file."""
+    numbers: tuple[int, ...]
+    """Row of each pair, from 1."""
+    pairs: tuple[Pair, ...] | None
+    exclusions: Exclusions
+    not_drawn: int = 0
+
+    @property
+    def prompt_ids(self) -> tuple[str, ...]:
+        if self.pairs is not None:
+            return tuple(prompt_id(pair.prompt) for pair in self.pairs)
+        return tuple(cluster_of(self.rows[number - 1], number) for number in self.numbers)
+
+    @property
+    def sides(self) -> tuple[tuple[str, str], ...] | None:
+        return None if self.pairs is None else tuple((pair.chosen, pair.rejected) for pair in self.pairs)
+
+    def labelled(self, labels: Sequence[Labels]) -> PairLabels:
+        """Labels of the pairs, with their prompts and texts."""
+        chosen, rejected = zip(*labels, strict=True)
+        return PairLabels(chosen, rejected, self.prompt_ids, self.sides)
+
+    def values(self, column: str) -> list[str | None]:
+        """The column's value of each pair as text, None without one. DataError: no such column."""
+        check_by(self.rows, [column], self.reference)
+        cells = [self.rows[number - 1].get(column) for number in self.numbers]
+        return [
+            None if cell is None or not str(cell).strip() else inert(str(cell).strip())[:_MOST_CHARACTERS]
+            for cell in cells
+        ]
+
+    def suggested(self) -> list[str]:
+        """Columns that often name where pairs come from, and have several values here."""
+        found = [name for name in _USUAL if name in self.rows[0]]
+        return [name for name in found if len(set(map(str, (row.get(name) for row in self.rows)))) > 1]
+
+
+def pair_data(
+    reference: str,
+    split: str,
+    columns: Mapping[str, str],
+    labels: Sequence[str],
+    limit: int | None,
+    seed: int,
+) -> PairData:
+    """Pairs of `embedded` or of a reference that `load_rows` takes, at most so many of them; rows without texts count if
+    `labels` names the same file. DataError: it cannot be loaded, a column is missing, or nothing usable is left."""
+    rows = _embedded_rows() if reference == EMBEDDED else load_rows(reference, split)
+    names = {name: columns.get(name, name) for name in ("prompt", *_SIDES)}
+    present = {name for row in rows for name in row}
+    if reference in labels and not present & {names[side] for side in _SIDES}:
+        numbers, pairs, exclusions = list(range(1, len(rows) + 1)), None, Exclusions(len(rows), {})
+    else:
+        _check_sides(present, names, reference)
+        numbered, exclusions = numbered_pairs(rows, names)
+        if not numbered:
+            raise DataError(f"{reference}: no usable pair; {exclusions}")
+        numbers, pairs = [number for number, _ in numbered], dict(numbered)
+    kept = drawn(numbers, limit, seed, Stream.PAIRS)
+    own = None if pairs is None else tuple(pairs[number] for number in kept)
+    return PairData(reference, rows, tuple(kept), own, exclusions, len(numbers) - len(kept))
+
+
+def _check_sides(present: set[str], names: Mapping[str, str], reference: str) -> None:
+    """Refuse rows without a side, or without a prompt column that was named, with a DataError."""
+    needed = [*_SIDES, *(["prompt"] if names["prompt"] != "prompt" else [])]
+    refuse(
+        [
+            f"{reference}: no column '{names[name]}'.{did_you_mean(names[name], present)} Found: "
+            f"{', '.join(map(inert, sorted(present)))}. Name it with --column {name}=<your column>"
+            for name in needed
+            if names[name] not in present
+        ]
+    )
+
+
+def _embedded_rows() -> list[Row]:
+    return [
+        {
+            "prompt": prompt_text(row.pair.prompt), "chosen": row.pair.chosen, "rejected": row.pair.rejected,
+            "domain": row.domain, "flaw_kind": row.flaw_kind,
+        }
+        for row in authored_pairs("train")
+    ]  # fmt: skip
+
+
+def check_by(rows: Sequence[Row], by: Sequence[str], reference: str) -> None:
+    """Refuse columns that no row has with a DataError that names each."""
+    present = sorted({name for row in rows for name in row})
+    refuse([
+        f"--by {name}: no such column in {reference}.{did_you_mean(name, present)} Found: {', '.join(map(inert, present))}"
+        for name in by
+        if name not in present
+    ])  # fmt: skip
+
+
+def check_column_names(columns: Mapping[str, str], biases: Sequence[Bias]) -> None:
+    """Refuse columns that the command does not read with a RecipeError that names each."""
+    known = ["prompt", *_SIDES, *(f"{side}_{bias.name}" for bias in biases for side in _SIDES)]
+    problems = [
+        f"--column {name}: not a column that is read.{did_you_mean(name, known)} Known: {', '.join(known)}"
+        for name in columns
+        if name not in known
+    ]
+    if problems:
+        raise RecipeError(problems)
+
+
+def given_labels(
+    files: Sequence[str], data: PairData, biases: Sequence[Bias], columns: Mapping[str, str]
+) -> dict[str, tuple[list[Labels], str]]:
+    """Labels of each pair in files, by bias, with the file; the first file that has a bias counts, and biases that none has are
+    left out. A pair without a row there has unknown labels.
+
+    Raises:
+        DataError: A file cannot be read or matched to the pairs, or holds labels of none of the biases.
+    """
+    found: dict[str, tuple[list[Labels], str]] = {}
+    for file in files:
+        rows = _label_rows(file, data, columns)
+        own = {bias.name: labels for bias in biases if (labels := _of_bias(rows, bias.name)) is not None}
+        if not own:
+            present = ", ".join(sorted({inert(key) for row in rows if row is not None for key in row}))
+            raise DataError(
+                f"{file}: no labels of {', '.join(bias.name for bias in biases)}. Found: {present}. Needed: the columns "
+                f"chosen_{biases[0].name} and rejected_{biases[0].name} (yes or no), or labels as `cda label` writes them; other "
+                f"names with --column chosen_{biases[0].name}=<your column>"
+            )
+        found = {name: (labels, file) for name, labels in own.items()} | found
+    return found
+
+
+def _of_bias(rows: Sequence[Row | None], bias: str) -> list[Labels] | None:
+    labels = [None if row is None else row_labels(row, bias, bias) for row in rows]
+    return None if all(each is None for each in labels) else [(None, None) if each is None else each for each in labels]
+
+
+def _label_rows(file: str, data: PairData, columns: Mapping[str, str]) -> list[Row | None]:
+    """The row of labels of each pair, None without one: of the same file, by its texts, or in the order of the rows."""
+    renamed = {ours: theirs for ours, theirs in columns.items() if ours not in ("prompt", *_SIDES)}
+    rows = data.rows if file == data.reference else load_rows(file)
+    rows = [{**row, **{ours: row[theirs] for ours, theirs in renamed.items() if theirs in row}} for row in rows]
+    if file == data.reference:
+        return [rows[number - 1] for number in data.numbers]
+    if any(side in row for row in rows for side in _SIDES):
+        return _by_texts(file, rows, data)
+    if len(rows) != len(data.rows):
+        raise DataError(
+            f"{file}: {len(rows)} rows of labels without texts for {len(data.rows)} rows of {data.reference}; give one for each "
+            "row in the same order, or the columns prompt, chosen and rejected"
+        )
+    return [rows[number - 1] for number in data.numbers]
+
+
+def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None]:
+    by_texts = {}
+    for row in rows:
+        try:
+            pair = pair_in(row)
+        except RowError:
+            continue
+        by_texts[text_key(pair.prompt, pair.chosen, pair.rejected)] = row
+    found = [by_texts.get(text_key(pair.prompt, pair.chosen, pair.rejected)) for pair in data.pairs or ()]
+    if not any(row is not None for row in found):
+        raise DataError(
+            f"{file}: none of its {len(rows)} rows is one of the {len(data.numbers)} pairs of {data.reference}; prompt, chosen and "
+            "rejected have to be the same texts"
+        )
+    return found
+
 
 RESULT, PAGE, REPORT, TABLE = "data.json", "report.html", "data.md", "data.csv"
 _SECTIONS = ("llm", "label", "seed", "run", "name", "biases")

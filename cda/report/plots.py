@@ -162,7 +162,7 @@ PEOPLE_MARK = Mark("people", PEOPLE, "D")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlotRow:
     """One row of a figure; an estimate for each mark, None if there is none."""
 
     label: str
@@ -181,7 +181,7 @@ class Scale:
     bars: bool = False
 
 
-def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> None:
+def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
     step = _LANE / _row_inches(len(marks))
     factor = 100.0 if scale.is_share else 1.0

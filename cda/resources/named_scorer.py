@@ -19,7 +19,7 @@ from cda.records import Prompt
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.llm_access import LlmAccess, Step, llm_access
 from cda.results.base import load as load_result
-from cda.results.calibration import CalibrationResult
+from cda.results.dose import CalibrationResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.calibrated import Corrector

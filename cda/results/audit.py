@@ -10,10 +10,8 @@ from pydantic import Field
 from cda.records import Exclusions
 from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved, Test
 from cda.results.benchmarks import SetQuality
-from cda.results.covariates import Covariates
 from cda.results.dose import DoseResult
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, LabelRates
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, Covariates, LabelRates
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.skew import (
     BiasPanel,

@@ -7,8 +7,7 @@ from typing import Literal
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Saved, Test
 from cda.results.benchmarks import AskedLLM
-from cda.results.effects import Contingency, LabelRates
-from cda.results.odds import ChoiceOdds
+from cda.results.effects import ChoiceOdds, Contingency, LabelRates
 
 
 class DataBias(LabelRates):

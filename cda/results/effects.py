@@ -1,14 +1,171 @@
-"""Effects of a bias on the score, direct and by RATE on triples, and preferences of data."""
+"""Effects of a bias on the score: direct, by RATE on triples, by columns of the user's data; drift between the two sides of pairs;
+and preferences of data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Triple
-from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
-from cda.results.odds import ChoiceOdds
+from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, PerScoring, Result, Test
+
+
+class LogOdds(Result):
+    """A coefficient of a logistic regression of choices on differences between the sides, chosen − rejected."""
+
+    estimate: Estimate
+    """Natural logarithm of the odds; above 0 the choice goes to the side with more of it. `n`: pairs whose sides differ in it."""
+    standard_error: float
+    """Clustered by prompt."""
+    test: Test
+    """Test that it is 0."""
+
+
+class ChoiceOdds(Result):
+    """Log odds that a choice goes to the side with the bias."""
+
+    per: Literal["having it", "doubling of the words"]
+    """The difference between the sides to which the odds belong."""
+    crude: LogOdds | Missing
+    """In the data as they are."""
+    adjusted: LogOdds | Missing
+    """Between pairs that are alike in all of `adjusted_for`."""
+    adjusted_for: tuple[str, ...]
+    """Other terms of the regression: biases, and `number of words`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Largest difference of two sides in a feature that still counts as alike: within `ratio` or within `difference`.
+
+    Attributes:
+        ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
+        difference: Absolute difference in the feature's own unit. None: not looked at.
+    """
+
+    ratio: float | None = None
+    difference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ratio is None and self.difference is None:
+            raise ValueError("a limit needs a ratio, a difference, or both")
+        if not (self.ratio is None or self.ratio >= 1) or not (self.difference is None or self.difference >= 0):
+            raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
+
+    def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
+        """Pairs within the limit. Shapes (n,)."""
+        inside = np.zeros(len(perturbed), dtype=bool)
+        if self.difference is not None:
+            inside |= np.abs(perturbed - base) <= self.difference + 1e-9
+        if self.ratio is not None:
+            large, small = np.maximum(perturbed, base), np.minimum(perturbed, base)
+            inside |= (large == small) | ((small > 0) & (large <= self.ratio * small * (1 + 1e-12)))
+        return inside
+
+
+class FeatureDrift(Result):
+    """Difference of one feature between the sides of the same pairs."""
+
+    feature: str
+    """Its name."""
+    is_treatment: bool
+    """True if it is the bias itself, so that its difference is not drift."""
+    perturbed_mean: float
+    """Mean of the perturbed sides, in the feature's unit."""
+    base_mean: float
+    """Mean of the base sides."""
+    difference: Estimate
+    """Mean of perturbed − base."""
+    standardised: Estimate | None
+    """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
+    3083–3107; above 0.1 in size is usually called imbalance). None if both sides are constant."""
+    median_ratio: float | None
+    """Median of perturbed / base over the pairs with both above 0; None without such a pair."""
+    beyond: Estimate | None
+    """Share of pairs beyond the limit; None for a feature without one."""
+    limit: Limit | None
+    """That limit."""
+
+
+class BiasDrift(Result):
+    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
+
+    n: int
+    """Contrasts."""
+    features: tuple[FeatureDrift, ...] | Missing
+    labels: dict[str, Estimate | Missing]
+    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
+    similarity: Estimate | Missing
+    """Mean cosine similarity of the two sides' embeddings."""
+
+
+class Level(Result):
+    """The contrasts of one level of a column."""
+
+    name: str
+    """The category, the range of numbers, or `other (pooled)`."""
+    pooled: dict[str, int]
+    """Categories that are pooled in it, with their prompts; empty for a level by itself."""
+    n: int
+    n_prompts: int
+    skew: Measure | Missing
+    """Share of its contrasts on which the margin is above 0."""
+    margin: PerScoring[Effect | SameMargin | Missing]
+    """Mean margin of its contrasts."""
+    test: Test | Missing
+    """Test that its mean margin is 0; of a training, that its skew did not change. Holm over the levels of the column."""
+
+
+class ColumnLevels(Result):
+    """How rows are divided by a column."""
+
+    kind: Literal["categories", "numbers"]
+    """Numbers are cut into ranges."""
+    cutoffs: tuple[float, ...]
+    """Bounds of the ranges, each the lowest number of a range; empty for categories, and if ranges are filled equally."""
+    n_missing: int
+    """Rows without a value in the column, or with two of them; in no level."""
+
+
+class MarginsByColumn(ColumnLevels):
+    """Direct contrasts of one bias by one column."""
+
+    levels: tuple[Level, ...]
+    differ: PerScoring[Test | Missing]
+    """Test that the mean margin is the same in all levels; two-sided, clustered by prompt."""
+    change_differs: Test | Missing
+    """The same test of the change of the margin by a training."""
+    slope: PerScoring[Effect | Missing]
+    """Change of the mean margin for one unit of a column of numbers."""
+
+
+class RateByColumn(ColumnLevels):
+    """RATE effects of one bias by one column: the double-rewrite effect among the triples of each level."""
+
+    pooled: dict[str, int]
+    """Categories that are pooled in `other (pooled)`, with their prompts."""
+    effects: PerScoring[ConditionalEffects | Missing]
+    """Effect in each level; standardised by the originals of all triples."""
+    tests: dict[str, Test]
+    """Test of each effect of the last scoring, Holm over the levels."""
+    differ: PerScoring[Test | Missing]
+    """Test that the effect is the same in all levels."""
+    slope: PerScoring[ConditionalEffects | Missing]
+    """Change of the effect for one unit of a column of numbers, by each estimator."""
+
+
+class Covariates(Result):
+    """One bias by the columns that were asked for."""
+
+    contrasts: dict[str, MarginsByColumn | Missing]
+    """By column; Missing with its reason if no file of contrasts has it, or it does not divide them."""
+    triples: dict[str, RateByColumn | Missing]
+    """By column, likewise."""
 
 
 class Contingency(Result):

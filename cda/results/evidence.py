@@ -10,7 +10,7 @@ from pydantic import model_validator
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Saved
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 
 
 class Fidelity(Result):

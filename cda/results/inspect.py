@@ -6,7 +6,7 @@ from typing import Literal
 
 from cda.records import Direction
 from cda.results.base import Estimate, Missing, Result, Saved
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 
 
 class InspectedBias(Result):

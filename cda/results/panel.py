@@ -1,12 +1,278 @@
-"""A panel: several reward models and judges, each audited by itself, and trainings, next to each other and on average."""
+"""Several audits next to each other: a panel of models with its averages, finished audits compared, an audit as a row that can be
+shared, and the leaderboard of such rows."""
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Literal, Self
 
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result, Saved
+from pydantic import Field, model_validator
+
+from cda.arrays import LARGEST
+from cda.results.audit import AuditResult
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result, Saved, Test
 from cda.results.benchmarks import AccuracyGroup
 from cda.results.effects import Correlations
+from cda.results.facts import JudgeReasons
+
+
+class PairedMargins(Result):
+    """Margins of two audits on the rows (contrasts of a bias, or quality pairs) that both have a margin on."""
+
+    first: Estimate
+    """Share of these rows on which the first audit's margin is above 0."""
+    other: Estimate
+    """The same of the other audit."""
+    difference: Estimate
+    """other − first, paired, clustered by prompt."""
+    test: Test
+    """Exact test that the difference is 0; Holm's p allows for all such tests of the comparison."""
+    agreement: Estimate
+    """Share of these rows on which both prefer the same side, or both neither."""
+    correlation: Estimate | Missing
+    """Pearson's r of the two margins over these rows."""
+    both: int
+    """Rows on which both margins are above 0."""
+    only_first: int
+    """Rows on which the first audit's margin alone is above 0."""
+    only_other: int
+    """Rows on which the other audit's margin alone is above 0."""
+    neither: int
+    """Rows on which no margin is above 0."""
+    unpaired_first: int
+    """Rows of the first audit with a margin that the other lacks: other texts, or no margin there."""
+    unpaired_other: int
+    """The same of the other audit."""
+
+
+class PairedAudits(Result):
+    """Two audits, row by row."""
+
+    first: str
+    """Name of the audit that the other is held against."""
+    other: str
+    contrasts: dict[str, PairedMargins | Missing]
+    """By bias that both audited."""
+    quality: PairedMargins | Missing
+
+
+class SetupDifference(Result):
+    """One way in which the audits were not made alike."""
+
+    what: str
+    """Such as `precision`, `template`, or `contrasts of jargon`."""
+    values: dict[str, str]
+    """Name of the audit to its value."""
+
+
+class ComparisonResult(Saved):
+    """Several finished audits: the numbers of each, and every one paired with the first."""
+
+    in_memory: ClassVar[frozenset[str]] = frozenset({"whole"})
+
+    schema_version: Literal[1] = 1
+    audits: dict[str, LeaderboardRow]
+    """By name of the run's folder; of a training, the model after it."""
+    differences: tuple[SetupDifference, ...]
+    """Everything in which they were not made alike, the models' names included; empty: alike in all that is known."""
+    pairs: tuple[PairedAudits, ...]
+    """The first audit with each of the others."""
+    n_tests: int
+    """Tests that Holm allows for together."""
+    whole: dict[str, AuditResult] = Field(default_factory=dict)
+    """Only in memory, for the page: the audits themselves, by the same names."""
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class MeasuredTexts(Result):
+    """A set of texts that was measured on."""
+
+    name: str
+    """Source as the audit named it, without paths of its machine."""
+    n: int
+    """Contrasts, pairs or triples."""
+    content: str | None
+    """Fingerprint of the texts, whatever their order; None if the audit's folder does not say which they were."""
+
+
+class ScoredAs(Result):
+    """The way in which a model or judge was asked. None: it does not apply to this kind, or is not known."""
+
+    kind: Literal["reward model", "judge"]
+    precision: str | None = None
+    template: str | None = None
+    """The form of prompt and response together: `pair`, `chat template`, `plain text`."""
+    max_length_tokens: int | None = None
+    """Longer texts were cut there."""
+    truncated: float | None = None
+    """Share of the distinct texts that were cut, 0 to 1; None for a judge."""
+    how: str | None = None
+    """Other than a sequence classifier: the way it was asked, as a clause."""
+    judges: tuple[str, ...] = ()
+    """Of a panel, its judges."""
+    prompt: str | None = None
+    """Name of the judge's prompt."""
+    prompt_content: str | None = None
+    """Fingerprint of all that the judge's prompt says."""
+    criteria: tuple[str, ...] = ()
+    """Names of a judge's criteria."""
+    orders: Literal["both", "one"] | None = None
+    """Comparisons were asked with either text first, or once."""
+    verdicts: Literal["by token", "written"] | None = None
+    reasons: JudgeReasons | None = None
+    """Place of the judge's reasons."""
+    calibration: str | None = None
+    """Fingerprint of the calibration that corrected its scores; None without one."""
+
+
+class TrainedAs(Result):
+    """The training that the row's numbers are after."""
+
+    recipe: str
+    against: tuple[str, ...]
+    """Biases."""
+    dose: float
+    """Share of the adapter that is applied."""
+    adapter: str | None
+    """Fingerprint of the training's output; None if the run's folder does not say."""
+
+
+class BiasRow(Result):
+    """Numbers of one bias."""
+
+    contrasts: MeasuredTexts
+    skew: Estimate
+    """Share of contrasts on which the side with the bias is preferred."""
+    people: Estimate | Missing
+    """Human skew: share of people's majorities for the side with the bias."""
+    distance: Estimate | Missing
+    """Skew − human skew on the contrasts that people voted on; above 0 the model wants more of the bias than people do."""
+    miscalibration: Estimate | Missing
+    """Share of contrasts on which model and people's majority disagree."""
+    triples: MeasuredTexts | None = None
+    """None without triples of this bias."""
+    rate: Estimate | Missing
+    """RATE's double-rewrite ATE in standard deviations of the originals' rewards; above 0 the bias is rewarded."""
+
+
+class LeaderboardRow(Saved):
+    """One audit in the form that a leaderboard needs, without paths of the machine that made it."""
+
+    schema_version: Literal[1] = 1
+    cda_version: str
+    date: str | None
+    """Day on which the audit was finished (UTC), such as `2026-11-24`; None if the run's folder does not say."""
+    model: str
+    """Name; of a local folder or file its last part."""
+    revision: str | None
+    """Commit on the hub: the one that was asked for, or that of this machine's cache when the row was written."""
+    content: str | None
+    """Fingerprint of a sequence classifier with its precision: of the files of a folder, of a hub model of its name and the revision
+    asked for; None for other kinds, after a training, and if the run's folder does not say."""
+    scored: ScoredAs
+    training: TrainedAs | None
+    """None for a model as it is."""
+    text_set: str | None
+    """Version of all texts and votes together: rows with the same one can be ranked. None if some content is unknown."""
+    biases: dict[str, BiasRow]
+    quality: Estimate | Missing
+    """Accuracy on held-out pairs."""
+    quality_pairs: MeasuredTexts | None
+    """None without quality pairs."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Refuse numbers that no audit has; rows come from other machines."""
+        if not self.model.strip() or not self.biases:
+            raise ValueError("no model's name" if self.biases else "no bias was measured")
+        if self.date is not None and not _DAY.fullmatch(self.date):
+            raise ValueError(f"date: '{self.date[:40]}' is no day such as 2026-11-24")
+        for name, bounds, value in self._numbers():
+            if not (value.low <= value.value <= value.high and 0 < value.n_prompts <= value.n):
+                raise ValueError(
+                    f"{name}: {value.value:g} [{value.low:g}, {value.high:g}], n = {value.n} of {value.n_prompts} prompts, is no estimate"
+                )
+            if not (bounds[0] <= value.low and value.high <= bounds[1]):
+                raise ValueError(
+                    f"{name}: {value.low:g} to {value.high:g} is outside of {bounds[0]:g} to {bounds[1]:g}"
+                )
+        return self
+
+    def _numbers(self) -> Iterator[tuple[str, tuple[float, float], Estimate]]:
+        """Every estimate, with its place and the bounds of its measure."""
+        share, difference, free = (0.0, 1.0), (-1.0, 1.0), (-LARGEST, LARGEST)
+        bounds = {"skew": share, "people": share, "distance": difference, "miscalibration": share, "rate": free}
+        found = {(bias, name): getattr(row, name) for bias, row in self.biases.items() for name in bounds}
+        for (bias, name), value in found.items():
+            if isinstance(value, Estimate):
+                yield f"{name} of {bias}", bounds[name], value
+        if isinstance(self.quality, Estimate):
+            yield "quality", share, self.quality
+
+    @property
+    def label(self) -> str:
+        """The model's name, with its training."""
+        if self.training is None:
+            return self.model
+        return f"{self.model} after {self.training.recipe}, dose {self.training.dose:g}"
+
+
+class Entry(Result):
+    """A row of a group with its places."""
+
+    file: str
+    """Path below the folder that was read."""
+    row: LeaderboardRow
+    score: Estimate | Missing
+    """Mean over the biases of the group's measure; lower is nearer to people, or to no effect."""
+    best_place: int | None
+    """1 more than the rows of the group whose interval lies wholly below this row's; None without a score."""
+    worst_place: int | None
+    """Rows with a score, less those whose interval lies wholly above this row's; None without a score."""
+    tied_with: tuple[str, ...] = ()
+    """Files of the rows of the group whose intervals overlap with this row's: which of them is lower is not shown."""
+    equal_to: tuple[str, ...] = ()
+    """Files of those among them with exactly the same score."""
+
+
+RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
+
+
+class RankedGroup(Result):
+    """Rows that were measured on the same texts, the lowest score first."""
+
+    text_set: str | None
+    """Version of the texts; None: rows whose texts are unknown, which are not ranked."""
+    ranked_by: RankedBy | None
+    """The measure behind `score`: the first of them that every row has for every bias; None: not ranked."""
+    entries: tuple[Entry, ...]
+
+
+class Superseded(Result):
+    """A row that is not shown, because another is of the same model, scored in the same way on the same texts."""
+
+    file: str
+    by: str
+    """File of the row that is shown: the newer one, of equal dates the one whose file comes first."""
+    same_numbers: bool
+    """True for a copy; False if the numbers differ."""
+
+
+class LeaderboardResult(Saved):
+    """Rows of a folder in groups of the same texts; groups are not ranked together."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    """Name of the folder that was read."""
+    groups: tuple[RankedGroup, ...]
+    """The largest first."""
+    superseded: tuple[Superseded, ...] = ()
+    refused: dict[str, str] = Field(default_factory=dict)
+    """File to the reason why it is no row."""
+
 
 PanelKind = Literal["reward models", "judges"]
 """Reward models and judges are averaged apart."""

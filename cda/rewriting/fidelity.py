@@ -13,7 +13,7 @@ import numpy as np
 from cda.biases import Bias
 from cda.features import OWN_FEATURES, STOP_WORDS, n_words, same_language, sentences, words
 from cda.records import RewriteRequest
-from cda.results.drift import Limit
+from cda.results.effects import Limit
 from cda.stats.drift import DEFAULT_LIMITS
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]

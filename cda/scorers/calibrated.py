@@ -13,7 +13,7 @@ from cda.errors import DataError
 from cda.features import measure
 from cda.patterns import SlowPatternError
 from cda.results.base import Estimate, Missing
-from cda.results.calibration import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
+from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
 from cda.scorers.compared import Comparison, Preferences, Rewards, Text, comparison_id, text_id
 from cda.scorers.judge import is_swapped
 

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Test
-from cda.results.odds import LogOdds
+from cda.results.effects import LogOdds
 from cda.stats.draws import ROUNDING, cluster_sums
 
 FEWEST_PROMPTS = 10

@@ -15,7 +15,7 @@ from cda.errors import DataError
 from cda.results.base import Test
 from cda.stats.digits import plain
 from cda.stats.draws import ROUNDING, cluster_sums
-from cda.stats.heterogeneity import heterogeneity
+from cda.stats.multiplicity import heterogeneity
 from cda.stats.rate import quantile_groups
 
 FEWEST_PROMPTS = 10

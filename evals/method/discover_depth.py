@@ -28,8 +28,8 @@ from typing import Any, Literal
 import numpy as np
 
 from cda.biases import Bias
+from cda.discovery.discovery_result import strength_curve
 from cda.discovery.evidence import validate
-from cda.discovery.result import strength_curve
 from cda.discovery.rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.search import Generation, candidates_by_id, search
 from cda.discovery.setup import SIZES

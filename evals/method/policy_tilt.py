@@ -11,8 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import best_of_n
-from cda.benchmarks.tilt import GRID, tilted
+from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
 from cda.results.base import Estimate
 from cda.results.benchmarks import Tilt
 from cda.stats.proportions import wilson

@@ -35,8 +35,7 @@ from cda.biases import load_bias
 from cda.data.pairs import repeated_rows
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
-from cda.results.effects import Contingency
-from cda.results.odds import ChoiceOdds, LogOdds
+from cda.results.effects import ChoiceOdds, Contingency, LogOdds
 from evals.real_data.paper_numbers import EXPECTED_SELECTION
 from evals.real_data.release import Labels, labels
 from evals.shared import DATA, Check, finish

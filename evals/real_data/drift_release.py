@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from cda.biases import builtin_names, load_bias
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Missing
-from cda.results.drift import FeatureDrift
-from cda.results.effects import Adjusted, Identification, PairsEffect
+from cda.results.effects import Adjusted, FeatureDrift, Identification, PairsEffect
 from cda.stats.drift import DEFAULT_LIMITS, feature_drift, identify, measured, overlap_effect, overlap_of, pairs_effect
 from evals.real_data.release import Item, margins, score_files
 from evals.shared import DATA, Check, finish

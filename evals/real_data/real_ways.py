@@ -13,7 +13,7 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.biases import load_bias
-from cda.counterfactuals.pairs import make_counterfactuals
+from cda.counterfactuals.synthesize import make_counterfactuals
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cda.auditing.report_verdict import quality_sentence, verdicts
+from cda.auditing.verdict_sentences import quality_sentence, verdicts
 from cda.report.numbers import FEW_PROMPTS, few_prompts
 from cda.stats.proportions import paired_change, wilson_share
 from cda.stats.votes import agreement, count_votes, majority, noise_ceiling

@@ -59,7 +59,7 @@ def clusters(_: Path) -> str | None:
 
 
 def contamination(_: Path) -> str | None:
-    from cda.counterfactuals.pairs import teachable
+    from cda.counterfactuals.synthesize import teachable
 
     audited = {prompt_id(user_prompt(text)) for text in QUESTIONS}
     rows = [Contrast("jargon", user_prompt(text), "a", "b") for _, text in _in_spellings()]

@@ -34,7 +34,7 @@ KEPT = Path(tempfile.gettempdir()) / "cda-mutations"
 AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "stats": ("cda/stats/*.py", ("tests/stats",)),
     "verdict": (
-        "cda/auditing/report_verdict.py",
+        "cda/auditing/verdict_sentences.py",
         ("tests/auditing/report/test_verdict.py", "tests/auditing/report/test_dosed.py"),
     ),
     "money": ("cda/llm/money.py", ("tests/llm/test_llm_money.py",)),

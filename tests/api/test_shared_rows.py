@@ -14,8 +14,7 @@ import cda
 from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.base import Missing, load
-from cda.results.comparison import PairedMargins
-from cda.results.leaderboard import LeaderboardRow
+from cda.results.panel import LeaderboardRow, PairedMargins
 
 PAIRS = [{"prompt": f"q{row}", "chosen": "good " * (row % 3 + 1), "rejected": "bad, long answer"} for row in range(12)]
 

@@ -13,8 +13,8 @@ from made_audits import make_audit
 
 from cda.auditing.analysis import N_EXAMPLES, examples, rewards
 from cda.auditing.groups import Group, make_groups, people_of, sides_of
+from cda.auditing.headline import adjust_for_all_tests, skews
 from cda.auditing.report_tables import direction_table
-from cda.auditing.result import adjust_for_all_tests, skews
 from cda.biases import load_bias
 from cda.records import Contrast, TieRule, Triple, user_prompt
 from cda.results.audit import RewardSpread

@@ -12,19 +12,17 @@ from matplotlib.figure import Figure
 from rows import triples
 from scipy import stats
 
-from cda.auditing.covariates import by_columns
+from cda.auditing.analysis import by_columns
 from cda.auditing.groups import Group
+from cda.auditing.report import method_table, methods_of, render_html
 from cda.auditing.report_covariates import by_plots, by_tables, by_words
-from cda.auditing.report_forms import render_html
-from cda.auditing.report_sections import method_table, methods_of
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
 from cda.data.covariates import by_problems, cutoff_problems
 from cda.data.triples import clean_triples
 from cda.records import Contrast, user_prompt
 from cda.results.base import Estimate, Measure, Missing, Test
-from cda.results.covariates import Covariates, MarginsByColumn, RateByColumn
-from cda.results.effects import ConditionalEffects, Effect
+from cda.results.effects import ConditionalEffects, Covariates, Effect, MarginsByColumn, RateByColumn
 from cda.scorers.compared import Rewards, text_id
 from cda.stats.clustered import by_students_t, direct_contrast
 

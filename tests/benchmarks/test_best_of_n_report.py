@@ -15,11 +15,9 @@ from matplotlib.figure import Figure
 from page_checks import checked, figures, section_ids, words
 
 from cda.benchmarks import best_of_n_report as report
-from cda.benchmarks import tilt_report
+from cda.benchmarks import best_of_n_report as tilt_report
 from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import best_of_n
-from cda.benchmarks.numbers_file import best_of_n_csv
-from cda.benchmarks.tilt import tilted
+from cda.benchmarks.best_of_n import best_of_n, best_of_n_csv, tilted
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, save_plot
 from cda.results.base import Missing

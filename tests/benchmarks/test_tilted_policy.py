@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import best_of_n
-from cda.benchmarks.tilt import GRID, tilted
+from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import NoSpread, Tilt

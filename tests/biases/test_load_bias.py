@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cda.biases import Bias, builtin_names, load_bias
-from cda.counterfactuals.pairs import make_counterfactuals
+from cda.counterfactuals.synthesize import make_counterfactuals
 from cda.embedded.rules import RuleRewriter
 from cda.errors import RecipeError
 from cda.recipe.load import load_recipe

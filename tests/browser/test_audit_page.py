@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from cda.auditing import report_forms
-from cda.auditing.report_forms import render_html
-from cda.auditing.verdicts import SHAPES
+from cda.auditing import report as report_forms
+from cda.auditing.first_screen import SHAPES
+from cda.auditing.report import render_html
 from cda.results.base import PerScoring
 from cda.results.facts import Example, RunFacts, StageRun
 

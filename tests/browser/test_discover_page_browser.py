@@ -8,7 +8,7 @@ import pytest
 from made_discover import discovered
 from playwright.sync_api import Page
 
-from cda.discovery.page import discover_page
+from cda.discovery.discovery_page import discover_page
 from cda.records import user_prompt
 from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
-from cda.panels.leaderboard import ranked
-from cda.panels.leaderboard_page import leaderboard_page
+from cda.panels.leaderboard import leaderboard_page, ranked
 from cda.results.base import Estimate, Missing
-from cda.results.leaderboard import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
+from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 
 
 def _row(model: str, skew: float, quality: float | None) -> LeaderboardRow:

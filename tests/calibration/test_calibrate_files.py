@@ -16,7 +16,7 @@ from cda.cli import app
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.results.base import Estimate, Missing
-from cda.results.calibration import CalibrationResult, OrderCorrection
+from cda.results.dose import CalibrationResult, OrderCorrection
 
 N = 80
 Rows = list[dict[str, Any]]

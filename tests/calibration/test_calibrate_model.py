@@ -17,14 +17,13 @@ import cda
 from cda.cli import app
 from cda.data.load import prompt_of
 from cda.discovery.discover import DiscoverOptions, checked
-from cda.discovery.scoring import AskedJudge, reward_of
-from cda.discovery.setup import Discovery
+from cda.discovery.setup import AskedJudge, Discovery, reward_of
 from cda.errors import CdaError, DataError, RecipeError
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import load_model_audit
 from cda.results.base import Estimate, Missing
-from cda.results.calibration import OrderCorrection
+from cda.results.dose import OrderCorrection
 from cda.scorers.calibrated import log_odds, preference_of
 from cda.scorers.compared import text_id
 from cda.scorers.judge import is_swapped

@@ -10,7 +10,7 @@ import pytest
 from scripted_rewriter import ScriptedRewriter
 
 from cda.biases import Bias, load_bias
-from cda.counterfactuals.pairs import Counterfactuals, eligible_pairs, make_counterfactuals
+from cda.counterfactuals.synthesize import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.discovery.attribute import attribute_bias, shipped
 from cda.records import LabelledPair, Pair, RewriteRequest, user_prompt
 from cda.rewriting.rewriter import Rewriter

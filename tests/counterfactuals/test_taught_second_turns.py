@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.counterfactuals.pairs import second_turn_examples
+from cda.counterfactuals.synthesize import second_turn_examples
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
 from cda.embedded.texts import SECOND_TURNS, authored_contrasts, export, second_turn_names

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.biases import load_bias
-from cda.counterfactuals.pairs import (
+from cda.counterfactuals.synthesize import (
     assign_splits,
     contrast_examples,
     counterfactual_examples,

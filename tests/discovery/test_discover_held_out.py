@@ -13,6 +13,7 @@ from changed import changed
 
 from cda.biases import load_bias
 from cda.discovery.attribute import attribute_bias
+from cda.discovery.discovery_result import Finished, _tested, earlier_tests, finished_stages
 from cda.discovery.evidence import confirm, validate
 from cda.discovery.held_out import (
     HeldOutRewrites,
@@ -24,7 +25,6 @@ from cda.discovery.held_out import (
     write_review,
 )
 from cda.discovery.material import Material
-from cda.discovery.result import Finished, _tested, earlier_tests, finished_stages
 from cda.discovery.setup import Asked, Discovery, setup_of
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_jsonl, write_jsonl

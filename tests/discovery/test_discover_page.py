@@ -16,13 +16,18 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
+from cda.discovery.discovery_page import discover_page, family_plot, front_of
+from cda.discovery.discovery_result import strength_curve
+from cda.discovery.discovery_tables import (
+    discover_markdown,
+    discover_text,
+    discovery_sentences,
+    excluded_table,
+    lineage_tables,
+    topic_tables,
+)
 from cda.discovery.evidence import confirm, validate
-from cda.discovery.page import discover_page
 from cda.discovery.pair_quality import pair_quality
-from cda.discovery.plots import family_plot, front_of
-from cda.discovery.result import strength_curve
-from cda.discovery.sentences import discovery_sentences
-from cda.discovery.tables import discover_markdown, discover_text, excluded_table, lineage_tables, topic_tables
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
@@ -38,7 +43,7 @@ from cda.results.discover import (
     TestedAttribute,
     WritingCounts,
 )
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
 from cda.results.facts import StageRun
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scripted_llm import ScriptedLLM
 
+from cda.discovery.discover import planned_calls
 from cda.discovery.held_out import rewrite_all
-from cda.discovery.planned import planned_calls
-from cda.discovery.scoring import AskedJudge
-from cda.discovery.setup import Asked, Discovery, judge_subject, setup_of
+from cda.discovery.setup import Asked, AskedJudge, Discovery, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Request
 from cda.recipe.load import LoadedRecipe, load_model_audit

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from cda.discovery.discovery_result import strength_curve
 from cda.discovery.evidence import _weighted, agreements, confirm, correlations, evidence, strength, validate
-from cda.discovery.result import strength_curve
 from cda.errors import DataError
 from cda.records import Direction, user_prompt
 from cda.results.base import Estimate, Missing

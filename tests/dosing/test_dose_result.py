@@ -12,8 +12,7 @@ from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N,
 
 from cda.auditing.report_trainings import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.result import best, dose_result
-from cda.dosing.stage import aimed
+from cda.dosing.stage import aimed, best, dose_result
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
 from cda.records import Contrast, user_prompt

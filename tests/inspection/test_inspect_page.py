@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.inspection.page import render_inspection
+from cda.inspection.inspect import render_inspection
 from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, rewrites_table
 from cda.report.numbers import width
 from cda.report.page import word_differences
 from cda.results.base import Estimate, Missing
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary
 
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 `| "&'

@@ -15,7 +15,7 @@ from stub_client import QUESTION, client
 
 from cda.errors import LLMError
 from cda.keys import address_problem
-from cda.llm.batch_server import BatchServer
+from cda.llm.batch import BatchServer
 from cda.llm.protocol import FILTERED, complete
 
 KEY = "0123456789abcdef0123456789abcdef"

@@ -20,8 +20,7 @@ from serving import Answer, Reply, said, status, user_text
 from stub_client import QUESTION, answers, asked, client
 
 from cda.errors import LLMError
-from cda.llm.batch import BatchLLM
-from cda.llm.batch_server import AwayError, BatchServer
+from cda.llm.batch import AwayError, BatchLLM, BatchServer
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Budgeted, Price
 from cda.llm.outcome import answer_in, tokens_counted

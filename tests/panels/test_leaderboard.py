@@ -16,10 +16,18 @@ from typer.testing import CliRunner
 from cda.api.results import Leaderboard
 from cda.cli import app
 from cda.errors import CdaError, DataError
-from cda.panels.leaderboard import mean_of_biases, ranked, read_leaderboard
-from cda.panels.leaderboard_page import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text, place
+from cda.panels.leaderboard import (
+    leaderboard_csv,
+    leaderboard_markdown,
+    leaderboard_page,
+    leaderboard_text,
+    mean_of_biases,
+    place,
+    ranked,
+    read_leaderboard,
+)
 from cda.results.base import Estimate, Missing, save
-from cda.results.leaderboard import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
+from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 
 NONE = Missing(reason="people did not vote on its contrasts")
 

@@ -193,8 +193,7 @@ def test_contrasts_without_a_margin_of_every_model_are_left_out_and_counted(tmp_
     file = tmp_path / "out" / "audit-memory-silent" / "audit" / "margins.jsonl"
     rows = list(read_jsonl(file))
     rows[0]["margin_model"] = None
-    from cda.panels.members import read_members
-    from cda.panels.panel import panel_of
+    from cda.panels.panel import panel_of, read_members
 
     write_jsonl(file, rows)
     runs = [tmp_path / "out" / f"audit-memory-{name}" for name in ("judging", "silent")]
@@ -207,8 +206,7 @@ def test_contrasts_without_a_margin_of_every_model_are_left_out_and_counted(tmp_
 
 
 def test_audits_of_an_earlier_version_have_no_prompts_and_are_named(tmp_path: Path) -> None:
-    from cda.panels.members import read_members
-    from cda.panels.panel import panel_of
+    from cda.panels.panel import panel_of, read_members
 
     run = finished(tmp_path, "a", 1.0)
     file = run / "audit" / "margins.jsonl"

@@ -11,8 +11,7 @@ from made_audits import HOSTILE, make_audit
 from page_checks import checked
 
 from cda.auditing.report_cells import compares
-from cda.panels.members import Contrasts, Member
-from cda.panels.panel import panel_of
+from cda.panels.panel import Contrasts, Member, panel_of
 from cda.panels.panel_report import panel_csv, panel_markdown, panel_page, panel_text
 from cda.records import Preference
 from cda.results.audit import AuditResult

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.errors import ModelError
-from cda.pipeline.stages import run_stages
-from cda.pipeline.tracking import push_adapter
+from cda.pipeline.stages import push_adapter, run_stages
 from cda.recipe.load import LoadedRecipe, load_recipe
 from cda.run import RunFolder
 from cda.training.hub import NOT_UPLOADED

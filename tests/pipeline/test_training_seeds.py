@@ -15,8 +15,7 @@ from foreign_lines import foreign_lines
 from test_pipeline import stopped
 
 from cda.pipeline import plan
-from cda.pipeline.stages import run_stages
-from cda.pipeline.tracking import log_audit
+from cda.pipeline.stages import log_audit, run_stages
 from cda.recipe.load import load_recipe
 from cda.run import RunFolder, Stage
 from cda.stats.means import over_seeds

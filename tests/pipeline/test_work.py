@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cda.finetuning.train import trainings
-from cda.pipeline.stages import STAGES
-from cda.pipeline.work import planned_progress
+from cda.pipeline.stages import STAGES, planned_progress
 from cda.progress import RunProgress, StageWork
 from cda.recipe.load import load_model_audit, load_recipe
 

@@ -20,8 +20,7 @@ from cda.cli import app
 from cda.counterfactuals import label
 from cda.errors import CdaError, DataError, RecipeError, SpendingError
 from cda.recipe.load import load_recipe
-from cda.results.effects import Contingency
-from cda.results.odds import LogOdds
+from cda.results.effects import Contingency, LogOdds
 from cda.rewriting.labels import exhibits
 
 LIST = "- one point and\n- another point and\n- a third point and\n- a last point"

@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
-from cda.results.drift import Limit
-from cda.results.effects import Effect, Form
-from cda.stats.adjusted import adjusted_effect
+from cda.results.effects import Effect, Form, Limit
 from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import (
+    adjusted_effect,
     embedding_similarity,
     feature_drift,
     identify,

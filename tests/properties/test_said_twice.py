@@ -9,7 +9,7 @@ import pytest
 from cda.data.load import load_rows
 from cda.data.votes import load_votes
 from cda.errors import DataError
-from cda.studies.forms import sheet_rows
+from cda.studies.export import sheet_rows
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from tiny import load, scores_of
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.served import ServedScorer
-from cda.scorers.served_answers import reward_in
-from cda.scorers.served_client import ServedClient
+from cda.scorers.served_client import ServedClient, reward_in
 from cda.scorers.served_options import ServedOptions, endpoint_of
 
 Serve = Callable[[Callable[[Body], Reply]], Served]

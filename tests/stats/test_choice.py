@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.odds import LogOdds
+from cda.results.effects import LogOdds
 from cda.stats.choice import choice_log_odds, groups_differ
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from scipy import stats
 from cda.arrays import FloatArray
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Confound, ExactSlope
-from cda.stats.adjusted import adjusted_effect, confounds
+from cda.stats.drift import adjusted_effect, confounds
 
 Sides = tuple[dict[str, FloatArray], dict[str, FloatArray]]
 

@@ -13,10 +13,9 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES
 from cda.results.base import Missing
-from cda.results.drift import Limit
-from cda.results.effects import Adjusted, Form, Identification, PairsEffect, SameMargin
-from cda.stats.adjusted import adjusted_effect, paired_features
+from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
 from cda.stats.drift import (
+    adjusted_effect,
     embedding_similarity,
     feature_drift,
     identify,
@@ -24,6 +23,7 @@ from cda.stats.drift import (
     measured,
     overlap_effect,
     overlap_of,
+    paired_features,
     pairs_effect,
 )
 

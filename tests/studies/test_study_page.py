@@ -10,9 +10,16 @@ from cda.report.page import render_page
 from cda.report.plots import inline_svg
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
-from cda.studies.answers import Screened, Vote
 from cda.studies.design import Item, Shown, Study
-from cda.studies.import_answers import left_out_table, participant_table, study_page, study_text, summarize_study
+from cda.studies.import_answers import (
+    Screened,
+    Vote,
+    left_out_table,
+    participant_table,
+    study_page,
+    study_text,
+    summarize_study,
+)
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 

@@ -21,7 +21,7 @@ from cda.data.load import load_rows
 from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.studies.design import Pairing, Plan, designed
-from cda.studies.forms import guarded, sheet, sheet_rows, unguarded
+from cda.studies.export import guarded, sheet, sheet_rows, unguarded
 
 CODES = ("p01", "p02", "p03", "p04")
 

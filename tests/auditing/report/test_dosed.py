@@ -11,14 +11,14 @@ from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.auditing import report_tables as tables
+from cda.auditing.first_screen import bias_verdicts, headline
+from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.paper import outcome_table
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
-from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.auditing.result import share_measure, unchanged
-from cda.auditing.verdicts import bias_verdicts, headline
+from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.data.release import SOURCE
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim

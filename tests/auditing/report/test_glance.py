@@ -8,8 +8,8 @@ import pytest
 from changed import changed
 from made_audits import tied
 
-from cda.auditing.report_verdict import verdicts
-from cda.auditing.verdicts import _CHIPS, SHAPES, Chip, bias_verdicts, chip_rules, headline, share_words
+from cda.auditing.first_screen import _CHIPS, SHAPES, Chip, bias_verdicts, chip_rules, headline, share_words
+from cda.auditing.verdict_sentences import verdicts
 from cda.results.base import Missing
 from cda.stats.verdict import Finding, Word
 

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
+from cda.auditing.report import sections
 from cda.auditing.report_plots import audit_plots, section_plots
-from cda.auditing.report_sections import sections
 from cda.report.plots import Plot, inline_svg
 from cda.results.base import Estimate, Missing
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:

@@ -12,7 +12,7 @@ import pytest
 from changed import changed
 from page_checks import checked, unreadable, words
 
-from cda.auditing.report_forms import render_html, render_markdown
+from cda.auditing.report import render_html, render_markdown
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example

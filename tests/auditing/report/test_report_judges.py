@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from made_audits import KINDS, make_audit
 
-from cda.auditing.report_judges import criteria_matrix, judge_tables, judge_words
-from cda.auditing.report_sections import sections
+from cda.auditing.report import criteria_matrix, judge_tables, judge_words, sections
 from cda.report.numbers import share
 
 TWO_BIASES = {**KINDS["judge"], "targets": {"jargon": (0.88,), "vagueness": (0.5,)}, "panel": True}

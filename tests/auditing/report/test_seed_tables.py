@@ -8,7 +8,7 @@ import pytest
 from changed import changed
 
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_forms import render_html, render_markdown
+from cda.auditing.report import render_html, render_markdown
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_sentences, seed_table
 from cda.results.base import Estimate, Missing

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.auditing.report import INTERVALS, MEASURES, every_entry, method_table, methods_of, sections
 from cda.auditing.report_data import exclusion_table
-from cda.auditing.report_sections import INTERVALS, MEASURES, every_entry, method_table, methods_of, sections
 from cda.auditing.report_tables import votes_table
 from cda.report.tables import Table
 from cda.results.base import Result

@@ -12,10 +12,9 @@ from made_audits import tied
 from test_dosed import with_dose
 from test_seed_tables import with_seeds
 
-from cda.auditing import report_terminal
+from cda.auditing import first_screen as report_terminal
+from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bias_verdicts, headline
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_terminal import MAX_COLUMNS, MAX_LINES, audit_summary
-from cda.auditing.verdicts import bias_verdicts, headline
 from cda.report.numbers import width
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"

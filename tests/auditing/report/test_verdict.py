@@ -10,16 +10,17 @@ import pytest
 from changed import changed
 
 from cda.auditing import analysis as audit_analysis
-from cda.auditing import result as audit_result
+from cda.auditing import headline as audit_result
 from cda.auditing.comparison import comparison_tables
 from cda.auditing.comparison_page import comparison_page
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report_confounds import confounds_sentence
-from cda.auditing.report_forms import render_html, render_markdown
+from cda.auditing.report import render_html, render_markdown
 from cda.auditing.report_tables import main_table
-from cda.auditing.report_verdict import (
+from cda.auditing.row import AuditFolder
+from cda.auditing.verdict_sentences import (
+    confounds_sentence,
     drift_sentence,
     others_sentence,
     quality_kind,
@@ -28,7 +29,6 @@ from cda.auditing.report_verdict import (
     verdict_kind,
     verdicts,
 )
-from cda.auditing.row import AuditFolder
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing

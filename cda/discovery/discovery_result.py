@@ -15,14 +15,13 @@ from cda.arrays import FloatArray
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.candidates import read_measured
+from cda.discovery.discovery_page import discover_page, discover_plots
+from cda.discovery.discovery_tables import discover_markdown, discover_text, rewriters_shown
 from cda.discovery.evidence import evidence
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import Material, material_counts
-from cda.discovery.page import discover_page, discover_plots
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling
-from cda.discovery.sentences import rewriters_shown
 from cda.discovery.setup import Asked, Discovery
-from cda.discovery.tables import discover_markdown, discover_text
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link

@@ -1,31 +1,180 @@
-"""The sections below the first screen, each only if its data exist, and the meaning of their numbers: methods and glossary."""
+"""The report of an audit: the sections below its first screen with methods and glossary, and its forms: a page, a <div> for
+notebooks, and Markdown. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cda.auditing import paper
 from cda.auditing import report_data as data
+from cda.auditing import report_scoring as scoring
 from cda.auditing import report_tables as tables
-from cda.auditing.report_cells import compares, effects_in, report_texts, said, tests_named
+from cda.auditing import report_trainings as trainings
+from cda.auditing import verdict_sentences as verdict
+from cda.auditing.first_screen import (
+    KINDS,
+    SHAPES,
+    bias_verdicts,
+    chip_rules,
+    glance_table,
+    headline,
+    ns_said,
+    share_words,
+)
+from cda.auditing.report_cells import compares, effects_in, report_texts, said, targets, tests_named
 from cda.auditing.report_covariates import by_tables, by_words
-from cda.auditing.report_judges import judge_tables, judge_words
-from cda.auditing.report_plots import section_plots
-from cda.auditing.report_scoring import how_chosen, provenance
-from cda.auditing.report_trainings import dose_sentences, dose_tables, effects_over_seeds, seed_sentences, seed_table
-from cda.auditing.report_verdict import others_sentence, quality_sentence
+from cda.auditing.report_plots import section_plots, skew_plot
+from cda.auditing.report_scoring import (
+    caveats,
+    few_examples,
+    how_chosen,
+    how_scored,
+    margins_sentence,
+    people_sentence,
+    provenance,
+)
+from cda.auditing.report_tables import main_table
+from cda.auditing.report_trainings import (
+    dose_line,
+    dose_sentences,
+    dose_tables,
+    effects_over_seeds,
+    seed_sentences,
+    seed_table,
+)
+from cda.auditing.verdict_sentences import others_sentence, quality_sentence, verdicts
 from cda.embedded.texts import SECOND_TURNS
-from cda.preferences.tables import odds_table
-from cda.report.page import Entry, ReportSection
+from cda.preferences.data_page import odds_table
+from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
+from cda.report.page import Entry, ReportSection, render, rendered, word_changes, word_differences
+from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables, time_table
-from cda.report.tables import Table
+from cda.report.tables import Row, Table, escaped, fenced_block, markdown_table, table
 from cda.results.audit import AuditResult
-from cda.results.base import Missing, Result, Test
+from cda.results.base import Estimate, Missing, Result, Test
 from cda.results.effects import NORMAL_TEST, SIGN_TEST, T_TEST, Effect, SameMargin
 from cda.results.facts import RewardModelFacts
-from cda.results.skew import NoiseCeiling
+from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling
+
+_OVERALL = "overall"
+
+
+def judge_words(audit: AuditResult) -> list[str]:
+    """Paragraphs on the tables of judges and criteria that an audit has."""
+    agreed = any(panel.majority is not None for panel in audit.panel.values())
+    left_out = any(panel.without for panel in audit.panel.values())
+    needed = {"panel": audit.panel, "agreement": agreed, "without": left_out, "criteria": audit.criteria}
+    return [said("judges", key) for key, need in needed.items() if need]
+
+
+def judge_tables(audit: AuditResult) -> list[Table | None]:
+    """Every table of a panel's judges and a rubric's criteria; None for each that the audit has no numbers for."""
+    return [panel_table(audit), agreement_table(audit), criteria_matrix(audit), criteria_table(audit)]
+
+
+def panel_table(audit: AuditResult) -> Table | None:
+    """Skew and miscalibration of every judge, of the panel, its majority, and in the mean of the judges; None without a panel."""
+    voted = any(panel.panel.miscalibration is not None for panel in audit.panel.values())
+    rows = [
+        (f"{bias}, {name}", *_judged_cells(judged, voted))
+        for bias, panel in audit.panel.items()
+        for name, judged in _of_panel(panel).items()
+    ]
+    header = ("bias, judge", "skew", "n", "ties", "without a verdict", *_voted_header(voted))
+    return table("Each judge by itself and the panel, with 95% intervals", header, rows)
+
+
+def _of_panel(panel: BiasPanel) -> dict[str, JudgedBias]:
+    together = {"the panel": panel.panel, "majority of the judges": panel.majority, "mean of the judges": panel.mean}
+    return panel.judges | {name: judged for name, judged in together.items() if judged is not None}
+
+
+def _voted_header(voted: bool) -> Row:
+    return ("miscalibration", "n voted") if voted else ()
+
+
+def _judged_cells(judged: JudgedBias, voted: bool) -> Row:
+    """Skew, its n, ties and contrasts without a verdict; miscalibration and its n if people voted on any bias."""
+    people = (cell(judged.miscalibration, share), cell(judged.miscalibration, count, "")) if voted else ()
+    ties = "" if judged.ties is None else str(judged.ties)
+    return cell(judged.skew, share), cell(judged.skew, count, ""), ties, str(judged.unread), *people
+
+
+def agreement_table(audit: AuditResult) -> Table | None:
+    """Krippendorff's alpha of every panel, and of the panel without each of its judges; None without a panel."""
+    header = (
+        "bias, judges", "Krippendorff's alpha", "change of alpha", "skew of the panel", "change of skew (points)", "n",
+    )  # fmt: skip
+    caption = "Agreement of the judges, of all and without each of them, with 95% intervals"
+    return table(caption, header, (row for bias, panel in audit.panel.items() for row in _agreement_rows(bias, panel)))
+
+
+def _agreement_rows(bias: str, panel: BiasPanel) -> Iterator[Row]:
+    if panel.majority is None:
+        return
+    alpha = alpha_of(panel)
+    yield f"{bias}, all", cell(alpha, decimals), "", cell(panel.panel.skew, share), "", cell(alpha, count, "")
+    for judge, without in panel.without.items():
+        yield (
+            f"{bias}, without {judge}",
+            cell(without.alpha, decimals),
+            cell(without.alpha_change, signed),
+            cell(without.skew, share),
+            cell(without.skew_change, lambda change: points(change, "")),
+            cell(without.alpha, count, ""),
+        )
+
+
+def alpha_of(panel: BiasPanel) -> Estimate | Missing:
+    """Krippendorff's alpha of all judges of a panel."""
+    return panel.agreement if isinstance(panel.agreement, Missing) else panel.agreement.alpha
+
+
+def criteria_matrix(audit: AuditResult) -> Table | None:
+    """Skew by criterion (rows) and bias (columns), the skew overall last; None without criteria or for one bias."""
+    biases = list(audit.criteria)
+    if len(biases) < 2:
+        return None
+    names = list(next(iter(audit.criteria.values())))
+    rows = [(name, *(_short(audit.criteria[bias][name].skew) for bias in biases)) for name in names]
+    rows.append((_OVERALL, *(_short(audit.skew[bias].before) for bias in biases)))
+    return table("Skew by criterion and bias, with 95% intervals and n", ("criterion", *biases), rows)
+
+
+def _short(skew: Estimate | Missing) -> str:
+    return NOT_ESTIMATED if isinstance(skew, Missing) else f"{share(skew)}, n {skew.n}"
+
+
+def criteria_table(audit: AuditResult) -> Table | None:
+    """Skew and miscalibration by each criterion, next to the skew overall; None without criteria."""
+    voted = any(found.miscalibration is not None for own in audit.criteria.values() for found in own.values())
+    rows: list[Row] = []
+    for bias, own in audit.criteria.items():
+        for name, judged in own.items():
+            change = cell(judged.against_overall, lambda against: points(against, ""))
+            rows.append((f"{bias}, {name}", *_judged_cells(judged, voted), change))
+        overall = audit.skew[bias]
+        missed = audit.votes[bias].miscalibration.before if bias in audit.votes else None
+        people = (cell(missed, share), cell(missed, count)) if voted else ()
+        ties = "" if isinstance(overall.ties, Missing) else str(overall.ties.before)
+        shown = (share(overall.before), count(overall.before), ties, str(overall.unread))
+        rows.append((f"{bias}, {_OVERALL}", *shown, *people, ""))
+    header = (
+        "bias, criterion",
+        "skew",
+        "n",
+        "ties",
+        "without a verdict",
+        *_voted_header(voted),
+        "minus overall (points)",
+    )
+    return table("Skew by criterion, with 95% intervals", header, rows)
+
 
 INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
 """Headings of glossary.yaml whose entries go together."""
@@ -329,3 +478,103 @@ def _of_rule(rule: str, halves: bool, known: dict[str, Entry]) -> dict[str, Entr
     meaning += f" {known['miscalibration of a judge'].meaning}" if halves else ""
     entries = Entry("human skew", skew.formula, skew.meaning), Entry("miscalibration", missed.formula, meaning)
     return dict(zip(names, entries, strict=True))
+
+
+_N_OPEN = 2
+
+
+def render_html(audit: AuditResult) -> str:
+    """The audit as a self-contained page."""
+    printed = {id(example) for few in few_examples(audit).values() for example in few}
+    return rendered(
+        "audit.html.j2",
+        audit=audit,
+        targets=targets(audit),
+        headline=headline(audit),
+        rows=(rows := bias_verdicts(audit)),
+        kinds=KINDS,
+        shapes=SHAPES,
+        people=any(row.people for row in rows),
+        ns=ns_said(rows),
+        share_words=share_words,
+        rules=chip_rules(audit),
+        verdicts=[(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
+        quality=verdict.quality_sentence(audit),
+        quality_kind=verdict.quality_kind(audit),
+        dose=dose_line(audit),
+        seeds=trainings.seed_sentences(audit),
+        two=compares(audit),
+        caveats=caveats(audit),
+        sections=[_numbers(audit), *sections(audit)],
+        examples=sorted(audit.examples, key=scoring.example_order),
+        printed=printed,
+        few=scoring.FEW,
+        is_printed=lambda example: id(example) in printed,
+        n_open=_N_OPEN,
+        word_changes=word_changes,
+        word_differences=word_differences,
+        margins_sentence=margins_sentence,
+        people_sentence=people_sentence,
+        people_keys=scoring.people_keys,
+        order_keys=scoring.order_keys,
+        bias_choices=[(name, name) for name in dict.fromkeys(example.bias for example in audit.examples)],
+        people_choices=scoring.people_choices(audit),
+        order_choices=scoring.order_choices(audit),
+    )
+
+
+def _numbers(audit: AuditResult) -> ReportSection:
+    """The sentences and the table behind the first screen; a page draws the verdicts itself."""
+    last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
+    words = tuple(text for text in (last, how_scored(audit)) if text)
+    return ReportSection("numbers", report_texts()["numbers"]["title"], words, (main_table(audit),))
+
+
+def notebook_html(audit: AuditResult) -> str:
+    """One <div> without script or style; the figure stands in it as an image."""
+    plot = skew_plot(audit)
+    with TemporaryDirectory() as folder:
+        figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
+    return render(
+        "notebook.html.j2",
+        headline=headline(audit),
+        verdicts=verdicts(audit),
+        quality=verdict.quality_sentence(audit),
+        main=main_table(audit),
+        scored=how_scored(audit),
+        description=plot.description,
+        figure=figure,
+    )
+
+
+def render_markdown(audit: AuditResult) -> str:
+    """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
+    names = ", ".join(bias.name for bias in audit.biases)
+    recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
+    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
+    lines += [f"**{escaped(headline(audit))}**", "", *markdown_table(glance_table(audit))]
+    for found in verdicts(audit):
+        lines += [f"**{escaped(found.sentence)}**", ""]
+    last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
+    for sentence in (verdict.quality_sentence(audit), dose_line(audit), *trainings.seed_sentences(audit), last):
+        lines += [escaped(sentence), ""]
+    lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
+    lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
+    lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in audit.biases]
+    for section in sections(audit):
+        lines += ["", f"## {section.title}", "", *_markdown_section(section, audit)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
+    lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
+    lines += [line for table in section.tables for line in markdown_table(table)]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
+    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
+    for bias, few in few_examples(audit).items() if section.id == "examples" else ():
+        for example in few:
+            lines += [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
+            texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
+            for title, text in texts.items():
+                lines += [f"{title}:", "", *fenced_block(text), ""]
+    return lines

@@ -16,7 +16,7 @@ from cda.errors import DataError
 from cda.provenance import versions
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing
-from cda.results.calibration import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
+from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
 from cda.results.facts import Scorer
 
 Unit = Literal["reward", "log odds"]
