@@ -3,22 +3,27 @@ in memory as the names that it holds."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
+from itertools import islice
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from textwrap import fill
+from typing import Any, TypeVar
 
-from cda.api.rows import Data, as_reference
+from cda.api.rows import as_reference
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.conditions import Condition, check_conditions
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError, type_in_words
 from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
+from cda.jobs.options import Biases, Confirm, Data, Model, options_of
 from cda.launch import use_all_cores
 from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
@@ -27,13 +32,7 @@ from cda.recipe.schema import ModelSection
 from cda.resources.artifacts import folder_suffix
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
-Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
-"""A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
-sequence classifier of Transformers with its tokenizer."""
 Check = Callable[[object], bool]
-Biases = str | Path | Sequence[str | Path]
-Confirm = bool | Literal["ask"]
-"""Agreement to the cost of asking an LLM; `"ask"` asks for it on the terminal, as the commands do."""
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
@@ -48,6 +47,47 @@ def check_types(function: str, **given: object) -> None:
     problems = [f"{function}: {name}: give {_FORMS[name][1]}; found {value!r}" for name, value in wrong.items()]
     if problems:
         raise RecipeError(problems)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAMED = {str(kind | None): f"{name} | None" for name, kind in (("Model", Model), ("Data", Data), ("Biases", Biases))}
+_NAMED[str(Confirm)] = "Confirm"
+
+
+def declared(options: type) -> Callable[[F], F]:
+    """Make a function of `**options: Unpack[…]` one with these options as parameters: for `inspect.signature` and completion with
+    their types and defaults, for `help()` with a sentence each, before that of `settings`. The function gets all of them."""
+    known = options_of(options)
+    defaults = {name: option.arg.default for name, option in known.items()}
+
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def called(*args: object, **given: object) -> object:
+            return function(*args, **defaults | given)
+
+        parameters = [
+            *islice(inspect.signature(function).parameters.values(), function.__code__.co_argcount),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=option.arg.default, annotation=_said(option.kind)
+                )
+                for name, option in known.items()
+            ),
+            inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD, annotation="object"),
+        ]
+        called.__signature__ = inspect.signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
+        lines = (fill(f"{name}: {option.arg.says}", 130, initial_indent=" " * 8, subsequent_indent=" " * 12)
+                 for name, option in known.items())  # fmt: skip
+        before, settings, after = str(function.__doc__).partition("        settings: ")
+        called.__doc__ = before + "".join(f"{line}\n" for line in lines) + settings + after
+        return called  # type: ignore[return-value]  # with the parameters of its declaration
+
+    return decorated
+
+
+def _said(kind: Any) -> str:
+    """A type as annotations write it."""
+    return _NAMED.get(str(kind)) or re.sub(r"\b(collections\.abc|pathlib|typing)\.", "", inspect.formatannotation(kind))
 
 
 def _kind(*kinds: type) -> Check:
@@ -90,6 +130,7 @@ _FORMS: dict[str, tuple[Check, str]] = {
 """Arguments, which mean the same in every function, to a test of their type and the words for it."""
 
 
+_SHARED = ("overrides", "out", "budget_usd", "confirm", "progress", "limit")
 _AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
 _LIMITED = {
     "cda.audit": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
@@ -117,10 +158,16 @@ class Terms:
     """Conditions that the audit will be held against (`--fail-if`)."""
 
     def __post_init__(self) -> None:
-        check_types(
-            self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
-            overrides=self.overrides, limit=self.limit,
-        )  # fmt: skip
+        check_types(self.function, **{name: getattr(self, name) for name in _SHARED})
+
+    @classmethod
+    def of(cls, function: str, options: type, given: Mapping[str, Any]) -> Terms:
+        """Terms of a call with the declared options; RecipeError carries every one of another type. What else was given are
+        settings."""
+        known = options_of(options)
+        check_types(function, **{name: given[name] for name in known if name in _FORMS})
+        settings = {name: value for name, value in given.items() if name not in known}
+        return cls(function, settings, **{name: given[name] for name in _SHARED if name in known})
 
     @property
     def where(self) -> str:
@@ -156,7 +203,7 @@ class Terms:
             if rows is not None:
                 none = isinstance(rows, str) and rows == "none"
                 put(settings, path, None if none else as_reference(rows, name, self.inputs))
-        if (names := bias_names(biases)) is not None:
+        if names := several(biases):
             settings["biases"] = names
         return settings
 
@@ -219,11 +266,9 @@ def put(into: dict[str, object], path: str, value: object) -> None:
     into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
 
 
-def bias_names(biases: Biases | None) -> list[str] | None:
-    """Names and files of biases, one or several; None if none are named."""
-    if biases is None:
-        return None
-    return [str(biases)] if isinstance(biases, str | Path) else [str(bias) for bias in biases] or None
+def several(given: str | PathLike[str] | Sequence[str | PathLike[str]] | None) -> list[str]:
+    """One name or path, or several of them, as texts; none for None."""
+    return [str(given)] if isinstance(given, str | PathLike) else [str(each) for each in given or ()]
 
 
 def path_text(path: str | Path | None) -> str | None:

@@ -8,20 +8,13 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from cda.api.arguments import (
-    RUNS,
-    Biases,
-    Model,
-    Terms,
-    check_types,
-    loaded_for_model,
-    refuse_results,
-)
-from cda.api.results import Panel, carry_out, planned_run
-from cda.api.rows import Data, as_reference
+from cda.api.arguments import RUNS, Terms, check_types, loaded_for_model, refuse_results
+from cda.api.results import Panel, carry_out, planned_run, shown
+from cda.api.rows import as_reference
 from cda.auditing.audit import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, user_path
+from cda.jobs.options import Biases, Data, Model
 from cda.launch import say
 from cda.llm.money import Purse
 from cda.panels.panel import is_finished_audit, run_panel
@@ -82,8 +75,8 @@ def audit_panel(
         raise _none_left(failed)
     out = _folder(terms, planned)
     result, summary = run_panel(done, out, seed, failed, repeated, figures)
-    panel = Panel(**dict(result))
-    panel._folder, panel._summary, panel._runs = out, summary, tuple(done)
+    panel = shown(Panel, result, out, summary)
+    panel._runs = tuple(done)
     return panel
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -163,6 +163,16 @@ class Shown(Saved):
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
         return to_frame(self)
+
+
+S = TypeVar("S", bound=Shown)
+
+
+def shown(kind: type[S], result: Saved, folder: Path, summary: str) -> S:
+    """A job's result as the API returns it, with its folder and what the command prints."""
+    found = kind(**dict(result))
+    found._folder, found._summary = folder, summary
+    return found
 
 
 class Audit(AuditResult, Shown):

@@ -11,10 +11,9 @@ from cda.data.load import load_rows
 from cda.errors import DataError, type_in_words
 from cda.files.jsonl import MAX_DEPTH, write_jsonl
 from cda.files.paths import place_for, writing
+from cda.jobs.options import Data
 from cda.records import content_id
 
-Data = str | PathLike[str] | Iterable[Mapping[str, object]]
-"""A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
 _MOST_BITS = 10_000
 """Of a whole number: Python writes none of more than 4,300 digits."""
 
