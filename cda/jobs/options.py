@@ -204,7 +204,7 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
         Biases | None, Arg("Names or bias files; None for all five, or those that `labels` has labels of."), BIAS
     ]
     labels: Annotated[
-        Place | Sequence[Place] | None,
+        Sequence[Place] | Place | None,
         Arg(
             "Files that say which sides have each bias; None: labelled by each bias's measure, or by an LLM if `llm` names one."
         ),
