@@ -11,7 +11,7 @@ from cda.api.results import Calibration, shown
 from cda.api.rows import as_reference
 from cda.calibration.corrections import RESULT
 from cda.calibration.files import calibrate_files
-from cda.calibration.report import written
+from cda.calibration.report import published
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path
@@ -121,4 +121,4 @@ def calibrate_scores(
         columns=columns or {}, limit=limit, out=folder,
     )  # fmt: skip
     folder = out_folder(folder, RESULT, "cda calibrate")
-    return shown(Calibration, result, folder, written(result, rows, folder, figures))
+    return shown(Calibration, result, folder, published(result, rows, folder, figures))
