@@ -29,7 +29,7 @@ from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.resources.artifacts import folder_suffix
+from cda.resources.artifacts import check_form, folder_suffix
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
 Check = Callable[[object], bool]
@@ -166,6 +166,7 @@ class Terms:
         settings."""
         known = options_of(options)
         check_types(function, **{name: given[name] for name in known if name in _FORMS})
+        check_form(given.get("figures"))
         settings = {name: value for name, value in given.items() if name not in known}
         return cls(function, settings, **{name: given[name] for name in _SHARED if name in known})
 

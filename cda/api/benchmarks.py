@@ -54,8 +54,7 @@ def quality(
     inputs = {"on": sorted(files), "with": adapter, "at": dose}
     with _opened(model, options["against"], terms, "quality", inputs, problems=() if files else (missing,)) as opened:
         loaded, other = opened
-        result, summary = measure_quality(loaded, files, adapter, other, dose, options["figures"])
-        return shown(Quality, result, loaded.recipe.run_path, summary)
+        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"]))
 
 
 @declared(BestOfArguments)
@@ -93,11 +92,11 @@ def best_of(
     others = (names or None, ns, *_reading(columns, split), *([tilts] if tilts else []))
     with _opened(model, options["against"], terms, "best-of", inputs, others) as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
-        result, summary = run_best_of_n(
+        done = run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
             columns=columns, split=split, figures=options["figures"], limit=terms.limit,
         )  # fmt: skip
-        return shown(BestOf, result, loaded.recipe.run_path, summary)
+        return shown(BestOf, done)
 
 
 @declared(WinRateArguments)
@@ -132,8 +131,8 @@ def win_rate(
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
     with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
-        result, summary = run_win_rate(files[0], files[1], loaded, loaded.recipe.run_path, columns, split, terms.limit)
-        return shown(WinRate, result, loaded.recipe.run_path, summary)
+        out = loaded.recipe.run_path
+        return shown(WinRate, run_win_rate(files[0], files[1], loaded, out, columns, split, terms.limit))
 
 
 @contextmanager

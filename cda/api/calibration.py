@@ -9,15 +9,14 @@ from typing import Literal, Unpack, get_args
 from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_for_two, put, refuse_recipe
 from cda.api.results import Calibration, shown
 from cda.api.rows import as_reference
-from cda.calibration.corrections import RESULT
 from cda.calibration.files import calibrate_files
-from cda.calibration.report import published
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.jobs.options import CalibrateArguments, Data, Model
+from cda.jobs.perform import perform
 from cda.records import TieRule
-from cda.resources.artifacts import check_form, folder_suffix, free_folder, out_folder
+from cda.resources.artifacts import check_form, folder_suffix
 
 
 @declared(CalibrateArguments)
@@ -47,7 +46,6 @@ def calibrate(
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
-    check_form(options["figures"])
     if problems := refuse_recipe(model):
         raise RecipeError(problems)
     data = {"contrasts": options["contrasts"], "votes": votes, "quality": options["quality"]}
@@ -61,8 +59,7 @@ def calibrate(
     inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
     others = (*terms.words, str(options["biases"]), str(files.get("quality")))
     with loaded_for_two(model, None, "against", nested, terms, "calibrate", inputs, others) as (loaded, _):
-        result, summary = run_calibrate(loaded, options["figures"])
-        return shown(Calibration, result, loaded.recipe.run_path, summary)
+        return shown(Calibration, run_calibrate(loaded, options["figures"]))
 
 
 def calibrate_scores(
@@ -115,10 +112,8 @@ def calibrate_scores(
         "calibrate", {"by": files.get("votes")}, [str(files.get("quality")), ties, str(preferences), *others]
     )
     named = user_path(out) if out is not None else RUNS / f"calibrate-{files['scores'].stem}{apart}"
-    folder = free_folder(named, RESULT, "cda calibrate")
-    result, rows = calibrate_files(
+    job = calibrate_files(
         files["scores"], files.get("votes"), files.get("quality"), preferences=preferences, ties=ties, seed=seed,
-        columns=columns or {}, limit=limit, out=folder,
+        columns=columns or {}, limit=limit,
     )  # fmt: skip
-    folder = out_folder(folder, RESULT, "cda calibrate")
-    return shown(Calibration, result, folder, published(result, rows, folder, figures))
+    return shown(Calibration, perform(job, None, named, figures))

@@ -51,5 +51,4 @@ def audit_data(
         put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
     asked = DataOptions(by, labels, columns, split, terms.limit, options["figures"], biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
-        result, summary = run_data(file, loaded, asked)
-        return shown(DataAudit, result, loaded.recipe.run_path, summary)
+        return shown(DataAudit, run_data(file, loaded, asked))

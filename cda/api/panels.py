@@ -73,9 +73,7 @@ def audit_panel(
     done = [each.run for each in planned if each.name not in failed]
     if not done:
         raise _none_left(failed)
-    out = _folder(terms, planned)
-    result, summary = run_panel(done, out, seed, failed, repeated, figures)
-    panel = shown(Panel, result, out, summary)
+    panel = shown(Panel, run_panel(done, _folder(terms, planned), seed, failed, repeated, figures))
     panel._runs = tuple(done)
     return panel
 

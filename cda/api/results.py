@@ -30,6 +30,7 @@ from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
+from cda.jobs.perform import Done
 from cda.launch import is_main, say
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
 from cda.panels.panel_report import panel_document
@@ -172,10 +173,10 @@ class Shown(Saved):
 S = TypeVar("S", bound=Shown)
 
 
-def shown(kind: type[S], result: Saved, folder: Path, summary: str) -> S:
-    """A job's result as the API returns it, with its folder and what the command prints."""
-    found = kind(**dict(result))
-    found._folder, found._summary = folder, summary
+def shown(kind: type[S], done: Done[Any]) -> S:
+    """A job's result as the API returns it."""
+    found = kind(**dict(done.result))
+    found._folder, found._summary = done.folder, done.summary
     return found
 
 

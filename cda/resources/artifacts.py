@@ -171,7 +171,7 @@ Form = Callable[[], str] | Saved | Iterable[object] | None
 
 
 def publish(
-    document: Document, folder: Path, files: Mapping[str, Form], figures: str | None,
+    document: Document | None, folder: Path, files: Mapping[str, Form], figures: str | None,
     text: str | None = None,
 ) -> str:  # fmt: skip
     """Write the files of a result by the main process and, with `figures` (svg, pdf), every figure; the text for a terminal, with
@@ -189,9 +189,9 @@ def publish(
                     write_jsonl(folder / name, content)
                 case _:
                     write_text(folder / name, content())
-        if figures is not None:
+        if figures is not None and document is not None:
             written += f"\n{write_figures(document.plots, folder, figures)}"
-    return f"{document.text() if text is None else text}\n{written}"
+    return f"{document.text() if text is None and document is not None else text}\n{written}"
 
 
 _LONGEST_WORD = 24
