@@ -54,10 +54,14 @@ _NAMED = {str(kind | None): f"{name} | None" for name, kind in (("Model", Model)
 _NAMED[str(Confirm)] = "Confirm"
 
 
+_LAST = ("dry_run", "out", "budget_usd", "confirm", "progress", "limit", "overrides")
+"""Options that stand last in signatures, in this order."""
+
+
 def declared(options: type) -> Callable[[F], F]:
     """Make a function of `**options: Unpack[…]` one with these options as parameters: for `inspect.signature` and completion with
     their types and defaults, for `help()` with a sentence each, before that of `settings`. The function gets all of them."""
-    known = options_of(options)
+    known = dict(sorted(options_of(options).items(), key=lambda item: _LAST.index(item[0]) if item[0] in _LAST else -1))
     defaults = {name: option.arg.default for name, option in known.items()}
 
     def decorated(function: F) -> F:

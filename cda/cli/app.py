@@ -142,8 +142,11 @@ def job(
     name: str | None = None,
     group: typer.Typer = app,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function, which gets a `Call`, its own parameters, and as keywords those `options` of a job that are
-    named in `order`: the order of the parameters in its help, behind own ones that are not named. `end` comes last."""
+    """Make a command of a function, which gets a `Call`, its own parameters, and as keywords the declared `options` of a job.
+
+    The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
+    shared ones; `end` comes last.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         every = options_of(options) if options else {}
@@ -151,7 +154,8 @@ def job(
         own = dict(islice(inspect.signature(function, eval_str=True).parameters.items(), 1, None))
         own = {key: parameter for key, parameter in own.items() if parameter.kind is not parameter.VAR_KEYWORD}
         named = order.split()
-        names = [key for key in own if key not in named] + named + [key for key in end.split() if key not in named]
+        names = [key for key in (*own, *declared) if key not in named]
+        names += [*named, *(key for key in end.split() if key not in named)]
         parameters: dict[str, inspect.Parameter] = {}
         for key in names:
             parameters[key] = own.get(key) or _parameter(key, declared.get(key) or _SHARED[key])

@@ -13,7 +13,7 @@ from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, 
 Scorer = Annotated[str, Argument(help=TARGET)]
 
 
-@job(MEASURE, "biases labels by columns split out figures limit seed", DataArguments)
+@job(MEASURE, "seed", DataArguments)
 def data(
     call: Call,
     pairs: Annotated[str, Argument(help="Preference pairs in TRL's format, or `embedded`.")],
@@ -26,7 +26,7 @@ def data(
     call.output.show(audit_data(pairs, **options, **call.paid(overrides)))
 
 
-@job(MEASURE, "adapter against dose out figures limit seed columns", QualityArguments)
+@job(MEASURE, "seed columns", QualityArguments)
 def quality(
     call: Call,
     model: Scorer,
@@ -46,13 +46,7 @@ def quality(
     call.output.show(measured(model, list(dict.fromkeys(names)), **options, **call.paid(words, "quality")))
 
 
-@job(
-    MEASURE,
-    "adapter against dose biases sizes betas columns split out figures limit seed",
-    BestOfArguments,
-    ALWAYS,
-    "best-of",
-)
+@job(MEASURE, "seed", BestOfArguments, ALWAYS, "best-of")
 def best_of(
     call: Call,
     model: Scorer,
@@ -66,7 +60,7 @@ def best_of(
     call.output.show(measured(model, responses, **options, overrides=call.words(overrides)))
 
 
-@job(MEASURE, "columns split out limit seed", WinRateArguments, name="win-rate")
+@job(MEASURE, "seed", WinRateArguments, name="win-rate")
 def win_rate(
     call: Call,
     model: Scorer,
@@ -84,11 +78,7 @@ def win_rate(
     call.output.show(measured(model, first, second, **options, **call.paid(overrides)))
 
 
-@job(
-    MEASURE,
-    "judge adapter dose attributes formats responses prompts by_topic topics review out figures limit seed columns",
-    DiscoverArguments,
-)
+@job(MEASURE, "seed columns", DiscoverArguments)
 def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: Any) -> None:
     """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
     from cda.api.runs import discover as search

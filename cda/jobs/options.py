@@ -220,11 +220,11 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     ]
     columns: Columns
     split: Split
-    limit: Annotated[int | None, Arg("Take at most so many pairs, drawn with the seed."), LIMIT]
-    figures: Figures
     out: Annotated[
         Place | None, Arg("Output folder; None for `runs/data-<pairs>`."), Flag(f"{_FOLDER}data-of-<pairs>.")
     ]
+    figures: Figures
+    limit: Annotated[int | None, Arg("Take at most so many pairs, drawn with the seed."), LIMIT]
 
 
 class QualityArguments(Paid, ModelSettings, total=False):
@@ -235,12 +235,12 @@ class QualityArguments(Paid, ModelSettings, total=False):
     ]
     against: Against
     dose: AdapterDose
-    figures: Figures
     out: Annotated[
         Place | None,
         Arg("Output folder; None for `runs/quality-<model>-<inputs>`."),
         Flag(f"{_FOLDER}quality-<model>-<what is asked>."),
     ]
+    figures: Figures
     limit: Annotated[int | None, Arg("Take at most so many items of each file, drawn with the seed."), LIMIT]
 
 
@@ -271,12 +271,12 @@ class BestOfArguments(Called, ModelSettings, total=False):
     ]
     columns: Columns
     split: Split
-    figures: Figures
     out: Annotated[
         Place | None,
         Arg("Output folder; None for `runs/best-of-<model>-<inputs>`."),
         Flag(f"{_FOLDER}best-of-<model>-<what is asked>."),
     ]
+    figures: Figures
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
 
@@ -370,17 +370,14 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
         Arg("Stop before the last test, for a person to drop candidates.", False),
         flags("--review", "Stop before the last test, for a person to drop candidates."),
     ]
-    figures: Figures
-    dry_run: Annotated[bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False)]
     out: Annotated[
         Place | None,
         Arg("Output folder; None for `runs/discover-<model>-<inputs>`."),
         Flag(f"{_FOLDER}discover-<model>-<what is asked>."),
     ]
+    figures: Figures
+    dry_run: Annotated[bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False)]
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
-
-
-_LAST = ("dry_run", "out", "budget_usd", "confirm", "progress", "limit", "overrides")
 
 
 class Option(NamedTuple):
@@ -392,12 +389,11 @@ class Option(NamedTuple):
 
 
 def options_of(declared: type) -> dict[str, Option]:
-    """The options of a job by name, in the order of its function, the shared ones last; settings of recipes are none."""
+    """The options of a job by name, those that several jobs share first; settings of recipes are none."""
     found = {}
     for name, hint in get_type_hints(declared, include_extras=True).items():
         notes = getattr(hint, "__metadata__", ())
         if notes:
             flag = next((note for note in notes if isinstance(note, Flag)), None)
             found[name] = Option(hint.__origin__, notes[0], flag)
-    last = [name for name in _LAST if name in found]
-    return {name: found[name] for name in (*(name for name in found if name not in last), *last)}
+    return found
