@@ -80,9 +80,9 @@ def declared(options: type) -> Callable[[F], F]:
             inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD, annotation="object"),
         ]
         called.__signature__ = inspect.signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
-        lines = (fill(f"{name}: {option.arg.says}", 130, initial_indent=" " * 8, subsequent_indent=" " * 12)
+        lines = (fill(f"{name}: {option.arg.says}", 126, initial_indent=" " * 4, subsequent_indent=" " * 8)
                  for name, option in known.items())  # fmt: skip
-        before, settings, after = str(function.__doc__).partition("        settings: ")
+        before, settings, after = str(inspect.getdoc(function)).partition("    settings: ")
         called.__doc__ = before + "".join(f"{line}\n" for line in lines) + settings + after
         return called  # type: ignore[return-value]  # with the parameters of its declaration
 
@@ -170,7 +170,7 @@ class Terms:
         settings."""
         known = options_of(options)
         check_types(function, **{name: given[name] for name in known if name in _FORMS})
-        check_form(given.get("figures"))
+        check_form(given["figures"] if "figures" in known else None)
         settings = {name: value for name, value in given.items() if name not in known}
         return cls(function, settings, **{name: given[name] for name in _SHARED if name in known})
 
