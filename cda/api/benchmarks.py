@@ -23,12 +23,7 @@ from cda.records import TieRule
 
 
 @declared(QualityArguments)
-def quality(
-    model: Model,
-    data: Data | Sequence[str | Path],
-    /,
-    **options: Unpack[QualityArguments],
-) -> Quality:
+def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpack[QualityArguments]) -> Quality:
     """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
 
     Args:
@@ -58,12 +53,7 @@ def quality(
 
 
 @declared(BestOfArguments)
-def best_of(
-    model: Model,
-    responses: Data,
-    /,
-    **options: Unpack[BestOfArguments],
-) -> BestOf:
+def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]) -> BestOf:
     """Prevalence of each bias among the best of n responses as n grows, and in a policy tilted to the reward, as `cda best-of`
     measures it.
 
@@ -100,13 +90,7 @@ def best_of(
 
 
 @declared(WinRateArguments)
-def win_rate(
-    model: Model,
-    first: Data,
-    second: Data,
-    /,
-    **options: Unpack[WinRateArguments],
-) -> WinRate:
+def win_rate(model: Model, first: Data, second: Data, /, **options: Unpack[WinRateArguments]) -> WinRate:
     """Share of comparisons in which a judge or reward model prefers the first output, as `cda win-rate` measures it.
 
     Args:

@@ -20,12 +20,7 @@ from cda.resources.artifacts import check_form, folder_suffix
 
 
 @declared(CalibrateArguments)
-def calibrate(
-    model: Model,
-    /,
-    votes: Data | None = None,
-    **options: Unpack[CalibrateArguments],
-) -> Calibration:
+def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[CalibrateArguments]) -> Calibration:
     """Fit corrections of a scorer's margins on people's votes, as `cda calibrate` does; nothing is trained.
 
     Args:

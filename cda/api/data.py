@@ -14,11 +14,7 @@ from cda.resources.artifacts import folder_suffix
 
 
 @declared(DataArguments)
-def audit_data(
-    data: Data,
-    /,
-    **options: Unpack[DataArguments],
-) -> DataAudit:
+def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     """What a reward model would learn of each bias from preference pairs, as `cda data` measures it; no model is asked.
 
     Args:

@@ -103,11 +103,7 @@ def audit_run(
 
 
 @declared(TrainArguments)
-def train(
-    recipe: str | Path,
-    /,
-    **options: Unpack[TrainArguments],
-) -> Run:
+def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
     """Run the whole pipeline, as `cda train` does: label, synthesize, finetune, choose the dose, audit twice, report.
 
     A second call with the same settings resumes after the last finished stage. Under `accelerate launch` every process calls it.
@@ -163,11 +159,7 @@ def train_run(
 
 
 @declared(DiscoverArguments)
-def discover(
-    model: Model,
-    /,
-    **options: Unpack[DiscoverArguments],
-) -> Discovery:
+def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery:
     """Find attributes that a model rewards and a judge does not, and confirm them on unseen prompts, as `cda discover` does.
 
     Args:

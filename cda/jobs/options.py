@@ -20,13 +20,6 @@ COMMON = "Common options"
 """Group of options in a command's `--help`."""
 
 
-class Arg(NamedTuple):
-    """A keyword argument: its sentence in `help()`, and its default."""
-
-    says: str
-    default: object = None
-
-
 class Flag(NamedTuple):
     """An option of commands; `name`: the parameter that Typer gives it; `more`: arguments of `typer.Option`, with the name of a
     function of `cda.cli.complete`."""
@@ -37,6 +30,21 @@ class Flag(NamedTuple):
     name: str | None = None
     default: object = None
     more: Mapping[str, Any] = {}
+
+
+class Arg(NamedTuple):
+    """A keyword argument: its sentence in `help()`, its default, and the option of commands that goes with it."""
+
+    says: str
+    default: object = None
+    flag: Flag | None = None
+
+
+def folder(named: str, command: str) -> Arg:
+    """The place of results, by the ends of its default's name in Python's and in the command's help."""
+    return Arg(
+        f"Output folder; None for `runs/{named}`.", None, Flag(f"Folder for the results. Default: runs/{command}.")
+    )
 
 
 def common(help: str, kind: Any, word: str, name: str | None = None, **more: object) -> Flag:
@@ -72,7 +80,6 @@ BIAS = Flag(
 CONTRASTS = Flag("Contrasts of your own: prompt, base, perturbed.", name="pairs")
 CHECKED = 'Preference pairs for accuracy; `"none"` for no such check.'
 _QUICK = "For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed."
-_FOLDER = "Folder for the results. Default: runs/"
 
 AllBiases = Annotated[Biases | None, Arg("Names or bias files; None for all five."), BIAS]
 Figures = Annotated[str | None, Arg("Also write the report's figures as files of this format: svg or pdf."), FIGURES]
@@ -220,9 +227,7 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     ]
     columns: Columns
     split: Split
-    out: Annotated[
-        Place | None, Arg("Output folder; None for `runs/data-<pairs>`."), Flag(f"{_FOLDER}data-of-<pairs>.")
-    ]
+    out: Annotated[Place | None, folder("data-<pairs>", "data-of-<pairs>")]
     figures: Figures
     limit: Annotated[int | None, Arg("Take at most so many pairs, drawn with the seed."), LIMIT]
 
@@ -235,11 +240,7 @@ class QualityArguments(Paid, ModelSettings, total=False):
     ]
     against: Against
     dose: AdapterDose
-    out: Annotated[
-        Place | None,
-        Arg("Output folder; None for `runs/quality-<model>-<inputs>`."),
-        Flag(f"{_FOLDER}quality-<model>-<what is asked>."),
-    ]
+    out: Annotated[Place | None, folder("quality-<model>-<inputs>", "quality-<model>-<what is asked>")]
     figures: Figures
     limit: Annotated[int | None, Arg("Take at most so many items of each file, drawn with the seed."), LIMIT]
 
@@ -271,11 +272,7 @@ class BestOfArguments(Called, ModelSettings, total=False):
     ]
     columns: Columns
     split: Split
-    out: Annotated[
-        Place | None,
-        Arg("Output folder; None for `runs/best-of-<model>-<inputs>`."),
-        Flag(f"{_FOLDER}best-of-<model>-<what is asked>."),
-    ]
+    out: Annotated[Place | None, folder("best-of-<model>-<inputs>", "best-of-<model>-<what is asked>")]
     figures: Figures
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
@@ -285,11 +282,7 @@ class WinRateArguments(Paid, ModelSettings, DoseSettings, total=False):
         Mapping[str, str] | None, Arg('Our column names to the files\', such as `{"response": "output"}`.'), COLUMN
     ]
     split: Split
-    out: Annotated[
-        Place | None,
-        Arg("Output folder; None for `runs/win-rate-<model>-<files>`."),
-        Flag(f"{_FOLDER}win-rate-<model>-<files>."),
-    ]
+    out: Annotated[Place | None, folder("win-rate-<model>-<files>", "win-rate-<model>-<files>")]
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
 
@@ -302,11 +295,7 @@ class CalibrateArguments(Paid, ModelSettings, DoseSettings, total=False):
         Flag("Preference pairs, with --scores their score file; `none` for no such check."),
     ]
     figures: Figures
-    out: Annotated[
-        Place | None,
-        Arg("Output folder; None for `runs/calibrate-<model>-<inputs>`."),
-        Flag(f"{_FOLDER}calibrate-<model>-<files>."),
-    ]
+    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
     limit: Annotated[
         int | None, Arg("Take at most so many contrasts of each bias, and quality pairs, drawn with the seed."), LIMIT
     ]
@@ -370,11 +359,7 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
         Arg("Stop before the last test, for a person to drop candidates.", False),
         flags("--review", "Stop before the last test, for a person to drop candidates."),
     ]
-    out: Annotated[
-        Place | None,
-        Arg("Output folder; None for `runs/discover-<model>-<inputs>`."),
-        Flag(f"{_FOLDER}discover-<model>-<what is asked>."),
-    ]
+    out: Annotated[Place | None, folder("discover-<model>-<inputs>", "discover-<model>-<what is asked>")]
     figures: Figures
     dry_run: Annotated[bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False)]
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
@@ -390,10 +375,8 @@ class Option(NamedTuple):
 
 def options_of(declared: type) -> dict[str, Option]:
     """The options of a job by name, those that several jobs share first; settings of recipes are none."""
-    found = {}
-    for name, hint in get_type_hints(declared, include_extras=True).items():
-        notes = getattr(hint, "__metadata__", ())
-        if notes:
-            flag = next((note for note in notes if isinstance(note, Flag)), None)
-            found[name] = Option(hint.__origin__, notes[0], flag)
-    return found
+    hints = get_type_hints(declared, include_extras=True)
+    notes = {name: hint.__metadata__ for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+    return {
+        name: Option(hints[name].__origin__, arg, flag[0] if flag else arg.flag) for name, (arg, *flag) in notes.items()
+    }
