@@ -23,7 +23,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError, type_in_words
 from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
-from cda.jobs.options import Biases, Confirm, Data, Model, options_of
+from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, options_of
 from cda.launch import use_all_cores
 from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
@@ -169,6 +169,7 @@ class Terms:
         """Terms of a call with the declared options; RecipeError carries every one of another type. What else was given are
         settings."""
         known = options_of(options)
+        given = {**{name: option.arg.default for name, option in known.items()}, **given}
         check_types(function, **{name: given[name] for name in known if name in _FORMS})
         check_form(given["figures"] if "figures" in known else None)
         settings = {name: value for name, value in given.items() if name not in known}
@@ -269,6 +270,17 @@ def put(into: dict[str, object], path: str, value: object) -> None:
         into = inner
     known = into.get(last)
     into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+
+
+def audited(options: AuditArguments) -> dict[str, Data | None]:
+    """What an audit measures on, by the name of its argument."""
+    return {
+        "contrasts": options["contrasts"],
+        "votes": options["votes"],
+        "verdicts": options["verdicts"],
+        "quality": options["quality"],
+        "triples": options["triples"],
+    }
 
 
 def several(given: str | PathLike[str] | Sequence[str | PathLike[str]] | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Unpack, overload
 
 from cda.api.arguments import (
     Terms,
+    audited,
     check_types,
     declared,
     loaded_for_model,
@@ -22,7 +23,7 @@ from cda.api.results import Audit, Discovery, Panel, Run, carry_out
 from cda.api.rows import as_reference
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError, type_in_words
-from cda.jobs.options import AuditArguments, Biases, Data, DiscoverArguments, Model, TrainArguments
+from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments
 from cda.recipe.load import is_recipe, load_recipe
 from cda.resources.artifacts import check_form
 
@@ -72,34 +73,22 @@ def audit(target: Model | list[Model], /, **options: Unpack[AuditArguments]) -> 
         1.0
     """
     terms = Terms.of("cda.audit", AuditArguments, options)
-    data = {
-        "contrasts": options["contrasts"], "votes": options["votes"], "verdicts": options["verdicts"],
-        "quality": options["quality"], "triples": options["triples"],
-    }  # fmt: skip
     if isinstance(target, list):
-        return audit_panel(target, terms, options["biases"], data, options["figures"])
-    return audit_run(target, terms, options["biases"], data, options["figures"]).audit
+        return audit_panel(target, terms, options)
+    return audit_run(target, terms, options).audit
 
 
-def audit_run(
-    target: Model,
-    terms: Terms,
-    biases: Biases | None = None,
-    data: Mapping[str, Data | None] | None = None,
-    figures: str | None = None,
-) -> Run:
-    """The run of `audit`, whose result is not read yet; `data`: rows by the name of their argument."""
-    check_types(terms.function, biases=biases)
-    check_form(figures)
+def audit_run(target: Model, terms: Terms, options: AuditArguments) -> Run:
+    """The run of `audit`, whose result is not read yet."""
     if isinstance(target, str) and is_recipe(target):
         raise RecipeError(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
         )
     if problems := refuse_results(target):
         raise RecipeError(problems)
-    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in (data or {}).items()}, biases)
+    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in audited(options).items()}, options["biases"])
     with loaded_for_model(target, nested, terms) as loaded:
-        return carry_out(loaded, figures=figures)
+        return carry_out(loaded, figures=options["figures"])
 
 
 @declared(TrainArguments)
@@ -133,8 +122,8 @@ def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
         raise RecipeError([f"cda.train: model: found {type_in_words(model)}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
-    audited = {"contrasts": options["contrasts"], "votes": options["votes"], "quality": options["quality"]}
-    files = {f"audit.{name}": (name, rows) for name, rows in audited.items()}
+    data = {"contrasts": options["contrasts"], "votes": options["votes"], "quality": options["quality"]}
+    files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
     given = terms.nested({"data.pairs": ("pairs", options["pairs"]), **files}, options["biases"])
     if model is not None:
         put(given, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})

@@ -19,7 +19,7 @@ from cda.launch import is_main
 if TYPE_CHECKING:
     from cda.api.arguments import Terms
 
-_FILES = ("contrasts", "votes", "verdicts", "quality", "triples")
+_FILES = ("votes", "verdicts", "quality", "triples")
 
 
 @job(
@@ -70,14 +70,14 @@ def audit(
     if check_reward is not None:
         others = {"bias": options["biases"], "pairs": options["contrasts"], "by": by, "out": options["out"], "export": export,
                   "fail-if": call.fail_if, "only": call.only, "limit": options["limit"], "figures": options["figures"],
-                  **{name: options[name] for name in _FILES[1:]}}  # fmt: skip
+                  **{name: options[name] for name in _FILES}}  # fmt: skip
         unused = [f"--{name}" for name, value in others.items() if value]
         _check_reward(call.output, models, check_reward, call.words(words), unused)
         return
     check_export(export, len(models))
     if len(models) == 1 and is_recipe(target):
         given = {"bias": (options["biases"], "biases"), "pairs": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
-                 **{name: (options[name], f"audit.{name}") for name in _FILES[1:]}}  # fmt: skip
+                 **{name: (options[name], f"audit.{name}") for name in _FILES}}  # fmt: skip
         problems = [
             f"--{name}: not with a recipe, which says it itself; use {setting}=..."
             for name, (value, setting) in given.items()
@@ -91,17 +91,12 @@ def audit(
             raise RecipeError(problems)
         run_until(replace(call, out=options["out"], limit=options["limit"]), target, words, "audit", call.only, export)
         return
-    terms = Terms("cda.audit", {}, call.words(words, *AUDITED_FILES), options["out"], confirm=call.confirm,
-                  limit=options["limit"], conditions=conditions_of(call.fail_if or ()))  # fmt: skip
-    data = {
-        "biases": options["biases"],
-        "data": {name: options[name] for name in _FILES},
-        "figures": options["figures"],
-    }
+    terms = Terms.of("cda.audit", AuditArguments, options | call.paid(words, *AUDITED_FILES))
+    terms = replace(terms, conditions=conditions_of(call.fail_if or ()))
     if len(models) != 1:
-        _panel(call, models, terms, data, export)
+        _panel(call, models, terms, options, export)
         return
-    run = audit_run(target, terms, **data)
+    run = audit_run(target, terms, options)  # type: ignore[arg-type]  # of AuditArguments
     export_run(run, export)
     call.output.show(lambda: run.audit, "")
     if terms.conditions and is_main():
@@ -127,16 +122,15 @@ def _check_reward(
         output.fail([f"--check-reward: {check.reward:.6g}, and {expected:.6g} ± {check.tolerance:.2g} was expected"])
 
 
-def _panel(call: Call, models: Sequence[str], terms: Terms, data: dict[str, Any], export: str | None) -> None:
+def _panel(call: Call, models: Sequence[str], terms: Terms, options: Any, export: str | None) -> None:
     """Audit several models; RunError if one could not be audited, after the others."""
     from cda.api.panels import audit_panel, plan_panel
     from cda.api.reports import export_run
 
     if call.output.dry_run:
-        del data["figures"]
-        call.output.show(plan_panel(models, terms, **data, full=call.output.full), "")
+        call.output.show(plan_panel(models, terms, options, call.output.full), "")
         return
-    panel = audit_panel(models, terms, **data)
+    panel = audit_panel(models, terms, options)
     call.output.show(panel, f"\n{panel.summary}")
     export_run(panel, export)
     if terms.conditions and is_main():

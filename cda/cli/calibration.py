@@ -44,11 +44,11 @@ def calibrate(
         paid = call.paid(overrides, "contrasts", "quality")
         found = of_model(model, votes, **options, **paid | {"overrides": [*paid["overrides"], *words]})
     else:
-        del options["biases"], options["contrasts"]
-        options["quality"] = None if options["quality"] == "none" else options["quality"]
+        quality = None if options["quality"] == "none" else options["quality"]
         found = calibrate_scores(
-            str(scores), votes, preferences=preferences, ties=ties,  # type: ignore[arg-type]  # a wrong one is refused there
-            seed=42 if call.seed is None else call.seed, columns=call.columns, **options,
+            str(scores), votes, quality=quality, preferences=preferences, ties=ties,  # type: ignore[arg-type]  # refused there
+            seed=42 if call.seed is None else call.seed, columns=call.columns,
+            **{name: options[name] for name in ("limit", "figures", "out")},
         )  # fmt: skip
     call.output.show(found)
 
