@@ -141,11 +141,7 @@ class DoseSettings(Settings, total=False):
 class Called(Settings, total=False):
     """Options of every function."""
 
-    progress: Annotated[
-        bool,
-        Arg("Show progress bars.", True),
-        Flag("Show progress bars.", bool, ("--progress/--no-progress",), default=True),
-    ]
+    progress: Annotated[bool, Arg("Show progress bars.", True)]
     overrides: Annotated[
         Sequence[str] | None, Arg("Settings as words `section.key=value`; messages then name the command line.")
     ]
