@@ -335,22 +335,24 @@ def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms)
 
 
 @contextmanager
-def loaded_for_two(
+def loaded_with_folder(
     model: Model,
-    second: Model | None,
-    argument: str,
-    settings: dict[str, object],
     terms: Terms,
-    word: str,
+    settings: dict[str, object],
     inputs: Mapping[str, object],
     others: Sequence[object] = (),
+    second: Model | None = None,
+    argument: str = "against",
+    problems: Sequence[str] = (),
 ) -> Iterator[tuple[LoadedRecipe, str | None]]:
     """Settings as `loaded_for_model`, and the name of the second model, in memory or not, that `argument` gives; None without
-    one. Discovery's is a setting as well.
+    one. Discovery's is a setting as well. RecipeError: these `problems`, or a recipe in place of the model.
 
-    Without a folder of the user's own, its name is `word`, the model, the inputs (the second model among them), and a
+    Without a folder of the user's own, its name is the function's, the model, the inputs (the second model among them), and a
     fingerprint of these and of `others`, which tell it from other calls' folders.
     """
+    if problems := [*problems, *refuse_recipe(model)]:
+        raise RecipeError(problems)
     with ExitStack() as stack:
         other, scorer = None, None
         if second is not None:
@@ -361,6 +363,7 @@ def loaded_for_two(
         if loaded.recipe.run.folder is None:
             target = str(model) if isinstance(model, str | PathLike) else "memory"
             apart = folder_suffix(target, {**inputs, argument: other}, [str(value) for value in others if value])
+            word = terms.function.removeprefix("cda.").replace("_", "-")
             folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
             run = loaded.recipe.run.model_copy(update={"folder": folder})
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))

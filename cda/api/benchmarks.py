@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Unpack, get_args
 
-from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_for_two, path_text, refuse_recipe, several
+from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, path_text, several
 from cda.api.results import BestOf, Dose, Quality, WinRate, shown
 from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
 from cda.dosing.files import dose_from_files
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError
 from cda.files.paths import free_place, place_for, user_path
 from cda.finetuning.applied import asked_subjects
 from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments, WinRateArguments
-from cda.recipe.load import LoadedRecipe
 from cda.records import TieRule
 
 
@@ -47,8 +45,10 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
     files = _files(data, terms)
     missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
     inputs = {"on": sorted(files), "with": adapter, "at": dose}
-    with _opened(model, options["against"], terms, "quality", inputs, problems=() if files else (missing,)) as opened:
-        loaded, other = opened
+    settings = terms.nested()
+    problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
+    opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
+    with opened as (loaded, other):
         return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"]))
 
 
@@ -79,8 +79,11 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
     file = as_reference(responses, "responses", terms.inputs)
     names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
-    others = (names or None, ns, *_reading(columns, split), *([tilts] if tilts else []))
-    with _opened(model, options["against"], terms, "best-of", inputs, others) as (loaded, other):
+    others = (*terms.words, names, ns, *_reading(columns, split), *([tilts] if tilts else []))
+    settings = terms.nested()
+    problems = _data_settings(settings, terms)
+    opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
+    with opened as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
         done = run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
@@ -114,36 +117,21 @@ def win_rate(model: Model, first: Data, second: Data, /, **options: Unpack[WinRa
     columns, split = options["columns"], options["split"]
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
-    with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
+    settings, others = terms.nested(), (*terms.words, *_reading(columns, split))
+    problems = _data_settings(settings, terms)
+    with loaded_with_folder(model, terms, settings, inputs, others, problems=problems) as (loaded, _):
         out = loaded.recipe.run_path
         return shown(WinRate, run_win_rate(files[0], files[1], loaded, out, columns, split, terms.limit))
 
 
-@contextmanager
-def _opened(
-    model: Model,
-    against: Model | None,
-    terms: Terms,
-    word: str,
-    inputs: Mapping[str, object],
-    others: Sequence[object] = (),
-    problems: Sequence[str] = (),
-) -> Iterator[tuple[LoadedRecipe, str | None]]:
-    """Settings of a call with its own folder, and the name of the second model."""
-    settings = terms.nested()
-    problems = [*problems, *refuse_recipe(model)]
-    if "data" in settings:
-        problems.append("data: has no effect when the data are an argument")
-    problems += [
+def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
+    """Mistakes: settings of data, which have no effect on data that are an argument."""
+    problems = ["data: has no effect when the data are an argument"] if "data" in settings else []
+    return problems + [
         f"{override}: has no effect when files are named on the command line; see --column and --split"
         for override in terms.overrides or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
-    if problems:
-        raise RecipeError(problems)
-    apart = (*terms.words, *others)
-    with loaded_for_two(model, against, "against", settings, terms, word, inputs, apart) as opened:
-        yield opened
 
 
 def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:

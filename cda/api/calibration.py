@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Unpack, get_args
 
-from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_for_two, put, refuse_recipe
+from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, put
 from cda.api.results import Calibration, shown
 from cda.api.rows import as_reference
 from cda.calibration.files import calibrate_files
@@ -41,8 +41,6 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
-    if problems := refuse_recipe(model):
-        raise RecipeError(problems)
     data = {"contrasts": options["contrasts"], "votes": votes, "quality": options["quality"]}
     files = {
         name: rows if isinstance(rows, str) and rows == "none" else as_reference(rows, name, terms.inputs)
@@ -53,7 +51,7 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
     put(nested, "audit.triples", None)  # no number of a calibration comes from triples
     inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
     others = (*terms.words, str(options["biases"]), str(files.get("quality")))
-    with loaded_for_two(model, None, "against", nested, terms, "calibrate", inputs, others) as (loaded, _):
+    with loaded_with_folder(model, terms, nested, inputs, others) as (loaded, _):
         return shown(Calibration, run_calibrate(loaded, options["figures"]))
 
 

@@ -12,10 +12,9 @@ from cda.api.arguments import (
     check_types,
     declared,
     loaded_for_model,
-    loaded_for_two,
+    loaded_with_folder,
     path_text,
     put,
-    refuse_recipe,
     refuse_results,
 )
 from cda.api.panels import audit_panel
@@ -167,8 +166,6 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
-    if problems := refuse_recipe(model):
-        raise RecipeError(problems)
     adapter, dose, formats = path_text(options["adapter"]), options["dose"], options["formats"]
     attributes, topics = tuple(map(str, options["attributes"])), list(options["topics"])
     data = {"responses": options["responses"], "prompts": options["prompts"]}
@@ -187,7 +184,7 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         "judge": None,
         **files,
     }
-    with loaded_for_two(model, options["judge"], "judge", nested, terms, "discover", inputs) as (loaded, _):
+    with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
         asked = DiscoverOptions(
             adapter, dose, attributes, formats, options["review"], options["dry_run"], options["figures"]
         )
