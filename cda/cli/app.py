@@ -19,7 +19,7 @@ from cda.cli import complete
 from cda.cli.output import Output, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
-from cda.jobs.options import COLUMN, FIGURES, LIMIT, Flag, common, flags, options_of
+from cda.jobs.options import COLUMN, FIGURES, LIMIT, Flag, common, options_of, switch
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
@@ -71,7 +71,7 @@ Overrides = Annotated[
     ),
 ]
 _SHARED = {
-    "only": flags("--only", "Run this stage alone; earlier ones must have finished."),
+    "only": switch("--only", "Run this stage alone; earlier ones must have finished."),
     "fail_if": Flag(
         "End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'; several times for several.",
         list[str] | None,

@@ -52,7 +52,7 @@ def common(help: str, kind: Any, word: str, name: str | None = None, **more: obj
     return Flag(help, kind, (word,), name, False if kind is bool else None, {"rich_help_panel": COMMON, **more})
 
 
-def flags(name: str, help: str) -> Flag:
+def switch(name: str, help: str) -> Flag:
     """An option that is given or not."""
     return Flag(help, bool, (name,), default=False)
 
@@ -328,7 +328,7 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     formats: Annotated[
         bool,
         Arg("Measure the shipped format attributes instead of searching.", False),
-        flags("--formats", "No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."),
+        switch("--formats", "No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."),
     ]
     responses: Annotated[
         Data | None,
@@ -347,7 +347,7 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
             "`topic`; embedded and written prompts have one.",
             False,
         ),
-        flags("--by-topic", "Search and test in each topic by itself, then measure across topics."),
+        switch("--by-topic", "Search and test in each topic by itself, then measure across topics."),
     ]
     topics: Annotated[
         Sequence[str],
@@ -357,7 +357,7 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     review: Annotated[
         bool,
         Arg("Stop before the last test, for a person to drop candidates.", False),
-        flags("--review", "Stop before the last test, for a person to drop candidates."),
+        switch("--review", "Stop before the last test, for a person to drop candidates."),
     ]
     out: Annotated[Place | None, folder("discover-<model>-<inputs>", "discover-<model>-<what is asked>")]
     figures: Figures

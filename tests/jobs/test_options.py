@@ -35,7 +35,7 @@ class Named(Called, total=False):
     """A job with an option that nothing else knows of."""
 
     colour: Annotated[str | None, Arg("Colour of the page.", "red"), Flag("The page's colour. Default: red.")]
-    deep: Annotated[bool, Arg("Look deeper.", False), options.flags("--deep", "Look deeper.")]
+    deep: Annotated[bool, Arg("Look deeper.", False), options.switch("--deep", "Look deeper.")]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
