@@ -23,7 +23,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError, type_in_words
 from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
-from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, options_of
+from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
@@ -62,7 +62,7 @@ def declared(options: type) -> Callable[[F], F]:
     """Make a function of `**options: Unpack[…]` one with these options as parameters: for `inspect.signature` and completion with
     their types and defaults, for `help()` with a sentence each, before that of `settings`. The function gets all of them."""
     known = dict(sorted(options_of(options).items(), key=lambda item: _LAST.index(item[0]) if item[0] in _LAST else -1))
-    defaults = {name: option.arg.default for name, option in known.items()}
+    defaults = defaults_of(options)
 
     def decorated(function: F) -> F:
         @wraps(function)
@@ -169,7 +169,7 @@ class Terms:
         """Terms of a call with the declared options; RecipeError carries every one of another type. What else was given are
         settings."""
         known = options_of(options)
-        given = {**{name: option.arg.default for name, option in known.items()}, **given}
+        given = defaults_of(options) | dict(given)
         check_types(function, **{name: given[name] for name in known if name in _FORMS})
         check_form(given["figures"] if "figures" in known else None)
         settings = {name: value for name, value in given.items() if name not in known}

@@ -20,7 +20,7 @@ from cda.api.arguments import (
 from cda.api.panels import audit_panel
 from cda.api.results import Audit, Discovery, Panel, Run, carry_out
 from cda.api.rows import as_reference
-from cda.discovery.discover import DiscoverOptions, run_discover
+from cda.discovery.discover import run_discover
 from cda.errors import RecipeError, type_in_words
 from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments
 from cda.recipe.load import is_recipe, load_recipe
@@ -166,8 +166,7 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
-    adapter, dose, formats = path_text(options["adapter"]), options["dose"], options["formats"]
-    attributes, topics = tuple(map(str, options["attributes"])), list(options["topics"])
+    topics = list(options["topics"])
     data = {"responses": options["responses"], "prompts": options["prompts"]}
     files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
     nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
@@ -175,18 +174,15 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         if value:
             put(nested, f"discover.{setting}", value)
     inputs = {
-        "with": adapter,
-        "at": dose,
-        "of": "-".join(attributes) or None,
-        "formats": formats or None,
+        "with": path_text(options["adapter"]),
+        "at": options["dose"],
+        "of": "-".join(map(str, options["attributes"])) or None,
+        "formats": options["formats"] or None,
         "by": "topic" if options["by_topic"] else None,
         "topics": "-".join(topics) or None,
         "judge": None,
         **files,
     }
     with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
-        asked = DiscoverOptions(
-            adapter, dose, attributes, formats, options["review"], options["dry_run"], options["figures"]
-        )
-        found = run_discover(loaded, asked)
+        found = run_discover(loaded, options)
         return Discovery(loaded.recipe.run_path, found.summary, found.result, found.topics)

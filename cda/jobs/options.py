@@ -380,3 +380,8 @@ def options_of(declared: type) -> dict[str, Option]:
     return {
         name: Option(hints[name].__origin__, arg, flag[0] if flag else arg.flag) for name, (arg, *flag) in notes.items()
     }
+
+
+def defaults_of(declared: type) -> dict[str, Any]:
+    """What a function gets for options that are not given."""
+    return {name: option.arg.default for name, option in options_of(declared).items()}
