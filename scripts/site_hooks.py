@@ -1,14 +1,18 @@
-"""Hooks of mkdocs: documents that lie next to the code become pages.
+"""Hooks of mkdocs: documents that lie next to the code become pages, and functions are shown with their declared options.
 
 `mkdocs build` writes the site; links between documents are the same in the repository and on the site.
 """
 
 from __future__ import annotations
 
+import inspect
 import posixpath
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -52,3 +56,25 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"]({posixpath.relpath(pages[target], posixpath.dirname(uri) or '.')}{match[2] or ''})"
 
     return _LINK.sub(on_site, markdown)
+
+
+class DeclaredOptions(griffe.Extension):
+    """Functions of `@declared` options are shown with the parameters and sentences that `inspect.signature` and `help()` give;
+    griffe reads the source, which has them in their declaration."""
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        if not any(str(decorator.value).startswith("declared(") for decorator in func.decorators):
+            return
+        made = griffe.dynamic_import(func.path, [ROOT, *sys.path])
+        options = [
+            griffe.Parameter(
+                each.name, annotation=str(each.annotation), kind=griffe.ParameterKind[each.kind.name.lower()],
+                default=None if each.default is each.empty else repr(each.default),
+            )
+            for each in inspect.signature(made).parameters.values()
+        ]  # fmt: skip
+        for shown in (func, *(func.overloads or ())):
+            own = [each for each in shown.parameters if each.kind is not griffe.ParameterKind.var_keyword]
+            shown.parameters = griffe.Parameters(*own, *options[len(own) :])
+        if func.docstring is not None:
+            func.docstring.value = inspect.getdoc(made) or ""

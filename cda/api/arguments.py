@@ -3,37 +3,36 @@ in memory as the names that it holds."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
+from itertools import islice
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from textwrap import fill
+from typing import Any, TypeVar
 
-from cda.api.rows import Data, as_reference
+from cda.api.rows import as_reference
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.conditions import Condition, check_conditions
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError, type_in_words
 from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
+from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.resources.artifacts import folder_suffix
+from cda.resources.artifacts import check_form, folder_suffix
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
-Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
-"""A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
-sequence classifier of Transformers with its tokenizer."""
 Check = Callable[[object], bool]
-Biases = str | Path | Sequence[str | Path]
-Confirm = bool | Literal["ask"]
-"""Agreement to the cost of asking an LLM; `"ask"` asks for it on the terminal, as the commands do."""
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
@@ -48,6 +47,51 @@ def check_types(function: str, **given: object) -> None:
     problems = [f"{function}: {name}: give {_FORMS[name][1]}; found {value!r}" for name, value in wrong.items()]
     if problems:
         raise RecipeError(problems)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAMED = {str(kind | None): f"{name} | None" for name, kind in (("Model", Model), ("Data", Data), ("Biases", Biases))}
+_NAMED[str(Confirm)] = "Confirm"
+
+
+_LAST = ("dry_run", "out", "budget_usd", "confirm", "progress", "limit", "fresh", "overrides")
+"""Options that stand last in signatures, in this order."""
+
+
+def declared(options: type) -> Callable[[F], F]:
+    """Make a function of `**options: Unpack[…]` one with these options as parameters: for `inspect.signature` and completion with
+    their types and defaults, for `help()` with a sentence each, before that of `settings`. The function gets all of them."""
+    known = dict(sorted(options_of(options).items(), key=lambda item: _LAST.index(item[0]) if item[0] in _LAST else -1))
+    defaults = defaults_of(options)
+
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def called(*args: object, **given: object) -> object:
+            return function(*args, **defaults | given)
+
+        parameters = [
+            *islice(inspect.signature(function).parameters.values(), function.__code__.co_argcount),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=option.arg.default, annotation=_said(option.kind)
+                )
+                for name, option in known.items()
+            ),
+            inspect.Parameter("settings", inspect.Parameter.VAR_KEYWORD, annotation="object"),
+        ]
+        called.__signature__ = inspect.signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
+        lines = (fill(f"{name}: {option.arg.says}", 126, initial_indent=" " * 4, subsequent_indent=" " * 8)
+                 for name, option in known.items())  # fmt: skip
+        before, settings, after = str(inspect.getdoc(function)).partition("    settings: ")
+        called.__doc__ = before + "".join(f"{line}\n" for line in lines) + settings + after
+        return called  # type: ignore[return-value]  # with the parameters of its declaration
+
+    return decorated
+
+
+def _said(kind: Any) -> str:
+    """A type as annotations write it."""
+    return _NAMED.get(str(kind)) or re.sub(r"\b(collections\.abc|pathlib|typing)\.", "", inspect.formatannotation(kind))
 
 
 def _kind(*kinds: type) -> Check:
@@ -92,6 +136,7 @@ _FORMS: dict[str, tuple[Check, str]] = {
 """Arguments, which mean the same in every function, to a test of their type and the words for it."""
 
 
+_SHARED = ("overrides", "out", "budget_usd", "confirm", "progress", "limit", "fresh")
 _AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
 _LIMITED = {
     "cda.audit": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
@@ -121,10 +166,18 @@ class Terms:
     """Conditions that the audit will be held against (`--fail-if`)."""
 
     def __post_init__(self) -> None:
-        check_types(
-            self.function, out=self.out, budget_usd=self.budget_usd, confirm=self.confirm, progress=self.progress,
-            overrides=self.overrides, limit=self.limit, fresh=self.fresh,
-        )  # fmt: skip
+        check_types(self.function, **{name: getattr(self, name) for name in _SHARED})
+
+    @classmethod
+    def of(cls, function: str, options: type, given: Mapping[str, Any]) -> Terms:
+        """Terms of a call with the declared options; RecipeError carries every one of another type. What else was given are
+        settings."""
+        known = options_of(options)
+        given = defaults_of(options) | dict(given)
+        check_types(function, **{name: given[name] for name in known if name in _FORMS})
+        check_form(given["figures"] if "figures" in known else None)
+        settings = {name: value for name, value in given.items() if name not in known}
+        return cls(function, settings, **{name: given[name] for name in _SHARED if name in known})
 
     @property
     def where(self) -> str:
@@ -160,7 +213,7 @@ class Terms:
             if rows is not None:
                 none = isinstance(rows, str) and rows == "none"
                 put(settings, path, None if none else as_reference(rows, name, self.inputs))
-        if (names := bias_names(biases)) is not None:
+        if names := several(biases):
             settings["biases"] = names
         return settings
 
@@ -224,11 +277,20 @@ def put(into: dict[str, object], path: str, value: object) -> None:
     into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
 
 
-def bias_names(biases: Biases | None) -> list[str] | None:
-    """Names and files of biases, one or several; None if none are named."""
-    if biases is None:
-        return None
-    return [str(biases)] if isinstance(biases, str | Path) else [str(bias) for bias in biases] or None
+def audited(options: AuditArguments) -> dict[str, Data | None]:
+    """What an audit measures on, by the name of its argument."""
+    return {
+        "contrasts": options["contrasts"],
+        "votes": options["votes"],
+        "verdicts": options["verdicts"],
+        "quality": options["quality"],
+        "triples": options["triples"],
+    }
+
+
+def several(given: str | PathLike[str] | Sequence[str | PathLike[str]] | None) -> list[str]:
+    """One name or path, or several of them, as texts; none for None."""
+    return [str(given)] if isinstance(given, str | PathLike) else [str(each) for each in given or ()]
 
 
 def path_text(path: str | Path | None) -> str | None:
@@ -278,22 +340,24 @@ def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms)
 
 
 @contextmanager
-def loaded_for_two(
+def loaded_with_folder(
     model: Model,
-    second: Model | None,
-    argument: str,
-    settings: dict[str, object],
     terms: Terms,
-    word: str,
+    settings: dict[str, object],
     inputs: Mapping[str, object],
     others: Sequence[object] = (),
+    second: Model | None = None,
+    argument: str = "against",
+    problems: Sequence[str] = (),
 ) -> Iterator[tuple[LoadedRecipe, str | None]]:
     """Settings as `loaded_for_model`, and the name of the second model, in memory or not, that `argument` gives; None without
-    one. Discovery's is a setting as well.
+    one. Discovery's is a setting as well. RecipeError: these `problems`, or a recipe in place of the model.
 
-    Without a folder of the user's own, its name is `word`, the model, the inputs (the second model among them), and a
+    Without a folder of the user's own, its name is the function's, the model, the inputs (the second model among them), and a
     fingerprint of these and of `others`, which tell it from other calls' folders.
     """
+    if problems := [*problems, *refuse_recipe(model)]:
+        raise RecipeError(problems)
     with ExitStack() as stack:
         other, scorer = None, None
         if second is not None:
@@ -304,6 +368,7 @@ def loaded_for_two(
         if loaded.recipe.run.folder is None:
             target = str(model) if isinstance(model, str | PathLike) else "memory"
             apart = folder_suffix(target, {**inputs, argument: other}, [str(value) for value in others if value])
+            word = terms.function.removeprefix("cda.").replace("_", "-")
             folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
             run = loaded.recipe.run.model_copy(update={"folder": folder})
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))

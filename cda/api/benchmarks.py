@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, Unpack, get_args
 
-from cda.api.arguments import (
-    RUNS,
-    Biases,
-    Confirm,
-    Model,
-    Terms,
-    bias_names,
-    check_types,
-    loaded_for_two,
-    path_text,
-    refuse_recipe,
-)
-from cda.api.results import BestOf, Dose, Quality, WinRate
-from cda.api.rows import Data, as_reference
+from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, path_text, several
+from cda.api.results import BestOf, Dose, Quality, WinRate, shown
+from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
 from cda.dosing.files import dose_from_files
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError
 from cda.files.paths import free_place, place_for, user_path
 from cda.finetuning.applied import asked_subjects
-from cda.recipe.load import LoadedRecipe
+from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments, WinRateArguments
 from cda.records import TieRule
 
-S = TypeVar("S", Quality, BestOf, WinRate)
 
-
-def quality(
-    model: Model,
-    data: Data | Sequence[str | Path],
-    /,
-    *,
-    adapter: str | Path | None = None,
-    against: Model | None = None,
-    dose: float | None = None,
-    figures: str | None = None,
-    out: str | Path | None = None,
-    budget_usd: float | None = None,
-    confirm: Confirm = False,
-    progress: bool = True,
-    limit: int | None = None,
-    overrides: Sequence[str] | None = None,
-    **settings: object,
-) -> Quality:
+@declared(QualityArguments)
+def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpack[QualityArguments]) -> Quality:
     """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
 
     Args:
         model: As for `cda.audit`.
         data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format.
-        adapter: Measure again with it: its folder, or that of a finished run.
-        against: A second model to compare with.
-        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
-        figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for `runs/quality-<model>-<inputs>`.
-        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
-        limit: Take at most so many items of each file, drawn with the seed.
+        settings: As for `cda.audit`.
 
     Returns:
         Accuracy of every set by section, with the paired change between two scorings.
@@ -75,55 +40,27 @@ def quality(
         >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
     """
-    terms = Terms("cda.quality", settings, overrides, out, budget_usd, confirm, progress, limit)
-    check_types(terms.function, adapter=adapter, dose=dose)
+    terms = Terms.of("cda.quality", QualityArguments, options)
+    adapter, dose = path_text(options["adapter"]), options["dose"]
     files = _files(data, terms)
-    missing = "pairs: has no rows" if overrides is None else "give at least one file of preferences"
-    problems = () if files else (missing,)
+    missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
     inputs = {"on": sorted(files), "with": adapter, "at": dose}
-    with _opened(model, against, terms, "quality", inputs, problems=problems) as (loaded, other):
-        result, summary = measure_quality(loaded, files, path_text(adapter), other, dose, figures)
-        return _with_place(Quality(**dict(result)), loaded, summary)
+    settings = terms.nested()
+    problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
+    opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
+    with opened as (loaded, other):
+        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"]))
 
 
-def best_of(
-    model: Model,
-    responses: Data,
-    /,
-    *,
-    adapter: str | Path | None = None,
-    against: Model | None = None,
-    dose: float | None = None,
-    biases: Biases | None = None,
-    sizes: Sequence[int] | None = None,
-    betas: Sequence[float] | None = None,
-    columns: Mapping[str, str] | None = None,
-    split: str = "train",
-    figures: str | None = None,
-    out: str | Path | None = None,
-    progress: bool = True,
-    limit: int | None = None,
-    overrides: Sequence[str] | None = None,
-    **settings: object,
-) -> BestOf:
+@declared(BestOfArguments)
+def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]) -> BestOf:
     """Prevalence of each bias among the best of n responses as n grows, and in a policy tilted to the reward, as `cda best-of`
     measures it.
 
     Args:
         model: As for `cda.audit`; it must give rewards.
         responses: Rows of prompt and responses, or of prompt and response.
-        adapter: Pick again with it: its folder, or that of a finished run.
-        against: A second model to compare with.
-        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
-        biases: Names or bias files; None for all five.
-        sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
-        betas: KL penalties in reward units at which to look at the tilted policy, besides those in standard deviations of rewards.
-        columns: Our column names to the file's, such as `{"prompt": "question"}`.
-        split: Split of a folder or hub id with several.
-        figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for `runs/best-of-<model>-<inputs>`.
-        progress, overrides, settings: As for `cda.audit`.
-        limit: Take at most so many prompts, drawn with the seed.
+        settings: As for `cda.audit`.
 
     Returns:
         A curve over n for each bias, and `tilt`: the same over β.
@@ -136,49 +73,34 @@ def best_of(
         >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
         >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
-    terms = Terms("cda.best_of", settings, overrides, out, progress=progress, limit=limit)
-    reading = {"columns": columns, "split": split}
-    check_types(terms.function, adapter=adapter, dose=dose, biases=biases, sizes=sizes, betas=betas, **reading)
+    terms = Terms.of("cda.best_of", BestOfArguments, options)
+    adapter, dose = path_text(options["adapter"]), options["dose"]
+    columns, split = options["columns"], options["split"]
     file = as_reference(responses, "responses", terms.inputs)
-    names, ns, tilts = bias_names(biases), list(sizes or ()), list(betas or ())
+    names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
-    others = (names, ns, *_reading(columns, split), *([tilts] if tilts else []))
-    with _opened(model, against, terms, "best-of", inputs, others) as (loaded, other):
-        subjects = asked_subjects(loaded.recipe.model, path_text(adapter), other, dose)
-        result, summary = run_best_of_n(
-            file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES,
-            sizes=ns or None, betas=tilts, columns=columns, split=split, figures=figures, limit=limit,
+    others = (*terms.words, names, ns, *_reading(columns, split), *([tilts] if tilts else []))
+    settings = terms.nested()
+    problems = _data_settings(settings, terms)
+    opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
+    with opened as (loaded, other):
+        subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
+        done = run_best_of_n(
+            file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
+            columns=columns, split=split, figures=options["figures"], limit=terms.limit,
         )  # fmt: skip
-        return _with_place(BestOf(**dict(result)), loaded, summary)
+        return shown(BestOf, done)
 
 
-def win_rate(
-    model: Model,
-    first: Data,
-    second: Data,
-    /,
-    *,
-    columns: Mapping[str, str] | None = None,
-    split: str = "train",
-    out: str | Path | None = None,
-    budget_usd: float | None = None,
-    confirm: Confirm = False,
-    progress: bool = True,
-    limit: int | None = None,
-    overrides: Sequence[str] | None = None,
-    **settings: object,
-) -> WinRate:
+@declared(WinRateArguments)
+def win_rate(model: Model, first: Data, second: Data, /, **options: Unpack[WinRateArguments]) -> WinRate:
     """Share of comparisons in which a judge or reward model prefers the first output, as `cda win-rate` measures it.
 
     Args:
         model: As for `cda.audit`.
         first: Rows of prompt and response.
         second: Rows for the same prompts; the i-th output for a prompt is compared with the i-th one in `first`.
-        columns: Our column names to the files', such as `{"response": "output"}`.
-        split: Split of a folder or hub id with several.
-        out: Output folder; None for `runs/win-rate-<model>-<files>`.
-        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
-        limit: Take at most so many prompts, drawn with the seed.
+        settings: As for `cda.audit`.
 
     Returns:
         Win, tie and loss shares with an exact test.
@@ -191,40 +113,25 @@ def win_rate(
         >>> outcome = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> outcome.result.win_rate.value  # doctest: +SKIP
     """
-    terms = Terms("cda.win_rate", settings, overrides, out, budget_usd, confirm, progress, limit)
-    check_types(terms.function, columns=columns, split=split)
+    terms = Terms.of("cda.win_rate", WinRateArguments, options)
+    columns, split = options["columns"], options["split"]
     files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
     inputs = {"of": files[0], "over": files[1]}
-    with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
-        result, summary = run_win_rate(files[0], files[1], loaded, loaded.recipe.run_path, columns, split, limit)
-        return _with_place(WinRate(**dict(result)), loaded, summary)
+    settings, others = terms.nested(), (*terms.words, *_reading(columns, split))
+    problems = _data_settings(settings, terms)
+    with loaded_with_folder(model, terms, settings, inputs, others, problems=problems) as (loaded, _):
+        out = loaded.recipe.run_path
+        return shown(WinRate, run_win_rate(files[0], files[1], loaded, out, columns, split, terms.limit))
 
 
-@contextmanager
-def _opened(
-    model: Model,
-    against: Model | None,
-    terms: Terms,
-    word: str,
-    inputs: Mapping[str, object],
-    others: Sequence[object] = (),
-    problems: Sequence[str] = (),
-) -> Iterator[tuple[LoadedRecipe, str | None]]:
-    """Settings of a call with its own folder, and the name of the second model."""
-    settings = terms.nested()
-    problems = [*problems, *refuse_recipe(model)]
-    if "data" in settings:
-        problems.append("data: has no effect when the data are an argument")
-    problems += [
+def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
+    """Mistakes: settings of data, which have no effect on data that are an argument."""
+    problems = ["data: has no effect when the data are an argument"] if "data" in settings else []
+    return problems + [
         f"{override}: has no effect when files are named on the command line; see --column and --split"
         for override in terms.overrides or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
-    if problems:
-        raise RecipeError(problems)
-    apart = (*terms.words, *others)
-    with loaded_for_two(model, against, "against", settings, terms, word, inputs, apart) as opened:
-        yield opened
 
 
 def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
@@ -237,11 +144,6 @@ def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
-
-
-def _with_place(result: S, loaded: LoadedRecipe, summary: str) -> S:
-    result._folder, result._summary = loaded.recipe.run_path, summary
-    return result
 
 
 def dose(

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, Unpack, get_args
 
-from cda.api.arguments import (
-    RUNS,
-    Biases,
-    Confirm,
-    Model,
-    Terms,
-    check_types,
-    loaded_for_two,
-    put,
-    refuse_recipe,
-)
-from cda.api.results import Calibration
-from cda.api.rows import Data, as_reference
-from cda.calibration.corrections import RESULT
+from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, put
+from cda.api.results import Calibration, shown
+from cda.api.rows import as_reference
 from cda.calibration.files import calibrate_files
-from cda.calibration.report import published
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path
-from cda.recipe.load import LoadedRecipe
+from cda.jobs.options import CalibrateArguments, Data, Model
+from cda.jobs.perform import perform
 from cda.records import TieRule
-from cda.resources.artifacts import check_form, folder_suffix, free_folder, out_folder
+from cda.resources.artifacts import check_form, folder_suffix
 
 
-def calibrate(
-    model: Model,
-    /,
-    votes: Data | None = None,
-    *,
-    biases: Biases | None = None,
-    contrasts: Data | None = None,
-    quality: Data | None = None,
-    figures: str | None = None,
-    out: str | Path | None = None,
-    budget_usd: float | None = None,
-    confirm: Confirm = False,
-    progress: bool = True,
-    limit: int | None = None,
-    overrides: Sequence[str] | None = None,
-    **settings: object,
-) -> Calibration:
+@declared(CalibrateArguments)
+def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[CalibrateArguments]) -> Calibration:
     """Fit corrections of a scorer's margins on people's votes, as `cda calibrate` does; nothing is trained.
 
     Args:
         model: As for `cda.audit`: a judge, a reward model, or a function.
         votes: People's votes on the contrasts: rows of id and vote; None if the contrasts have them.
-        biases: Names or bias files; None for all five.
-        contrasts: Rows of prompt, base and perturbed; None for the embedded ones.
-        quality: Preference pairs whose accuracy must not fall; `"none"` for no such check.
-        figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for `runs/calibrate-<model>-<inputs>`.
-        limit: Take at most so many contrasts of each bias, and quality pairs, drawn with the seed.
-        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`. `dose.repeats` and `dose.max_quality_loss` say
-            how often prompts are split, and how much accuracy may be lost.
+        settings: As for `cda.audit`. `dose.repeats` and `dose.max_quality_loss` say how often prompts are split, and how much
+            accuracy may be lost.
 
     Returns:
         The calibration: its numbers out of fold, and a callable that corrects margins.
@@ -73,39 +40,19 @@ def calibrate(
         >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="pairs.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
-    terms = Terms("cda.calibrate", settings, overrides, out, budget_usd, confirm, progress, limit)
-    with calibrated_settings(model, terms, votes, biases, contrasts, quality, figures) as loaded:
-        result, summary = run_calibrate(loaded, figures)
-        return _shown(result, loaded.recipe.run_path, summary)
-
-
-@contextmanager
-def calibrated_settings(
-    model: Model,
-    terms: Terms,
-    votes: Data | None = None,
-    biases: Biases | None = None,
-    contrasts: Data | None = None,
-    quality: Data | None = None,
-    figures: str | None = None,
-) -> Iterator[LoadedRecipe]:
-    """Settings of `calibrate`, whose arguments these are, with their own folder."""
-    check_types(terms.function, biases=biases)
-    check_form(figures)
-    if problems := refuse_recipe(model):
-        raise RecipeError(problems)
-    data = {"contrasts": contrasts, "votes": votes, "quality": quality}
+    terms = Terms.of("cda.calibrate", CalibrateArguments, options)
+    data = {"contrasts": options["contrasts"], "votes": votes, "quality": options["quality"]}
     files = {
         name: rows if isinstance(rows, str) and rows == "none" else as_reference(rows, name, terms.inputs)
         for name, rows in data.items()
         if rows is not None
     }
-    nested = terms.nested({f"audit.{name}": (name, file) for name, file in files.items()}, biases)
+    nested = terms.nested({f"audit.{name}": (name, file) for name, file in files.items()}, options["biases"])
     put(nested, "audit.triples", None)  # no number of a calibration comes from triples
     inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
-    others = (*terms.words, str(biases), str(files.get("quality")))
-    with loaded_for_two(model, None, "against", nested, terms, "calibrate", inputs, others) as (loaded, _):
-        yield loaded
+    others = (*terms.words, str(options["biases"]), str(files.get("quality")))
+    with loaded_with_folder(model, terms, nested, inputs, others) as (loaded, _):
+        return shown(Calibration, run_calibrate(loaded, options["figures"]))
 
 
 def calibrate_scores(
@@ -158,16 +105,8 @@ def calibrate_scores(
         "calibrate", {"by": files.get("votes")}, [str(files.get("quality")), ties, str(preferences), *others]
     )
     named = user_path(out) if out is not None else RUNS / f"calibrate-{files['scores'].stem}{apart}"
-    folder = free_folder(named, RESULT, "cda calibrate")
-    result, rows = calibrate_files(
+    job = calibrate_files(
         files["scores"], files.get("votes"), files.get("quality"), preferences=preferences, ties=ties, seed=seed,
-        columns=columns or {}, limit=limit, out=folder,
+        columns=columns or {}, limit=limit,
     )  # fmt: skip
-    folder = out_folder(folder, RESULT, "cda calibrate")
-    return _shown(result, folder, published(result, rows, folder, figures))
-
-
-def _shown(result: Any, folder: Path, summary: str) -> Calibration:
-    found = Calibration(**dict(result))
-    found._folder, found._summary = folder, summary
-    return found
+    return shown(Calibration, perform(job, None, named, figures))

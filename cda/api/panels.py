@@ -8,20 +8,13 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from cda.api.arguments import (
-    RUNS,
-    Biases,
-    Model,
-    Terms,
-    check_types,
-    loaded_for_model,
-    refuse_results,
-)
-from cda.api.results import Panel, carry_out, planned_run
-from cda.api.rows import Data, as_reference
+from cda.api.arguments import RUNS, Terms, audited, loaded_for_model, refuse_results
+from cda.api.results import Panel, carry_out, planned_run, shown
+from cda.api.rows import as_reference
 from cda.auditing.audit import planned_calls
 from cda.errors import RecipeError, RunError
 from cda.files.paths import is_there, own_folder, user_path
+from cda.jobs.options import AuditArguments, Model
 from cda.launch import say
 from cda.llm.agreed import Agreed
 from cda.llm.purse import FOLDER, Purse
@@ -29,7 +22,6 @@ from cda.panels.panel import is_finished_audit, run_panel
 from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.recipe.sections import kind_of
-from cda.resources.artifacts import check_form
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
@@ -49,13 +41,7 @@ class _Planned:
     target: Model | None
 
 
-def audit_panel(
-    targets: Sequence[Model],
-    terms: Terms,
-    biases: Biases | None = None,
-    data: Mapping[str, Data | None] | None = None,
-    figures: str | None = None,
-) -> Panel:
+def audit_panel(targets: Sequence[Model], terms: Terms, options: AuditArguments) -> Panel:
     """Audit every model in a folder of its own, reusing what is there, and write the panel over all that could be audited.
 
     A target that is the folder of a finished run is read as it is. Mistakes in the settings are raised before anything is
@@ -67,8 +53,7 @@ def audit_panel(
         RunError: No model at all could be audited, the panel's folder cannot be used, or the cost was declined.
         SpendingError: The cost was not agreed to.
     """
-    check_form(figures)
-    planned, settings, repeated, seed = _checked(targets, terms, biases, data)
+    planned, settings, repeated, seed = _checked(targets, terms, options)
     steps, failed = _costs(planned, settings, terms)
     opened = Opened()
     if steps:
@@ -85,22 +70,14 @@ def audit_panel(
     done = [each.run for each in planned if each.name not in failed]
     if not done:
         raise _none_left(failed)
-    out = _folder(terms, planned)
-    result, summary = run_panel(done, out, seed, failed, repeated, figures)
-    panel = Panel(**dict(result))
-    panel._folder, panel._summary, panel._runs = out, summary, tuple(done)
+    panel = shown(Panel, run_panel(done, _folder(terms, planned), seed, failed, repeated, options["figures"]))
+    panel._runs = tuple(done)
     return panel
 
 
-def plan_panel(
-    targets: Sequence[Model],
-    terms: Terms,
-    biases: Biases | None = None,
-    data: Mapping[str, Data | None] | None = None,
-    full: bool = False,
-) -> PanelPlan:
+def plan_panel(targets: Sequence[Model], terms: Terms, options: AuditArguments, full: bool = False) -> PanelPlan:
     """Check everything, and say the plan of every audit; do nothing. Raises as `audit_panel`, RunError if any model fails."""
-    planned, settings, _, _ = _checked(targets, terms, biases, data)
+    planned, settings, _, _ = _checked(targets, terms, options)
     plans: dict[str, Plan] = {}
     if failed := _failures(
         planned, settings, terms, plan=lambda name, loaded: plans.update({name: planned_run(loaded, full)})
@@ -120,16 +97,15 @@ def _none_left(failed: Mapping[str, str]) -> RunError:
 
 
 def _checked(
-    targets: Sequence[Model], terms: Terms, biases: Biases | None, data: Mapping[str, Data | None] | None
+    targets: Sequence[Model], terms: Terms, options: AuditArguments
 ) -> tuple[list[_Planned], dict[str, object], list[str], int]:
     """Models with their folders, the settings of all, targets that were repeated, and the seed."""
-    check_types(terms.function, biases=biases)
     once, repeated = _distinct(targets)
     files = {
         f"audit.{name}": (name, rows if rows is None else as_reference(rows, name, terms.inputs))
-        for name, rows in (data or {}).items()
+        for name, rows in audited(options).items()
     }
-    settings = terms.nested(files, biases)
+    settings = terms.nested(files, options["biases"])
     planned, seed = _planned(once, settings, terms)
     return planned, settings, repeated, seed
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from cda.api.results import Comparison, Leaderboard, Panel, Run
 from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.row import NO_ROW, names_folder
 from cda.errors import RecipeError, type_in_words
-from cda.files.jsonl import write_page
-from cda.files.paths import free_place, place_for, user_path, writing
+from cda.files.paths import free_place, user_path
+from cda.jobs.perform import Made, perform_page
 from cda.launch import is_main, say
 from cda.panels.leaderboard import leaderboard_csv, read_leaderboard
 from cda.report.numbers import n_of
-from cda.resources.artifacts import of_this_version
-from cda.resources.dry_run import stop_if_dry
-from cda.results.base import save
+from cda.resources.artifacts import Form, of_this_version
 
 
 def compare(first: str | Path, /, *others: str | Path) -> Comparison:
@@ -104,18 +103,13 @@ def leaderboard_files(folder: str, out: str | None = None) -> tuple[Leaderboard,
         raise RecipeError([f"--out {out}: a page ends in .html; the CSV and the JSON lie next to it"])
     result = leaderboard(folder)
     page = user_path(out) if out is not None else user_path(folder) / "leaderboard.html"
-    files = {kind: free_place(page).with_suffix(f".{kind}") for kind in ("csv", "json")}
-    stop_if_dry(
-        None, lambda: [*_read_rows(folder, result), f"writes      {page}, {files['csv'].name}, {files['json'].name}"]
-    )
-    place_for(page)
-    with writing(page):
-        write_page(page, result._document().page())
-    with writing(files["csv"]):
-        write_page(files["csv"], leaderboard_csv(result))
-    with writing(files["json"]):
-        save(result, files["json"])
-    return result, f"{result}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"
+    files: dict[str, Form] = {
+        ".html": result._document().page,
+        ".csv": partial(leaderboard_csv, result),
+        ".json": result,
+    }
+    made = Made(result, None, files, str(result))
+    return perform_page(page, partial(_read_rows, folder, result), lambda: made, [".csv", ".json"])
 
 
 def _read_rows(folder: str, result: Leaderboard) -> list[str]:

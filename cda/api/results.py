@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,7 @@ from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
+from cda.jobs.perform import Done
 from cda.launch import is_main, say
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
 from cda.panels.panel_report import panel_document
@@ -167,6 +168,16 @@ class Shown(Saved):
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
         return to_frame(self)
+
+
+S = TypeVar("S", bound=Shown)
+
+
+def shown(kind: type[S], done: Done[Any]) -> S:
+    """A job's result as the API returns it."""
+    found = kind(**dict(done.result))
+    found._folder, found._summary = done.folder, done.summary
+    return found
 
 
 class Audit(AuditResult, Shown):

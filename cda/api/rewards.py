@@ -13,12 +13,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cda.api.arguments import Model, Terms, check_types, loaded_for_model, path_text, put, refuse_recipe, refuse_results
+from cda.api.arguments import Terms, check_types, loaded_for_model, path_text, put, refuse_recipe, refuse_results
 from cda.api.results import Audit, Run
 from cda.data.load import RowError, as_messages, prompt_of
 from cda.errors import DataError, RecipeError, RunError, refuse
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
+from cda.jobs.options import Model
 from cda.models.load import free_memory
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry

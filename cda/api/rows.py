@@ -6,13 +6,11 @@ from os import PathLike
 from pathlib import Path
 
 from cda.data.load import load_rows
-from cda.data.tables import Rows, rows_in
+from cda.data.tables import rows_in
 from cda.files.jsonl import write_jsonl
 from cda.files.paths import place_for, writing
+from cda.jobs.options import Data
 from cda.records import content_id
-
-Data = str | PathLike[str] | Rows
-"""A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
 
 
 def as_reference(data: Data, name: str, folder: Path) -> str:

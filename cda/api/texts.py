@@ -9,11 +9,12 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from cda.api.arguments import Terms, check_types, loaded_for_model
-from cda.api.rows import Data, rows_of
+from cda.api.rows import rows_of
 from cda.counterfactuals.label import label_tokens
 from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
+from cda.jobs.options import Data
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.llm.purse import Purse

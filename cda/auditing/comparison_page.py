@@ -11,9 +11,8 @@ from cda.auditing.comparison_result import compare_audits, read_audits
 from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verdict_kind, verdicts
-from cda.errors import RunError
-from cda.files.jsonl import write_page
-from cda.files.paths import unwritable, user_path
+from cda.files.paths import user_path
+from cda.jobs.perform import Made, perform_page
 from cda.report.document import Document
 from cda.report.numbers import (
     NOT_ESTIMATED,
@@ -45,9 +44,8 @@ from cda.report.plots import (
 )
 from cda.report.tables import Table
 from cda.resources.artifacts import of_this_version
-from cda.resources.dry_run import stop_if_dry
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, save
+from cda.results.base import Estimate, Missing
 from cda.results.panel import BiasRow, ComparisonResult, PairedAudits, PairedMargins
 from cda.stats.verdict import SIGNIFICANT
 
@@ -303,29 +301,24 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> tuple[Compar
     """Compare finished runs, each once; return the result, and tables and notes, and in the last lines the page, `out` or comparison.html next to
     the first run's folder, and the numbers next to it as JSON. RunError lists all: fewer than two runs, a folder without a
     finished audit or with one of another version; or the page cannot be written."""
-    found, page = read_audits(folders), _page_path(folders[0], out)
-    _check(page)
-    numbers = page.with_suffix(".json")
+    found = read_audits(folders)
     first, *others = found
-    stop_if_dry(
-        None,
-        lambda: [
+
+    def plan() -> list[str]:
+        return [
             *(f"reads       {name}: {_read(each.audit)}" for name, each in found.items()),
             f"compares    {first} with {'' if len(others) == 1 else 'each of '}{', '.join(others)}, by contrast",
-            f"writes      {page}, {numbers.name}",
-        ],
-        ("only", "figures", "limit", "seed", "column"),
-    )
-    with of_this_version(Path(", ".join(map(str, folders)))):
-        result = compare_audits(found)
-        document = comparison_document(result)
-        text, content = document.text(), document.page()
-    _write(page, content)
-    try:
-        save(result, numbers)
-    except OSError as error:
-        raise RunError(f"{numbers}: cannot be written: {error.strerror or error}. Choose another with --out") from None
-    return result, f"{text}\n\nNumbers: {numbers}\nPage: {page}"
+        ]
+
+    def work() -> Made[ComparisonResult]:
+        with of_this_version(Path(", ".join(map(str, folders)))):
+            result = compare_audits(found)
+            document = comparison_document(result)
+            page = document.page()
+            return Made(result, None, {".json": result, ".html": lambda: page}, document.text())
+
+    unused = ("only", "figures", "limit", "seed", "column")
+    return perform_page(_page_path(folders[0], out), plan, work, [".json"], unused)
 
 
 def _page_path(first: str, out: str | None) -> Path:
@@ -336,23 +329,7 @@ def _page_path(first: str, out: str | None) -> Path:
     return (folder if folder.name not in ("", "..") else folder.resolve()).parent / PAGE
 
 
-def _check(page: Path) -> None:
-    """Raise RunError if the page is a folder, or cannot be written."""
-    if page.is_dir():
-        raise RunError(f"{page}: a folder; name a file with --out, such as {page / PAGE}")
-    if problem := unwritable(page.parent):
-        raise RunError(f"{page}: cannot be written: {problem}. Choose another with --out")
-
-
 def _read(audit: AuditResult) -> str:
     """One audit of a dry run's plan: the model, when it was scored, and biases."""
     when = ", before and after a training" if compares(audit) else ""
     return f"{audit.model.name}{when}; biases: {', '.join(bias.name for bias in audit.biases)}"
-
-
-def _write(page: Path, text: str) -> None:
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_page(page, text)
-    except OSError as error:
-        raise RunError(f"{page}: cannot be written: {error.strerror or error}. Choose another with --out") from None

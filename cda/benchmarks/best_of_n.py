@@ -19,14 +19,13 @@ from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError
 from cda.finetuning.applied import check_subject
 from cda.inert import visible
+from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
-from cda.resources.artifacts import Form, check_form, free_folder, out_folder, publish, shown_path, shown_target
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import plan_lines
+from cda.resources.artifacts import Form, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.base import Estimate, Missing, or_missing
@@ -277,14 +276,13 @@ def run_best_of_n(
     split: str = "train",
     figures: str | None = None,
     limit: int | None = None,
-) -> tuple[BestOfResult, str]:
+) -> Done[BestOfResult]:
     """Prevalence of each attribute among the best of n as n grows, and in the policy tilted to the reward as β falls, of one
-    model or of two that are compared, written into `out`; and the text for a terminal. A bias with an absolute measure is
+    model or of two that are compared, written into `out`. A bias with an absolute measure is
     followed as a share of picks, a relative one (length) and a feature by its mean. `betas` (reward units) are tilts to look at
     besides the usual ones. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature, a β that
     is not above 0; or another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
-    check_form(figures)
     shares, means = followed(biases, features, betas)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
@@ -297,66 +295,65 @@ def run_best_of_n(
     texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
     n_read, n_all = len(prompts_read), len(sampled.prompts)
     of = f"{n_read}" if n_read == n_all else f"{n_read} of {n_all}"
-    stop_if_dry(
-        loaded,
-        lambda: [
-            *(
-                f"{subject.label:11} {subject.name}{f' with {subject.adapter}' if subject.adapter else ''}"
-                for subject in subjects
-            ),
-            f"responses   {responses}: {sum(len(row.responses) for row in prompts_read)} responses to {of} prompts (rows: {sampled.rows})",
+
+    def plan(out: Path) -> list[str]:
+        n = sum(len(row.responses) for row in prompts_read)
+        return [
+            *(subject.planned for subject in subjects),
+            f"responses   {responses}: {n} responses to {of} prompts (rows: {sampled.rows})",
             f"follows     {', '.join([*(bias.name for bias in shares), *means])}",
-            f"report      {free_folder(out, RESULT, 'cda best-of') / PAGE}",
-            *plan_lines(planned_verdicts(subjects, settings, [(prompt, text, text) for prompt, text in texts])),
-        ],
-        ("biases", "name"),
-    )
-    out = out_folder(out, RESULT, "cda best-of")
-    scored: dict[str, Rewards] = {}
-    models = {}
-    for subject in subjects:
-        scores, facts = open_scorer(subject, settings, settings.shared_folder).score(texts)
-        scored[subject.label], models[subject.label] = scores, _asked(subject, facts)
-    kept, unscored = _with_rewards(texts, scored)
-    if not kept:
-        raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
-    quality = None
-    if sampled.has_quality:
-        grades = [grade for row in prompts_read for grade in row.quality]
-        values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
-        quality = Attribute("quality", "mean", values, "the reference quality in the file")
-    texts = [texts[row] for row in kept]
-    rewards = {label: [scores.of(*text) for text in texts] for label, scores in scored.items()}
-    attributes, prompts = (
-        attributes_of(shares, means, [text for _, text in texts]),
-        [prompt_id(prompt) for prompt, _ in texts],
-    )
-    curves = best_of_n(rewards, attributes, prompts, sizes, quality)
-    if not curves.curves:
-        raise DataError(
-            f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
+            f"report      {out / PAGE}",
+        ]
+
+    def work(out: Path) -> Made[BestOfResult]:
+        scored: dict[str, Rewards] = {}
+        models = {}
+        for subject in subjects:
+            scores, facts = open_scorer(subject, settings, settings.shared_folder).score(texts)
+            scored[subject.label], models[subject.label] = scores, _asked(subject, facts)
+        kept, unscored = _with_rewards(texts, scored)
+        if not kept:
+            raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
+        quality = None
+        if sampled.has_quality:
+            grades = [grade for row in prompts_read for grade in row.quality]
+            values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
+            quality = Attribute("quality", "mean", values, "the reference quality in the file")
+        read = [texts[row] for row in kept]
+        rewards = {label: [scores.of(*text) for text in read] for label, scores in scored.items()}
+        attributes, prompts = (
+            attributes_of(shares, means, [text for _, text in read]),
+            [prompt_id(prompt) for prompt, _ in read],
         )
-    left_out = {"rows": sampled.rows, "responses": sampled.responses, "quality": sampled.quality}
-    if n_more := len(sampled.prompts) - len(prompts_read):
-        left_out["prompts"] = Exclusions(len(sampled.prompts), {"not drawn (--limit)": n_more})
-    result = BestOfResult(
-        **dict(curves),
-        tilt=or_missing(partial(tilted, rewards, attributes, prompts, curves, betas, quality)),
-        responses=shown_path(responses),
-        scorings=tuple(scored),
-        models=models,
-        n_repeated=sampled.n_repeated,
-        excluded={**left_out, "scored responses": unscored},
-        versions=versions(),
-    )
-    document = report.best_of_n_document(result)
-    forms: dict[str, Form] = {
-        PAGE: document.page, REPORT: document.markdown, FIGURE: None, NUMBERS: partial(best_of_n_csv, result), RESULT: result,
-        SCORES: _rows(texts, rewards, attributes, quality),
-    }  # fmt: skip
-    if is_main():
-        save_plot(report.overview_plot(result), out, "svg")
-    return result, publish(document, out, forms, figures)
+        curves = best_of_n(rewards, attributes, prompts, sizes, quality)
+        if not curves.curves:
+            raise DataError(
+                f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
+            )
+        left_out = {"rows": sampled.rows, "responses": sampled.responses, "quality": sampled.quality}
+        if n_more := len(sampled.prompts) - len(prompts_read):
+            left_out["prompts"] = Exclusions(len(sampled.prompts), {"not drawn (--limit)": n_more})
+        result = BestOfResult(
+            **dict(curves),
+            tilt=or_missing(partial(tilted, rewards, attributes, prompts, curves, betas, quality)),
+            responses=shown_path(responses),
+            scorings=tuple(scored),
+            models=models,
+            n_repeated=sampled.n_repeated,
+            excluded={**left_out, "scored responses": unscored},
+            versions=versions(),
+        )
+        document = report.best_of_n_document(result)
+        forms: dict[str, Form] = {
+            PAGE: document.page, REPORT: document.markdown, FIGURE: None, NUMBERS: partial(best_of_n_csv, result), RESULT: result,
+            SCORES: _rows(read, rewards, attributes, quality),
+        }  # fmt: skip
+        if is_main():
+            save_plot(report.overview_plot(result), out, "svg")
+        return Made(result, document, forms)
+
+    costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
+    return perform(Job("cda best-of", RESULT, plan, work, costs), loaded, out, figures)
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, combinations, count, product
 from pathlib import Path
 from shutil import rmtree
@@ -20,6 +21,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link, user_path
 from cda.finetuning.applied import asked_subjects, check_subject
+from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
@@ -27,16 +29,10 @@ from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_ref
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.document import Document
 from cda.resources.artifacts import (
-    check_form,
-    free_folder,
-    out_folder,
     prompt_row,
-    publish,
     shown_path,
     shown_target,
 )
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import load_quality_source, source_fingerprint
@@ -63,10 +59,9 @@ def measure_quality(
     against: str | None = None,
     dose: float | None = None,
     figures: str | None = None,
-) -> tuple[QualityResult, str]:
-    """Check, score, measure and write; the result and the text for a terminal, alike in every process; the main one writes.
+) -> Done[QualityResult]:
+    """Check, score, measure and write; the result is alike in every process, the main one writes.
     `files` are files, saved folders or hub ids in any known format, or `embedded`. CdaError: something cannot be used."""
-    check_form(figures)
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
     most = recipe.audit.max_quality
@@ -79,34 +74,34 @@ def measure_quality(
         check_subject(subject, settings)
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
 
-    def steps() -> list[str]:
-        return [*_plan(loaded, sets, subjects), *plan_lines(planned_verdicts(subjects, settings, comparisons))]
+    def work(out: Path) -> Made[QualityResult]:
+        for each in sets:
+            say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
+        names = public_names(subjects, recipe.score.served.model)
+        scored: dict[str, Compared] = {}
+        scorings = []
+        for subject in subjects:
+            compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
+            scored[subject.label], name = compared, names[subject.label]
+            url = recipe.llm.asked.base_url
+            scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, url))
+        measured, rows = _measured(sets, scored, recipe.seed)
+        result = QualityResult(
+            scorings=tuple(scorings),
+            n_tests=sum(len(each.sections) for each in measured) if len(scored) == 2 else 0,
+            sets=tuple(measured),
+            seed=recipe.seed,
+            versions=versions(),
+            files=sources,
+        )
+        document = report.quality_document(result)
+        if is_main():
+            _write(out, result, rows, document)
+        return Made(result, document, dict.fromkeys((PAGE, TABLES, RESULT, SCORES, f"{REWARDBENCH}/")))
 
-    stop_if_dry(loaded, steps, ("biases", "name"))
-    out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
-    for each in sets:
-        say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
-    names = public_names(subjects, recipe.score.served.model)
-    scored: dict[str, Compared] = {}
-    scorings = []
-    for subject in subjects:
-        compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
-        scored[subject.label], name = compared, names[subject.label]
-        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.asked.base_url))
-    measured, rows = _measured(sets, scored, recipe.seed)
-    result = QualityResult(
-        scorings=tuple(scorings),
-        n_tests=sum(len(each.sections) for each in measured) if len(scored) == 2 else 0,
-        sets=tuple(measured),
-        seed=recipe.seed,
-        versions=versions(),
-        files=sources,
-    )
-    document = report.quality_document(result)
-    if is_main():
-        _write(out, result, rows, document)
-    there = (PAGE, TABLES, RESULT, SCORES, f"{REWARDBENCH}/")
-    return result, publish(document, out, dict.fromkeys(there), figures)
+    costs = partial(planned_verdicts, subjects, settings, comparisons)
+    job = Job("cda quality", RESULT, partial(_plan, sets, subjects), work, costs)
+    return perform(job, loaded, str(recipe.run.folder), figures)
 
 
 def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
@@ -119,15 +114,10 @@ def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
     return replace(quality, items=items, exclusions=Exclusions(found.seen, reasons))
 
 
-def _plan(loaded: LoadedRecipe, sets: Sequence[QualitySet], subjects: Sequence[Subject]) -> list[str]:
+def _plan(sets: Sequence[QualitySet], subjects: Sequence[Subject], out: Path) -> list[str]:
     """Steps of a dry run."""
-    asked = [
-        f"{subject.label:11} {subject.name}{f' with {subject.adapter}' if subject.adapter else ''}"
-        for subject in subjects
-    ]
     read = [f"items       {each.name}: {len(each.items)}, read as {each.format} ({each.exclusions})" for each in sets]
-    out = free_folder(str(loaded.recipe.run.folder), RESULT, "cda quality")
-    return [*asked, *read, f"report      {out / PAGE}"]
+    return [*(subject.planned for subject in subjects), *read, f"report      {out / PAGE}"]
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

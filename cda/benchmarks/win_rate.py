@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +11,18 @@ from numpy.typing import ArrayLike
 
 from cda.data.sampled import Outputs, load_outputs
 from cda.errors import DataError
-from cda.files.jsonl import write_jsonl
 from cda.finetuning.applied import check_subject
-from cda.launch import is_main
+from cda.jobs.perform import Done, Job, Made, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.numbers import count, counted, inert, p_equals
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
-from cda.resources.artifacts import free_folder, out_folder, prompt_row
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import plan_lines
+from cda.resources.artifacts import prompt_row
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
-from cda.results.base import Test, save
+from cda.results.base import Test
 from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.scorers.compared import Compared, Comparison, Rewards
@@ -63,10 +61,10 @@ def run_win_rate(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     limit: int | None = None,
-) -> tuple[WinRateResult, str]:
+) -> Done[WinRateResult]:
     """Compare the outputs of two files, the i-th to a prompt with the i-th; write win_rate.json and preferences.jsonl into
-    `out`. With rewards, the higher one wins. Also the text for a terminal. CdaError: a file cannot be used, no outputs can be
-    compared, or the scorer cannot be asked."""
+    `out`. With rewards, the higher one wins. CdaError: a file cannot be used, no outputs can be compared, or the scorer cannot
+    be asked."""
     subject, settings = Subject("model", loaded.recipe.model), scorer_settings(loaded)
     check_subject(subject, settings)
     files = {side: load_outputs(path, columns, split) for side, path in zip(_SIDES, (first, second), strict=True)}
@@ -80,44 +78,41 @@ def run_win_rate(
     n_all, comparisons = len(comparisons), [row for row in comparisons if prompt_id(row[0]) in kept]
     if n_all > len(comparisons):
         pairs = Exclusions(pairs.seen, {**pairs.reasons, "not drawn (--limit)": n_all - len(comparisons)})
-    stop_if_dry(
-        loaded,
-        lambda: [
-            f"model       {loaded.recipe.model.name_or_path}",
-            f"outputs     {first} against {second}: {len(comparisons)} comparisons (outputs: {alone}; pairs: {pairs})",
-            f"result      {free_folder(out, RESULT, 'cda win-rate') / RESULT}",
-            *plan_lines(planned_verdicts([subject], settings, comparisons)),
-        ],
-        ("biases", "name"),
-    )
-    out = out_folder(out, RESULT, "cda win-rate")
-    compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
-    margins = compared.margins(comparisons)
-    reasons = [_undecided(row, compared) for row, margin in zip(comparisons, margins, strict=True) if np.isnan(margin)]
-    undecided = Exclusions(len(comparisons), count_reasons(reasons))
-    if undecided.dropped == undecided.seen:
-        raise DataError(f"{first} and {second}: nothing was decided; comparisons: {undecided}")
-    result = WinRateResult(
-        first=first,
-        second=second,
-        unit=compared.unit,
-        scorer=facts,
-        result=win_rate(margins, [prompt_id(prompt) for prompt, _, _ in comparisons]),
-        without_counterpart=alone.dropped,
-        excluded={f"rows of the {side} file": outputs.rows for side, outputs in files.items()}
-        | {"outputs": alone, "pairs": pairs, "comparisons": undecided},
-        seed=loaded.recipe.seed,
-        versions=versions(),
-    )
-    if is_main():
-        save(result, out / RESULT)
+
+    def plan(out: Path) -> list[str]:
+        said = f"{len(comparisons)} comparisons (outputs: {alone}; pairs: {pairs})"
+        return [subject.planned, f"outputs     {first} against {second}: {said}", f"result      {out / RESULT}"]
+
+    def work(_: Path) -> Made[WinRateResult]:
+        compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
+        margins = compared.margins(comparisons)
+        reasons = [
+            _undecided(row, compared) for row, margin in zip(comparisons, margins, strict=True) if np.isnan(margin)
+        ]
+        undecided = Exclusions(len(comparisons), count_reasons(reasons))
+        if undecided.dropped == undecided.seen:
+            raise DataError(f"{first} and {second}: nothing was decided; comparisons: {undecided}")
+        result = WinRateResult(
+            first=first,
+            second=second,
+            unit=compared.unit,
+            scorer=facts,
+            result=win_rate(margins, [prompt_id(prompt) for prompt, _, _ in comparisons]),
+            without_counterpart=alone.dropped,
+            excluded={f"rows of the {side} file": outputs.rows for side, outputs in files.items()}
+            | {"outputs": alone, "pairs": pairs, "comparisons": undecided},
+            seed=loaded.recipe.seed,
+            versions=versions(),
+        )
         preferences = [None if np.isnan(margin) else margin for margin in margins.tolist()]
         rows = (
             {"prompt": prompt_row(prompt), "first": mine, "second": theirs, "preference_for_first": preference}
             for (prompt, mine, theirs), preference in zip(comparisons, preferences, strict=True)
         )
-        write_jsonl(out / PREFERENCES, rows)
-    return result, f"{win_rate_text(result)}\nWritten: {out / RESULT}, {PREFERENCES}"
+        return Made(result, None, {RESULT: result, PREFERENCES: rows}, win_rate_text(result))
+
+    job = Job("cda win-rate", RESULT, plan, work, partial(planned_verdicts, [subject], settings, comparisons))
+    return perform(job, loaded, out)
 
 
 def _paired(one: Outputs, other: Outputs) -> tuple[list[Comparison], Exclusions, Exclusions]:

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
-from cda.calibration.corrections import Origin, Term, calibration_result, check_prompts
+from cda.calibration.corrections import RESULT, Origin, Term, calibration_result, check_prompts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import PAGE
+from cda.calibration.report import PAGE, made
 from cda.data.votes import Score, check_named, read_scores
 from cda.dosing.choice import MAX_QUALITY_LOSS, MIN_PROMPTS, REPEATS
 from cda.dosing.files import drawn_rows, scored_people
 from cda.errors import DataError, refuse
 from cda.inert import inert
+from cda.jobs.perform import Job, Made
 from cda.records import TieRule
 from cda.resources.artifacts import shown_path
-from cda.resources.dry_run import stop_if_dry
 from cda.results.dose import CalibrationResult
 from cda.scorers.calibrated import log_odds, preference_of
 from cda.stats.draws import drawn
@@ -49,17 +49,15 @@ def calibrate_files(
     seed: int,
     columns: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
-    out: Path | None = None,
-) -> tuple[CalibrationResult, list[dict[str, object]]]:
-    """Calibrate the margins of a score file; the result, and each row's margin as it is and out of fold.
+) -> Job[CalibrationResult]:
+    """The calibration of the margins of a score file; its rows are each row's margin as it is and out of fold.
 
     `scores` is read as by `cda dose`; further columns may name the `bias` of a row (one file, several biases), its
     `difference` in the bias's measure, perturbed minus base, and the side that a judge saw `first`. `quality` holds
     chosen_score and rejected_score, or margin; also `difference` (of several biases `difference_<bias>`), chosen minus
     rejected, and `first`. With `preferences`, margins are a judge's preferences from −1 to 1. `columns` are our names to those of
-    the score files; `limit`: at most so many contrasts of each bias, and quality pairs, drawn with the seed; `out` is the folder
-    that the caller writes into, for the plan of a dry run. DataError: a file, column or id is missing, a cell cannot be read, or
-    there are too few votes.
+    the score files; `limit`: at most so many contrasts of each bias, and quality pairs, drawn with the seed. DataError: a
+    file, column or id is missing, a cell cannot be read, or there are too few votes.
     """
     rows, unusable = read_scores(scores, ("perturbed_score", "base_score"), columns)
     people, notes = scored_people(rows, rows, votes, ties, scores)
@@ -112,20 +110,23 @@ def calibrate_files(
             for name, file in (("scores", scores), ("votes", votes), ("quality", quality))
         },
     )
-    stop_if_dry(
-        None,
-        lambda: [
+
+    def plan(out: Path) -> list[str]:
+        named = ", ".join(enough)
+        return [
             f"reads       {scores}: {len(rows)} rows of scores ({unusable})",
-            f"votes       {votes or scores}: {int(people.used.sum())} rows with a majority of people; corrected: {', '.join(enough)}",
+            f"votes       {votes or scores}: {int(people.used.sum())} rows with a majority of people; corrected: {named}",
             *(f"            {name} is not corrected: {why}" for name, why in origin.uncorrected.items()),
             *([] if quality is None else [f"quality     {quality}: {len(checked)} pairs"]),
             *(f"left out    {inert(note)}" for note in notes),
-            f"report      {out and out / PAGE}",
-        ],
-        ("bias", "pairs"),
-    )
-    result, effects = calibration_result(problem, terms, origin, seed, repeats, max_quality_loss)
-    return result, _out_of_fold(own, problem, effects, preferences)
+            f"report      {out / PAGE}",
+        ]
+
+    def work(_: Path) -> Made[CalibrationResult]:
+        result, effects = calibration_result(problem, terms, origin, seed, repeats, max_quality_loss)
+        return made(result, _out_of_fold(own, problem, effects, preferences))
+
+    return Job("cda calibrate", RESULT, plan, work, unused=("bias", "pairs"))
 
 
 def _prompts(rows: Rows, people: Majority, biases: Sequence[str]) -> dict[str, int]:

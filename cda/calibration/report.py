@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cda.calibration.corrections import RESULT
 from cda.calibration.fit import LEAST_FOLLOWING
+from cda.jobs.perform import Made
 from cda.report import plots
 from cda.report.document import Block, Document
 from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
 from cda.report.page import Entry, Headline, Kind, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.tables import Table
-from cda.resources.artifacts import check_form, publish
 from cda.results.base import Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
 
@@ -43,13 +42,10 @@ def calibration_document(result: CalibrationResult) -> Document:
     return Document(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result)), said)
 
 
-def published(
-    result: CalibrationResult, rows: Sequence[dict[str, object]], out: Path, figures: str | None = None
-) -> str:
-    """Write the result, its rows and its report into the folder; the text for a terminal."""
-    check_form(figures)
+def made(result: CalibrationResult, rows: Sequence[dict[str, object]]) -> Made[CalibrationResult]:
+    """The result with its report and its rows."""
     document = calibration_document(result)
-    return publish(document, out, {PAGE: document.page, REPORT: document.markdown, RESULT: result, ROWS: rows}, figures)
+    return Made(result, document, {PAGE: document.page, REPORT: document.markdown, RESULT: result, ROWS: rows})
 
 
 def verdict(result: CalibrationResult) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -25,18 +26,18 @@ from cda.biases import Bias
 from cda.calibration.corrections import RESULT, Origin, Term, calibration_result, check_prompts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import PAGE, published
+from cda.calibration.report import PAGE, made
 from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
+from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import unsaid
 from cda.recipe.load import LoadedRecipe
 from cda.records import Contrast, Exclusions, TieRule, prompt_id
-from cda.resources.artifacts import free_folder, out_folder, shown_path, shown_target
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Step, plan_lines
+from cda.resources.artifacts import shown_path, shown_target
+from cda.resources.llm_access import Step
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs
@@ -150,20 +151,6 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
     return Voted(replace(loaded, biases=biases), counts, measures, len(pairs))
 
 
-def plan_calibrate(loaded: LoadedRecipe) -> list[str]:
-    """Steps of a dry run; errors as of `voted_on`."""
-    voted = voted_on(loaded)
-    enough = ", ".join(f"{bias.name} {voted.counts[bias.name]}" for bias in voted.loaded.biases)
-    return [
-        f"model       {loaded.recipe.model.name_or_path}",
-        f"votes       prompts with a majority: {enough}",
-        *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
-        f"quality     {f'{voted.n_quality} pairs' if voted.n_quality else 'none'}",
-        f"report      {free_folder(loaded.recipe.run_path, RESULT, 'cda calibrate') / PAGE}",
-        *plan_lines(_judging(voted.loaded)),
-    ]
-
-
 def _judging(loaded: LoadedRecipe) -> list[Step]:
     """The calls of an LLM; none for another scorer, whose texts are not even drawn."""
     if not loaded.recipe.model.asks_llm:
@@ -182,14 +169,29 @@ def _compared(texts: AuditTexts) -> list[Comparison]:
     return [*contrast_comparisons(_voted(texts)), *pair_comparisons(texts.pairs)]
 
 
-def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[CalibrationResult, str]:
-    """Calibrate the recipe's model on its contrasts with votes; the result and the text for a terminal. Errors as of
-    `voted_on`, before anything is scored; RunError for a folder that holds something else."""
-    stop_if_dry(loaded, lambda: plan_calibrate(loaded), ("name",))
+def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Done[CalibrationResult]:
+    """Calibrate the recipe's model on its contrasts with votes. Errors as of `voted_on`, before anything is scored; RunError for a
+    folder that holds something else."""
     voted = voted_on(loaded)
+
+    def plan(out: Path) -> list[str]:
+        enough = ", ".join(f"{bias.name} {voted.counts[bias.name]}" for bias in voted.loaded.biases)
+        return [
+            f"model       {loaded.recipe.model.name_or_path}",
+            f"votes       prompts with a majority: {enough}",
+            *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
+            f"quality     {f'{voted.n_quality} pairs' if voted.n_quality else 'none'}",
+            f"report      {out / PAGE}",
+        ]
+
+    costs = partial(_judging, voted.loaded)
+    job = Job("cda calibrate", RESULT, plan, lambda _: _calibrated(voted), costs, ("name",))
+    return perform(job, loaded, loaded.recipe.run_path, figures)
+
+
+def _calibrated(voted: Voted) -> Made[CalibrationResult]:
     loaded, recipe = voted.loaded, voted.loaded.recipe
     settings = scorer_settings(loaded)
-    out = out_folder(recipe.run_path, RESULT, "cda calibrate")
     texts = audit_texts(loaded)
     scorer = open_scorer(Subject("model", recipe.model), settings, settings.shared_folder)
     contrasts = _voted(texts)
@@ -203,7 +205,7 @@ def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[Cal
     origin = _origin(voted, scorer, facts, left_out, is_preference)
     dose = recipe.dose
     result, found = calibration_result(problem, terms, origin, recipe.seed, dose.repeats, dose.max_quality_loss)
-    return result, published(result, _rows(groups, found, is_preference), out, figures)
+    return made(result, _rows(groups, found, is_preference))
 
 
 def _problem(

@@ -1,23 +1,29 @@
-"""The `cda` command itself, and the arguments and options that several subcommands share. Imports nothing heavy."""
+"""The `cda` command itself, the arguments and options that several subcommands share, and `job`, which makes a subcommand of a
+function. Imports nothing heavy."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import getitem
+from typing import Annotated, Any, Literal
 
 import typer
 
 from cda import __version__
 from cda.cli import complete
+from cda.cli.output import Output, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
+from cda.jobs.options import COLUMN, FIGURES, LIMIT, Flag, common, options_of, switch
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
 """Groups of commands in `cda --help`."""
-COMMON = "Common options"
 EXIT_CODES = {
     0: "done",
     1: "a condition of --fail-if holds, or has no number; or the reward is not that of --check-reward",
@@ -64,99 +70,132 @@ Overrides = Annotated[
         help="section.key=value, as many as you like; `cda config` explains each.", autocompletion=complete.settings
     ),
 ]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Check everything, print the settings that differ from the defaults and the plan, do nothing.",
-        rich_help_panel=COMMON,
+_SHARED = {
+    "only": switch("--only", "Run this stage alone; earlier ones must have finished."),
+    "fail_if": Flag(
+        "End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'; several times for several.",
+        list[str] | None,
+        ("--fail-if",),
     ),
-]
-Full = Annotated[bool, typer.Option("--full", help="With --dry-run: print all settings.", rich_help_panel=COMMON)]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print the result as JSON and nothing else; messages go to standard error.",
-        rich_help_panel=COMMON,
-    ),
-]
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Agree beforehand to what asking an LLM will cost.", rich_help_panel=COMMON)
-]
-Only = Annotated[bool, typer.Option("--only", help="Run this stage alone; earlier ones must have finished.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again, even if the folder holds the same.")]
-Figures = Annotated[
-    str | None,
-    typer.Option(
-        "--figures", help="Also write every figure of the report at paper size, as svg or pdf.", rich_help_panel=COMMON
-    ),
-]
-Column = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        help="A column of your file under another name, ours=theirs; several times for several.",
-        rich_help_panel=COMMON,
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        help="A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads "
+    "limit": LIMIT,
+    "seed": common("Seed of every random choice. Default: 42.", int | None, "--seed", min=0),
+    "column": COLUMN,
+    "columns": common(
+        f"{COLUMN.help.partition(';')[0]}; FILE.ours=theirs for another file that the command reads "
         "(pairs, contrasts, triples, quality, supplement, taught); several times for several.",
-        rich_help_panel=COMMON,
+        list[str] | None,
+        "--column",
+        "column",
     ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        min=1,
-        help="For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed.",
-        rich_help_panel=COMMON,
+    "figures": FIGURES,
+    "out": common("Folder of the run. Default: runs/<recipe>.", str | None, "--out"),
+    "dry_run": common(
+        "Check everything, print the settings that differ from the defaults and the plan, do nothing.",
+        bool,
+        "--dry-run",
     ),
-]
-Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Seed of every random choice. Default: 42.", rich_help_panel=COMMON)
-]
-RunFolderOption = Annotated[
-    str | None,
-    typer.Option("--out", help="Folder of the run. Default: runs/<recipe>.", rich_help_panel=COMMON),
-]
-FailIf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-if",
-        help="End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'; several times for several.",
-    ),
-]
-Against = Annotated[str | None, typer.Option("--against", help="Compare with a second model.")]
-Dose = Annotated[
-    float | None,
-    typer.Option(
-        "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
-    ),
-]
-BiasOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bias",
-        help="Name or bias file; several times for several. Default: all five.",
-        autocompletion=complete.biases,
-    ),
-]
-SplitName = Annotated[str, typer.Option("--split", help="Of a folder or hub id with several.")]
+    "full": common("With --dry-run: print all settings.", bool, "--full"),
+    "as_json": common("Print the result as JSON and nothing else; messages go to standard error.", bool, "--json"),
+    "yes": common("Agree beforehand to what asking an LLM will cost.", bool, "--yes"),
+}
+"""Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
+ALWAYS = "dry_run full as_json"
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a command was called, by the options that several commands share, and the place for its result."""
+
+    output: Output
+    only: bool = False
+    fail_if: Sequence[str] | None = None
+    limit: int | None = None
+    fresh: bool = False
+    seed: int | None = None
+    column: Sequence[str] | None = None
+    figures: str | None = None
+    out: str | None = None
+    yes: bool = False
+
+    @property
+    def confirm(self) -> bool | Literal["ask"]:
+        """`--yes` agrees beforehand; without it the user is asked."""
+        return True if self.yes else "ask"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return columns_of(self.column or ())
+
+    def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
+        """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
+        return with_options(overrides, self.seed, self.column if files else None, files)
+
+    def paid(self, overrides: Sequence[str] | None, *files: str) -> dict[str, Any]:
+        """Arguments of every function that may ask an LLM."""
+        return {"confirm": self.confirm, "overrides": self.words(overrides, *files)}
+
+
+def job(
+    panel: str | None,
+    order: str = "",
+    options: type | None = None,
+    end: str = f"{ALWAYS} yes",
+    name: str | None = None,
+    group: typer.Typer = app,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function, which gets a `Call`, its own parameters, and as keywords the declared `options` of a job.
+
+    The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
+    shared ones; `end` comes last.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        every = options_of(options) if options else {}
+        declared = {key: option.flag for key, option in every.items() if option.flag is not None}
+        own = dict(islice(inspect.signature(function, eval_str=True).parameters.items(), 1, None))
+        own = {key: parameter for key, parameter in own.items() if parameter.kind is not parameter.VAR_KEYWORD}
+        named = order.split()
+        names = [key for key in (*own, *declared) if key not in named]
+        names += [*named, *(key for key in end.split() if key not in named)]
+        parameters: dict[str, inspect.Parameter] = {}
+        for key in names:
+            parameters[key] = own.get(key) or _parameter(key, declared.get(key) or _SHARED[key])
+
+        def command(context: typer.Context, **given: Any) -> None:
+            values = {key: given[parameter.name] for key, parameter in parameters.items()}
+            how = {parameters[key].name: values.pop(key) for key in names if key not in own and key not in declared}
+            as_json, dry_run, full = (how.pop(key, False) for key in ("as_json", "dry_run", "full"))
+            with running(as_json, dry_run, full, context) as output:
+                if "columns" in values:
+                    values["columns"] = columns_of(values["columns"] or ())
+                function(Call(output, **how), **values)
+
+        whole = [_CONTEXT, *parameters.values()]
+        command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in whole}
+        command.__doc__, command.__name__ = function.__doc__, function.__name__
+        group.command(name=name or function.__name__, rich_help_panel=panel)(command)
+        return function
+
+    return register
+
+
+_CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+
+
+def _parameter(name: str, flag: Flag) -> inspect.Parameter:
+    """The parameter by which Typer makes an option."""
+    more = {key: getattr(complete, value) if key == "autocompletion" else value for key, value in flag.more.items()}
+    kind = getitem(Annotated, (flag.kind, typer.Option(*flag.words, help=flag.help, **more)))
+    return inspect.Parameter(
+        flag.name or name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=flag.default, annotation=kind
+    )
+
+
 TARGET = (
     "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `grade:NAME` for an LLM that grades single answers, `served:URL` for a served model, "
     "`dpo:POLICY,REFERENCE` or `steered:MODEL` for causal models, or `module:function` for your own."
 )
-
-
-def confirmed(yes: bool) -> bool | Literal["ask"]:
-    """`--yes` agrees beforehand; without it the user is asked."""
-    return True if yes else "ask"
 
 
 def settings_apart(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -5,30 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
-from cda.cli.app import (
-    COMMON,
-    LOOK_UP,
-    MAKE,
-    MEASURE,
-    TRAIN,
-    Columns,
-    DryRun,
-    Full,
-    Json,
-    Limit,
-    Overrides,
-    Seed,
-    Yes,
-    app,
-    with_options,
-)
-from cda.cli.output import running
+from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, job
+from cda.jobs.options import COMMON
 
 
-@app.command(rich_help_panel=MEASURE)
+@job(MEASURE, "limit html prompts dry_run full columns")
 def inspect(
+    call: Call,
     target: Annotated[
         str,
         Argument(
@@ -68,36 +53,33 @@ def inspect(
             help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too.",
         ),
     ] = False,
-    dry_run: DryRun = False,
-    full: Full = False,
-    column: Columns = None,
-    as_json: Json = False,
-    yes: Yes = False,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
-    with running(as_json, dry_run, full) as output:
-        from cda.launch import use_all_cores
-        from cda.quiet import quiet_libraries
+    from cda.launch import use_all_cores
+    from cda.quiet import quiet_libraries
 
-        use_all_cores()
-        quiet_libraries()
-        from cda.inspection.inspect import inspect_rewrites
-        from cda.inspection.sources import InspectOptions
+    use_all_cores()
+    quiet_libraries()
+    from cda.inspection.inspect import inspect_rewrites
+    from cda.inspection.sources import InspectOptions
 
-        words = with_options(overrides, column=column, files=("triples",))
-        options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, limit, html, confirmed=yes)
-        if prompts:
-            from cda.inspection.fresh import prompts_text
-            from cda.results.commands import Prompts
+    words = call.words(overrides, "triples")
+    options = InspectOptions(
+        n, tuple(bias or ()), seed, worst, model, responses, fresh, limit, html, confirmed=call.yes
+    )
+    if prompts:
+        from cda.inspection.fresh import prompts_text
+        from cda.results.commands import Prompts
 
-            text = prompts_text(target, words, options)
-            output.show(Prompts(text=text), text)
-        else:
-            output.show(*inspect_rewrites(target, words, options))
+        text = prompts_text(target, words, options)
+        call.output.show(Prompts(text=text), text)
+    else:
+        call.output.show(*inspect_rewrites(target, words, options))
 
 
-@app.command(rich_help_panel=MAKE)
+@job(MAKE, "limit seed columns")
 def pairs(
+    call: Call,
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
     bias: Annotated[list[str] | None, Option(help="Name or bias file; several times for several.")] = None,
@@ -106,64 +88,50 @@ def pairs(
     responses: Annotated[str | None, Option(help="Rows of prompt, response and, where known, has_attribute.")] = None,
     kind: Annotated[str, Option(help="Of questions on topics: opinion or technical.")] = "technical",
     per_topic: Annotated[int, Option(help="Questions on each topic.")] = 5,
-    limit: Limit = None,
-    seed: Seed = None,
-    column: Columns = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
-    yes: Yes = False,
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
-    with running(as_json, dry_run, full) as output:
-        from dataclasses import replace
+    from dataclasses import replace
 
-        from cda.counterfactuals.triples import PairsSource, make_pairs
-        from cda.errors import RecipeError
-        from cda.files.paths import user_path
-        from cda.recipe.load import load_model_audit
-        from cda.results.commands import Written
+    from cda.counterfactuals.triples import PairsSource, make_pairs
+    from cda.errors import RecipeError
+    from cda.files.paths import user_path
+    from cda.recipe.load import load_model_audit
+    from cda.results.commands import Written
 
-        if kind not in ("opinion", "technical"):
-            raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
-        settings = {"name": "pairs", **({"biases": bias} if bias else {})}
-        loaded = replace(
-            load_model_audit("embedded", settings, with_options(overrides, seed, column, ("triples",))), confirmed=yes
-        )
-        source = PairsSource(queries, topics, responses, kind, per_topic, limit)  # type: ignore[arg-type]
-        counts = make_pairs(loaded, source, user_path(out))
-        output.show(Written(folder=user_path(out), rows=counts), "")
+    if kind not in ("opinion", "technical"):
+        raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
+    settings = {"name": "pairs", **({"biases": bias} if bias else {})}
+    loaded = replace(load_model_audit("embedded", settings, call.words(overrides, "triples")), confirmed=call.yes)
+    source = PairsSource(queries, topics, responses, kind, per_topic, call.limit)  # type: ignore[arg-type]
+    counts = make_pairs(loaded, source, user_path(out))
+    call.output.show(Written(folder=user_path(out), rows=counts), "")
 
 
-@app.command(rich_help_panel=MAKE)
+@job(MAKE, end=ALWAYS)
 def texts(
-    context: Context,
+    call: Call,
     out: Annotated[str, Argument(help="New folder for them.")],
     form: Annotated[
         str, Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
     ] = "jsonl",
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    with running(as_json, dry_run, full, context) as output:
-        from cda.embedded.texts import FORMATS, check_empty, export, tables
-        from cda.errors import RecipeError
-        from cda.files.paths import user_path
-        from cda.resources.dry_run import stop_if_dry
-        from cda.results.commands import Written
+    from cda.embedded.texts import FORMATS, check_empty, export, tables
+    from cda.errors import RecipeError
+    from cda.files.paths import user_path
+    from cda.resources.dry_run import stop_if_dry
+    from cda.results.commands import Written
 
-        if form not in FORMATS:
-            raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
-        folder = user_path(out)
-        check_empty(folder)
-        stop_if_dry(None, lambda: _plan_of_texts({name: len(rows) for name, rows in tables().items()}, folder))
-        rows = export(folder, form)
-        counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
-        output.show(
-            Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
-        )
+    if form not in FORMATS:
+        raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
+    folder = user_path(out)
+    check_empty(folder)
+    stop_if_dry(None, lambda: _plan_of_texts({name: len(rows) for name, rows in tables().items()}, folder))
+    rows = export(folder, form)
+    counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
+    call.output.show(
+        Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
+    )
 
 
 def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
@@ -174,9 +142,9 @@ def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
     ]
 
 
-@app.command(rich_help_panel=TRAIN)
+@job(TRAIN, end=ALWAYS)
 def merge(
-    context: Context,
+    call: Call,
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
@@ -195,28 +163,24 @@ def merge(
     push: Annotated[
         str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
     ] = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
-    with running(as_json, dry_run, full, context) as output:
-        from cda.files.paths import user_path
-        from cda.quiet import quiet_libraries
+    from cda.files.paths import user_path
+    from cda.quiet import quiet_libraries
 
-        quiet_libraries()
-        from cda.pipeline.merge import MergeOptions
-        from cda.pipeline.merge import merge as merge_sources
-        from cda.results.commands import Written
+    quiet_libraries()
+    from cda.pipeline.merge import MergeOptions
+    from cda.pipeline.merge import merge as merge_sources
+    from cda.results.commands import Written
 
-        folder = user_path(out)
-        merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
-        output.show(Written(folder=folder), "")
+    folder = user_path(out)
+    merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
+    call.output.show(Written(folder=folder), "")
 
 
-@app.command(rich_help_panel=LOOK_UP)
+@job(LOOK_UP, end=ALWAYS)
 def samples(
-    context: Context,
+    call: Call,
     half_width: Annotated[float, Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
     share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
     flipped: Annotated[float, Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
@@ -230,43 +194,37 @@ def samples(
     sd: Annotated[
         float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
     ] = 1.0,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
-    with running(as_json, dry_run, full, context) as output:
-        from cda.errors import DataError
-        from cda.resources.dry_run import stop_if_dry
-        from cda.results.commands import SampleSizes
-        from cda.stats import sample_size as needed
+    from cda.errors import DataError
+    from cda.resources.dry_run import stop_if_dry
+    from cda.results.commands import SampleSizes
+    from cda.stats import sample_size as needed
 
-        if per_prompt < 1 or not 0 <= within_prompt <= 1:
-            raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
-        design = (
-            1 + (per_prompt - 1) * within_prompt
-        )  # the variance of contrasts that share prompts over that of others
-        found = SampleSizes(
-            contrasts=needed.triples_for_share(half_width, share, design),
-            contrasts_for_change=needed.triples_for_change(half_width, flipped, design),
-            votes=(votes := needed.votes_for_majority(majority_error, vote_correlation)),
-            majority_error=needed.majority_error(votes, vote_correlation),
-            prompts=needed.prompts_for_effect(effect, sd),
+    if per_prompt < 1 or not 0 <= within_prompt <= 1:
+        raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
+    design = 1 + (per_prompt - 1) * within_prompt  # variance of contrasts that share prompts over that of others
+    found = SampleSizes(
+        contrasts=needed.triples_for_share(half_width, share, design),
+        contrasts_for_change=needed.triples_for_change(half_width, flipped, design),
+        votes=(votes := needed.votes_for_majority(majority_error, vote_correlation)),
+        majority_error=needed.majority_error(votes, vote_correlation),
+        prompts=needed.prompts_for_effect(effect, sd),
+    )
+    points = f"± {100 * half_width:g} points"
+    stop_if_dry(
+        None, lambda: [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
+    )
+    lines = [
+        f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
+        f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",
+        f"{votes} votes a contrast: with fewer, more than {majority_error:.0%} of majorities would turn with more votes "
+        f"({found.majority_error:.1%} with {votes})",
+        f"{found.prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
+        f"SD of {sd:g} (at most sd_margin of audit.json)",
+    ]
+    if per_prompt > 1:
+        lines.append(
+            f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
         )
-        points = f"± {100 * half_width:g} points"
-        stop_if_dry(
-            None, lambda: [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
-        )
-        lines = [
-            f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
-            f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",
-            f"{votes} votes a contrast: with fewer, more than {majority_error:.0%} of majorities would turn with more votes "
-            f"({found.majority_error:.1%} with {votes})",
-            f"{found.prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
-            f"SD of {sd:g} (at most sd_margin of audit.json)",
-        ]
-        if per_prompt > 1:
-            lines.append(
-                f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
-            )
-        output.show(found, "\n".join(lines))
+    call.output.show(found, "\n".join(lines))

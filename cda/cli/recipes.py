@@ -2,144 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from dataclasses import replace
+from typing import Annotated, get_args
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
 from cda.cli import complete
-from cda.cli.app import (
-    TRAIN,
-    Columns,
-    DryRun,
-    FailIf,
-    Full,
-    Json,
-    Limit,
-    Only,
-    Overrides,
-    Recipe,
-    RunFolderOption,
-    Seed,
-    Yes,
-    app,
-    columns_of,
-    confirmed,
-    with_options,
-)
-from cda.cli.output import Output, running
-from cda.launch import is_main
-
-if TYPE_CHECKING:
-    from cda.api.arguments import Terms
+from cda.cli.app import TRAIN, Call, Overrides, Recipe, job
+from cda.errors import DataError, RecipeError
 
 AUDITED_FILES = ("contrasts", "triples", "quality")
 TRAINED_FILES = ("pairs", "supplement", "taught", *AUDITED_FILES)
 
 
 def run_until(
-    output: Output,
-    recipe: str,
-    terms: Terms,
-    until: str,
-    only: bool = False,
-    figures: str | None = None,
-    export: str | None = None,
+    call: Call, recipe: str, overrides: list[str] | None, until: str, only: bool = False, export: str | None = None
 ) -> None:
     """Run a recipe's stages up to one, show its result, and hold the audit against the conditions of --fail-if."""
+    from cda.api.arguments import Terms
     from cda.api.reports import export_run
     from cda.api.runs import train_run
-    from cda.auditing.conditions import failures
+    from cda.auditing.conditions import conditions_of, failures
+    from cda.launch import is_main
 
-    run = train_run(recipe, terms, until=until, only=only, figures=figures)
+    words = call.words(overrides, *(AUDITED_FILES if until == "audit" else TRAINED_FILES))
+    conditions = conditions_of(call.fail_if or ())
+    terms = Terms(
+        "cda.train",
+        {},
+        words,
+        call.out,
+        confirm=call.confirm,
+        limit=call.limit,
+        fresh=call.fresh,
+        conditions=conditions,
+    )
+    run = train_run(recipe, terms, until=until, only=only, figures=call.figures)
     export_run(run, export)
-    audited = until in ("audit", "report")
-    output.show((lambda: run.audit) if until == "audit" else lambda: run.outcome(until), "")
-    if audited and terms.conditions and is_main():
-        output.fail(failures(run.audit, terms.conditions))
+    call.output.show((lambda: run.audit) if until == "audit" else lambda: run.outcome(until), "")
+    if until in ("audit", "report") and conditions and is_main():
+        call.output.fail(failures(run.audit, conditions))
 
 
-def terms_of(
-    overrides: list[str] | None,
-    yes: bool,
-    out: str | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    column: list[str] | None = None,
-    fail_if: list[str] | None = None,
-) -> Terms:
-    """What the options of a recipe's command say."""
-    from cda.api.arguments import Terms
-    from cda.auditing.conditions import conditions_of
-
-    words = with_options(overrides, seed, column, TRAINED_FILES)
-    return Terms("cda.train", {}, words, out, confirm=confirmed(yes), limit=limit, conditions=conditions_of(fail_if or ()))  # fmt: skip
-
-
-@app.command(rich_help_panel=TRAIN)
-def train(
-    recipe: Recipe,
-    overrides: Overrides = None,
-    fail_if: FailIf = None,
-    only: Only = False,
-    limit: Limit = None,
-    seed: Seed = None,
-    column: Columns = None,
-    out: RunFolderOption = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
-    yes: Yes = False,
-) -> None:
+@job(TRAIN, "fail_if only limit seed columns out")
+def train(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     """The whole job: label, synthesize, finetune, dose, audit and report; with --only, the finetuning alone."""
-    with running(as_json, dry_run, full) as output:
-        if only and fail_if:
-            from cda.errors import RecipeError
-
-            raise RecipeError(["--fail-if: not with --only, which trains without an audit"])
-        terms = terms_of(overrides, yes, out, limit, seed, column, fail_if)
-        run_until(output, recipe, terms, "train" if only else "report", only)
+    if call.only and call.fail_if:
+        raise RecipeError(["--fail-if: not with --only, which trains without an audit"])
+    run_until(call, recipe, overrides, "train" if call.only else "report", call.only)
 
 
-@app.command(rich_help_panel=TRAIN)
-def label(
-    recipe: Recipe,
-    overrides: Overrides = None,
-    limit: Limit = None,
-    seed: Seed = None,
-    column: Columns = None,
-    out: RunFolderOption = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
-    yes: Yes = False,
-) -> None:
+@job(TRAIN, "limit seed columns out")
+def label(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     """Load and clean the pairs, and label each side for the bias."""
-    with running(as_json, dry_run, full) as output:
-        run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "label")
+    run_until(call, recipe, overrides, "label")
 
 
-@app.command(rich_help_panel=TRAIN)
-def synthesize(
-    recipe: Recipe,
-    overrides: Overrides = None,
-    only: Only = False,
-    limit: Limit = None,
-    seed: Seed = None,
-    column: Columns = None,
-    out: RunFolderOption = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
-    yes: Yes = False,
-) -> None:
+@job(TRAIN, "only limit seed columns out")
+def synthesize(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     """Rewrite rejected responses so that they carry the bias."""
-    with running(as_json, dry_run, full) as output:
-        run_until(output, recipe, terms_of(overrides, yes, out, limit, seed, column), "synthesize", only)
+    run_until(call, recipe, overrides, "synthesize", call.only)
 
 
-@app.command(rich_help_panel=TRAIN)
+@job(TRAIN, "only limit seed columns")
 def dose(
-    context: Context,
+    call: Call,
     recipe: Annotated[
         str | None,
         Argument(
@@ -162,47 +89,27 @@ def dose(
             help="Folder of the run, default runs/<recipe>; or file for the numbers of score files, default dose.json."
         ),
     ] = None,
-    only: Only = False,
-    limit: Limit = None,
-    seed: Seed = None,
-    column: Columns = None,
-    dry_run: DryRun = False,
-    full: Full = False,
-    as_json: Json = False,
-    yes: Yes = False,
 ) -> None:
     """Choose how much of an adapter to apply, by people's votes; of a recipe, or from score files alone."""
     files = {
         "before": before, "after": after, "votes": votes, "quality-before": quality_before, "quality-after": quality_after,
     }  # fmt: skip
     given = {name: value for name, value in files.items() if value}
-    with running(as_json, dry_run, full, context) as output:
-        from cda.errors import RecipeError
-
-        if recipe is None:
-            for_recipes = {"--only": only, "--yes": yes}
-            if problems := [f"{name}: only with a recipe" for name, value in for_recipes.items() if value]:
-                raise RecipeError(problems)
-            _dose_of_files(output, given, ties, seed, out, columns_of(column or ()), limit)
-            return
-        if given:
-            raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
-        terms = terms_of([*(overrides or []), "dose.on=yes"], yes, out, limit, seed, column)
-        run_until(output, recipe, terms, "dose" if only else "report", only)
+    if recipe is None:
+        for_recipes = {"--only": call.only, "--yes": call.yes}
+        if problems := [f"{name}: only with a recipe" for name, value in for_recipes.items() if value]:
+            raise RecipeError(problems)
+        _dose_of_files(call, given, ties, out)
+        return
+    if given:
+        raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
+    call = replace(call, out=out)
+    run_until(call, recipe, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only)
 
 
-def _dose_of_files(
-    output: Output,
-    given: dict[str, str],
-    ties: str,
-    seed: int | None,
-    out: str | None,
-    columns: dict[str, str],
-    limit: int | None,
-) -> None:
+def _dose_of_files(call: Call, given: dict[str, str], ties: str, out: str | None) -> None:
     """Choose a dose from score files, write the result and show it; DataError carries every mistake in the options."""
     from cda.api.benchmarks import dose as dose_of_scores
-    from cda.errors import DataError
     from cda.files.paths import user_path
     from cda.records import TieRule
 
@@ -223,6 +130,6 @@ def _dose_of_files(
     result = dose_of_scores(
         given["before"], given["after"], given.get("votes"), quality_before=given.get("quality-before"),
         quality_after=given.get("quality-after"), ties=ties,  # type: ignore[arg-type]  # one of the rules
-        seed=42 if seed is None else seed, columns=columns, limit=limit, out=place,
+        seed=42 if call.seed is None else call.seed, columns=call.columns, limit=call.limit, out=place,
     )  # fmt: skip
-    output.show(result, f"{result}\nWritten: {place}")
+    call.output.show(result, f"{result}\nWritten: {place}")

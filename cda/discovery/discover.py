@@ -77,13 +77,13 @@ from cda.errors import CdaError, RecipeError, RunError
 from cda.files.jsonl import write_json
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
+from cda.jobs.options import DiscoverArguments
 from cda.launch import say, world_size
 from cda.llm.money import tokens_of
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
-from cda.resources.artifacts import check_form
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Planned, confirm_all, llm_problems, sentence
 from cda.resources.named_scorer import scorer_settings
@@ -253,28 +253,6 @@ AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoverOptions:
-    """Settings of the command line next to the recipe's.
-
-    Attributes:
-        adapter: Search the model with this adapter and compare it with the model without, unless another judge is named.
-        attributes: Attributes in words, or bias files, to measure instead of a search.
-        formats: Measure the shipped format attributes, too.
-        review: Stop between validation and test, for a person to drop candidates.
-        dry_run: Check everything and give the plan with its cost; do nothing.
-        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
-    """
-
-    adapter: str | None = None
-    dose: float | None = None
-    attributes: tuple[str, ...] = ()
-    formats: bool = False
-    review: bool = False
-    dry_run: bool = False
-    figures: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Discovered:
     """A summary for a terminal, and the result; None of a dry run, and if a person has to look first. `topics`: of a search by
     topic."""
@@ -284,29 +262,28 @@ class Discovered:
     topics: TopicsResult | None = None
 
 
-def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
+def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered:
     """Search, confirm and write everything, or measure the attributes that are given; CdaError if a user has to act."""
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
-    check_form(options.figures)
     given, asked = checked(loaded, options)
     stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines(), ("biases", "name"))
-    if options.dry_run:
+    if options["dry_run"]:
         return Discovered(plan_text(asked, given))
     with asked.folder.lock():
         calls = planned_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent, loaded.opened)
-        run = DiscoveryRun(asked.confirmed(), options.figures)
+        run = DiscoveryRun(asked.confirmed(), options["figures"])
         if asked.setup.section.by_topic:
             from cda.discovery.by_topic import run_by_topic
 
-            return run_by_topic(run, given, options.review)
-        return run.given(given) if given else run.searched(options.review)
+            return run_by_topic(run, given, options["review"])
+        return run.given(given) if given else run.searched(options["review"])
 
 
-def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[CandidateRecord], Discovery]:
+def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[CandidateRecord], Discovery]:
     """The given attributes, and the model and the judge, after a look at the settings and at every file that is named.
 
     RecipeError with all mistakes, a line each.
@@ -323,7 +300,10 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
             return None
 
     topics, prompts, responses = section.topics, section.prompts, section.responses
-    given = attempt(lambda: given_candidates(options.attributes, options.formats, setup.by_llm)) or []
+    adapter = None if options["adapter"] is None else str(options["adapter"])
+    given = (
+        attempt(lambda: given_candidates([*map(str, options["attributes"])], options["formats"], setup.by_llm)) or []
+    )
     if topics is not None:
         attempt(lambda: load_topics(user_path(topics)))
     if prompts is not None:
@@ -331,9 +311,9 @@ def checked(loaded: LoadedRecipe, options: DiscoverOptions) -> tuple[list[Candid
     if responses not in (None, EMBEDDED, NARROW):
         source = str(responses)
         attempt(lambda: looks_like_path(source) and responses_in(source, section.columns, section.split))
-    subjects = attempt(lambda: asked_subjects(loaded.recipe.model, options.adapter, None, options.dose))
+    subjects = attempt(lambda: asked_subjects(loaded.recipe.model, adapter, None, options["dose"]))
     model = Asked(replace(subjects[-1], label="model"), loaded) if subjects else None
-    before = subjects[0] if subjects and options.adapter else None
+    before = subjects[0] if subjects and adapter else None
     # Without a name there is no LLM to check either, which is reported already.
     if section.by_topic and not problems:
         attempt(lambda: parts_at_most(setup))

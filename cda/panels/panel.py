@@ -21,12 +21,13 @@ from cda.auditing.row import AuditFolder, margin_in, scored_as
 from cda.auditing.verdict_sentences import ties_sentence
 from cda.errors import RunError
 from cda.files.paths import is_a_file
+from cda.jobs.perform import Done
 from cda.panels import panel_report as report
 from cda.provenance import versions
 from cda.records import Preference, TieRule, content_id
 from cda.report.numbers import clipped, listed
 from cda.report.scoring import scored_line
-from cda.resources.artifacts import Form, check_form, out_folder, publish, shown_path, shown_target
+from cda.resources.artifacts import Form, out_folder, publish, shown_path, shown_target
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, load
 from cda.results.facts import RewardModelFacts, Scorer
@@ -276,15 +277,13 @@ def run_panel(
     failed: Mapping[str, str] | None = None,
     repeated: Sequence[str] = (),
     figures: str | None = None,
-) -> tuple[PanelResult, str]:
-    """The panel over the finished audits in these run folders, written into `out`; and the text for a terminal.
+) -> Done[PanelResult]:
+    """The panel over the finished audits in these run folders, written into `out`.
 
     Raises:
         RunError: An audit is damaged, or the folder cannot be used.
         DataError: An audit is of another version of cda.
-        RecipeError: Another format of figures.
     """
-    check_form(figures)
     result = panel_of(read_members(runs), seed, failed or {}, repeated)
     folder = out_folder(out, RESULT, "cda audit")
     document = report.panel_document(result)
@@ -294,7 +293,7 @@ def run_panel(
         CSV: partial(report.panel_csv, result),
         RESULT: result,
     }
-    return result, publish(document, folder, forms, figures)
+    return Done(result, folder, publish(document, folder, forms, figures))
 
 
 def panel_of(

@@ -15,15 +15,15 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
+from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import say
 from cda.preferences import data_page as page
 from cda.preferences.measure import by_column, data_biases, grouped
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
-from cda.resources.artifacts import Form, check_form, free_folder, out_folder, publish, shown_path
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Step, confirm_all, llm_access, plan_lines
+from cda.resources.artifacts import Form, shown_path
+from cda.resources.llm_access import Step, confirm_all, llm_access
 from cda.resources.sources import prompt_name
 from cda.results.benchmarks import AskedLLM
 from cda.results.data import DataResult
@@ -222,9 +222,9 @@ class DataOptions:
     """The biases were named; of those that were not, labels in files may say nothing."""
 
 
-def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tuple[DataResult, str]:
-    """What a reward model would learn of each bias from preference pairs, written into the run's folder; and the text for a
-    terminal. RecipeError (all listed): settings without effect, a column that is not read, a bias that cannot be measured if no
+def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Done[DataResult]:
+    """What a reward model would learn of each bias from preference pairs, written into the run's folder.
+    RecipeError (all listed): settings without effect, a column that is not read, a bias that cannot be measured if no
     LLM is named. DataError: the file cannot be used, or a column of --by has one value. Further errors as of asking an LLM."""
     _check(loaded, options)
     seed = loaded.recipe.seed
@@ -234,18 +234,34 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
     for name, values in columns.items():
         grouped(name, values, data.prompt_ids)  # before anything is asked
     to_label = _to_label(data, loaded, options)
-    stop_if_dry(loaded, lambda: _plan(data, loaded, options, to_label), ("model", "name"))
-    out = out_folder(loaded.recipe.run_path, RESULT, "cda data")
+    job = Job(
+        "cda data",
+        RESULT,
+        lambda out: _plan(data, loaded, options, to_label, out),
+        lambda _: _made(data, loaded, options, to_label, columns),
+        lambda: to_label.steps(data, loaded),
+        ("model", "name"),
+    )
+    return perform(job, loaded, loaded.recipe.run_path, options.figures)
+
+
+def _made(
+    data: PairData,
+    loaded: LoadedRecipe,
+    options: DataOptions,
+    to_label: _ToLabel,
+    columns: Mapping[str, Sequence[str | None]],
+) -> Made[DataResult]:
     say(f"{data.taken}\n{len(data.numbers)} pairs ({data.exclusions})".lstrip())
     if data.not_drawn:
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
-    biases = to_label.biases
+    seed, biases = loaded.recipe.seed, to_label.biases
     labels, labelled_by = _labelled(data, loaded, to_label)
     found, words, regression = data_biases(biases, labels, labelled_by, seed)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
     llm = loaded.recipe.llm
     result = DataResult(
-        pairs=shown_path(reference),
+        pairs=shown_path(data.reference),
         split=options.split,
         n_pairs=len(data.numbers),
         n_prompts=len(set(data.prompt_ids)),
@@ -261,10 +277,22 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> tupl
         seed=seed,
         versions=versions(),
     )
-    return result, _written(result, out, options, data)
+    document = page.data_document(result)
+    text = document.text()
+    if suggested := () if options.by else data.suggested():
+        text += (
+            f"\nColumns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
+        )
+    files: dict[str, Form] = {
+        PAGE: document.page,
+        REPORT: document.markdown,
+        TABLE: partial(page.data_csv, result),
+        RESULT: result,
+    }
+    return Made(result, document, files, text)
 
 
-def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel) -> list[str]:
+def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel, out: Path) -> list[str]:
     """Steps of a dry run."""
     of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
     asked = {bias.name for bias in to_label.asked}
@@ -274,7 +302,6 @@ def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: 
         f"label       {name}, by {files.get(name) or (llm if name in asked else 'its measure')}"
         for name in (bias.name for bias in to_label.biases)
     ]
-    out = free_folder(loaded.recipe.run_path, RESULT, "cda data")
     compared = [f"compare     by {', '.join(options.by)}"] if options.by else []
     return [
         f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
@@ -282,27 +309,10 @@ def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: 
         *by,
         *compared,
         f"report      {out / PAGE}",
-        *plan_lines(to_label.steps(data, loaded)),
     ]
 
 
-def _written(result: DataResult, out: Path, options: DataOptions, data: PairData) -> str:
-    """The text for a terminal, after the files are written by the main process."""
-    document = page.data_document(result)
-    text = document.text()
-    if columns := () if options.by else data.suggested():
-        text += f"\nColumns that may say where pairs come from: {', '.join(columns)}; see each with --by {columns[0]}"
-    forms: dict[str, Form] = {
-        PAGE: document.page,
-        REPORT: document.markdown,
-        TABLE: partial(page.data_csv, result),
-        RESULT: result,
-    }
-    return publish(document, out, forms, options.figures, text)
-
-
 def _check(loaded: LoadedRecipe, options: DataOptions) -> None:
-    check_form(options.figures)
     if options.limit is not None and options.limit < 2:
         raise RecipeError([f"--limit {options.limit}: 2 or more pairs are needed"])
     check_column_names(options.columns, loaded.biases)

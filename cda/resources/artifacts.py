@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
-from cda.files.jsonl import read_jsonl, write_jsonl, write_text
+from cda.files.jsonl import read_jsonl, write_jsonl, write_page, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
 from cda.launch import is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
@@ -171,8 +171,21 @@ Form = Callable[[], str] | Saved | Iterable[object] | None
 """Content of a file: a text that is made when it is written, a result as JSON, rows as JSON lines; None: it is there already."""
 
 
+def write_form(file: Path, content: Form) -> None:
+    """Write a file of a result."""
+    match content:
+        case None:
+            return
+        case Saved():
+            save(content, file)
+        case Iterable():
+            write_jsonl(file, content)
+        case _:
+            write_page(file, content())
+
+
 def publish(
-    document: Document, folder: Path, files: Mapping[str, Form], figures: str | None,
+    document: Document | None, folder: Path, files: Mapping[str, Form], figures: str | None,
     text: str | None = None,
 ) -> str:  # fmt: skip
     """Write the files of a result by the main process and, with `figures` (svg, pdf), every figure; the text for a terminal, with
@@ -181,18 +194,10 @@ def publish(
     written = f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"
     if is_main():
         for name, content in files.items():
-            match content:
-                case None:
-                    continue
-                case Saved():
-                    save(content, folder / name)
-                case Iterable():
-                    write_jsonl(folder / name, content)
-                case _:
-                    write_text(folder / name, content())
-        if figures is not None:
+            write_form(folder / name, content)
+        if figures is not None and document is not None:
             written += f"\n{write_figures(document.plots, folder, figures)}"
-    return f"{document.text() if text is None else text}\n{written}"
+    return f"{document.text() if text is None and document is not None else text}\n{written}"
 
 
 _LONGEST_WORD = 24

@@ -46,6 +46,11 @@ class Subject:
     def name(self) -> str:
         return self.section.name_or_path
 
+    @property
+    def planned(self) -> str:
+        """A step of a dry run."""
+        return f"{self.label:11} {self.name}{f' with {self.adapter}' if self.adapter else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:

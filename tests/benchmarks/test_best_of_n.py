@@ -88,7 +88,7 @@ def test_before_and_after_a_training(
     loaded = load_model_audit(str(llama), {"run": {"folder": str(tmp_path / "run")}}, SETTINGS)
     subjects = asked_subjects(loaded.recipe.model, str(adapter))
     file = str(write("sampled", rows))
-    _, printed = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"], figures="svg")
+    done = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"], figures="svg")
     result = result_in(out)
     curve = result["attributes"][0]
     assert (curve["name"], result["sizes"], result["scorings"]) == ("praise", [1, 2, 4], ["before", "after"])
@@ -100,10 +100,10 @@ def test_before_and_after_a_training(
     mean_quality = np.mean([row["quality"] for row in rows])
     assert result["quality"]["at"][0]["scorings"]["before"]["value"] == pytest.approx(mean_quality)
     assert result["models"]["after"]["adapter"] == adapter.name
-    assert str(adapter.parent) not in json.dumps(result) + printed.replace(str(out), "")
+    assert str(adapter.parent) not in json.dumps(result) + done.summary.replace(str(out), "")
     drawn = ["best_of_n", "slopes", *(f"{kind}-{place}" for kind in ("curve", "tilt") for place in (1, 2, 3))]
     assert {file.name for file in (out / "figures").iterdir()} == {"captions.md", *(f"{name}.svg" for name in drawn)}
-    assert "Figures: 8 files" in printed
+    assert "Figures: 8 files" in done.summary
     tilt, praised = result["tilt"], result["tilt"]["attributes"][0]
     assert (praised["name"], praised["sampled"]["value"]) == ("praise", 0.5) and tilt["n_prompts"] == N_PROMPTS
     strongest = praised["at"][tilt["strongest"]]

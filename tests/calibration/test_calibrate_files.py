@@ -53,7 +53,8 @@ def write(path: Path, rows: Rows) -> Path:
 
 
 def found(folder: Path, rows: Rows, **options: Any) -> CalibrationResult:
-    return calibrate_files(write(folder / "scores.jsonl", rows), repeats=5, **{"seed": 0, **options})[0]
+    job = calibrate_files(write(folder / "scores.jsonl", rows), repeats=5, **{"seed": 0, **options})
+    return job.work(folder).result
 
 
 def without(rows: Rows, *columns: str) -> Rows:

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 import cda
 from cda.cli import app
 from cda.data.load import prompt_of
-from cda.discovery.discover import DiscoverOptions, checked
+from cda.discovery.discover import checked
 from cda.discovery.setup import AskedJudge, Discovery, reward_of
 from cda.errors import CdaError, DataError, RecipeError
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.jobs.options import DiscoverArguments, defaults_of
 from cda.recipe.load import load_model_audit
 from cda.results.base import Estimate, Missing
 from cda.results.dose import OrderCorrection
@@ -171,7 +172,7 @@ def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: s
 def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> Discovery:
     settings = {"score": {**score, "calibration": file and str(file)}, "llm": llm or {},
                 "discover": {"judge": against, "responses": "embedded", "by": "rules"}}  # fmt: skip
-    return checked(load_model_audit(model, settings), DiscoverOptions())[1]
+    return checked(load_model_audit(model, settings), defaults_of(DiscoverArguments))[1]  # type: ignore[arg-type]  # all of them
 
 
 def sides_of(rows: Any) -> Any:

@@ -111,7 +111,7 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("study import st filled.csv --out votes.csv", "give a name that ends in .jsonl"),
         ("leaderboard rows --out rm.py/x.html", "cannot be written (rm.py: is a file, so that no folder can be made there)"),
         ("report a --out rows", "rows: holds something other than results of `cda report`"),
-        ("report a b --compare --out rm.py/x.html", "rm.py: is a file, so that no folder can be made there. Choose another with --out"),
+        ("report a b --compare --out rm.py/x.html", "rm.py: is a file, so that no folder can be made there); choose another place"),
         ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
         ("report a b --compare --seed 3", "--seed: not with --compare, which draws what finished runs hold"),
         (f"dose {SCORED} --column margin=gap --limit 19", "--limit 19: people's votes on 20 prompts or more are needed"),

@@ -121,14 +121,12 @@ def test_the_command_asks_once_and_a_plan_says_the_cost(
         def isatty(self) -> bool:
             return True
 
-    from cda.api.arguments import Terms
-    from cda.api.panels import audit_panel
-
     monkeypatch.setattr(builtins, "input", agree)
     monkeypatch.setattr(sys, "stdin", Terminal())
-    settings = {"llm": given["llm"]}
-    data = {"contrasts": contrasts(), "quality": "none", "triples": "none"}
-    panel = audit_panel(JUDGES, Terms("cda.audit", settings, None, "runs", None, "ask", False), "jargon", data)
+    panel = cda.audit(
+        JUDGES, biases="jargon", contrasts=contrasts(), quality="none", triples="none", llm=given["llm"], out="runs",
+        confirm="ask", progress=False,
+    )  # fmt: skip
     assert len(questions) == 1 and len(panel.models) == 2 and len(asked) == 2 * 2 * N and float(total) > 0
 
 

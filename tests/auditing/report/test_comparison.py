@@ -106,9 +106,9 @@ def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, mo
     assert asked.is_file() and not (tmp_path / "comparison.html").exists()
     with pytest.raises(RunError, match=r"(?s)x: no finished audit here.*y: no finished audit here"):
         compare_runs([str(tmp_path / "x"), str(tmp_path / "y")])
-    with pytest.raises(RunError, match="a folder; name a file with --out"):
+    with pytest.raises(RunError, match="a folder; name a file"):
         compare_runs(runs, str(tmp_path))
-    with pytest.raises(RunError, match=r"cannot be written: .* Choose another with --out"):
+    with pytest.raises(RunError, match=r"cannot be written .*; choose another place"):
         compare_runs(runs, str(asked / "below-a-file.html"))
     monkeypatch.chdir(runs[0])
     assert compare_runs([".", runs[1]])[1].endswith(f"Page: {tmp_path / 'comparison.html'}")
