@@ -1,0 +1,242 @@
+"""The measures of an audit. A new measure is one entry here: conditions, trackers, model cards, rows, leaderboards, panels,
+comparisons, CSV, frames and the glossary read it from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cda.arrays import LARGEST
+from cda.errors import did_you_mean
+from cda.launch import say
+from cda.results.audit import AuditResult
+from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
+from cda.results.effects import Effect, RateOfScoring, average_of
+from cda.results.skew import Plain
+
+Moment = Literal["model", "before", "after", "change"]
+"""`model` if one model is measured as it is; else before and after its training, and the paired change."""
+Found = Estimate | Missing
+Unit = Literal["share", "share difference", "distance of shares", "AUC", "reward", "standard deviations", "rank"]
+On = Literal["contrasts", "votes", "triples", "quality"]
+BOUNDS: Mapping[Unit, tuple[float, float]] = {
+    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "AUC": (0.0, 1.0), "share difference": (-1.0, 1.0),
+}  # fmt: skip
+"""Least and largest value; other units have no bounds."""
+_ABSENT: Mapping[On, str] = {
+    "contrasts": "it was not measured for this bias",
+    "votes": "people did not vote on its contrasts",
+    "triples": "there are no triples of it",
+    "quality": "quality was not measured",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs."""
+
+    title: str
+    """In the reports of audits."""
+    unit: Unit
+    on: On
+    """The texts that it is measured on."""
+    find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
+    """Its numbers in an `AuditResult`, or in the `Plain` part of one, for a bias; an estimate is of no scoring. None: audits alone
+    do not have it."""
+    test: Callable[[AuditResult, str], Test | Missing | None] | None = None
+    """Test of the last scoring's number; without it a change has the test that was found with it."""
+    term: str = ""
+    """Heading of its entry in the glossary; empty: entries of glossary.yaml explain it."""
+    formula: str = ""
+    meaning: str = ""
+    """Both of the glossary."""
+    tracked: bool = False
+    """Trackers and model cards have it."""
+    shared: bool = False
+    """Rows of leaderboards, comparisons and panels have it."""
+    caption: str = ""
+    """Of its table in leaderboards and comparisons; empty: it has none."""
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+    """Place (`tracker`, `row`, `panel`) to its name there, until that is the key."""
+
+    @property
+    def of_bias(self) -> bool:
+        return self.on != "quality"
+
+    def bounds(self, moment: str = "") -> tuple[float, float]:
+        """Least and largest value; of a change of a bounded measure −1 to 1."""
+        low, high = BOUNDS.get(self.unit, (-LARGEST, LARGEST))
+        return (-high, high) if moment == "change" else (low, high)
+
+    def moments(self, audit: AuditResult | Plain, bias: str) -> dict[Moment, Found]:
+        """The numbers of a bias by moment, in an audit or plain CDA's part of it; Missing ones with the reason."""
+        found = self.find(audit, bias) if self.find else None
+        alone = isinstance(audit, AuditResult) and len(audit.scorings) == 1
+        if isinstance(found, PerScoring):
+            change = {} if alone else {"change": getattr(found, "change", None)}
+            return {moment: each for moment, each in (dict(found.items()) | change).items() if each is not None}
+        if isinstance(found, Estimate):
+            return {"model" if alone else "before": found}
+        missing = found or Missing(reason=_ABSENT[self.on])
+        return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
+
+    def last(self, audit: AuditResult | Plain, bias: str) -> Found:
+        """The number of the model as it is, or after its training; of people, theirs."""
+        found = self.moments(audit, bias)
+        return next(found[moment] for moment in ("model", "after", "before") if moment in found)
+
+    def tested(self, audit: AuditResult | Plain, bias: str, moment: Moment) -> Test | None:
+        """The test of a number."""
+        found: object = None
+        if self.test and moment in ("model", "after") and isinstance(audit, AuditResult):
+            found = self.test(audit, bias)
+        elif self.find and moment == "change":
+            found = getattr(self.find(audit, bias), "test", None)
+        return found if isinstance(found, Test) else None
+
+
+def _votes(name: str) -> Callable[[Any, str], Any]:
+    return lambda audit, bias: getattr(audit.votes.get(bias), name, None)
+
+
+def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
+    votes = audit.votes.get(bias)
+    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+
+
+def _rate(of_effect: str) -> Callable[[Any, str], BeforeAfter | Missing | None]:
+    """RATE's double-rewrite ATE, by a field of its effects."""
+
+    def number(effect: Effect | Missing) -> Found:
+        return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
+
+    def of_scoring(scored: RateOfScoring | Missing) -> Found:
+        return scored if isinstance(scored, Missing) else number(scored.average)
+
+    def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
+        rate = getattr(audit, "rate", {}).get(bias)
+        if rate is None or isinstance(rate.measured, Missing):
+            return rate and rate.measured
+        before, after = rate.measured.before, rate.measured.after
+        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=number(average_of(rate.changes)))
+
+    return find
+
+
+MEASURES: dict[str, Measure] = {
+    "skew": Measure(
+        title="skew",
+        unit="share",
+        on="contrasts",
+        find=lambda audit, bias: audit.skew.get(bias),
+        term="skew",
+        formula="contrasts with margin > 0 / all contrasts",
+        meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
+        "of exactly 0 counts as no preference for it.",
+        tracked=True,
+        shared=True,
+        caption="Skew: share of contrasts on which the side with the bias is preferred",
+    ),
+    "human_skew": Measure(
+        title="human skew", unit="share", on="votes", find=_votes("human_skew"), tracked=True, shared=True,
+        shown_as={"row": "people", "panel": "human skew"},
+    ),
+    "skew_on_voted": Measure(
+        title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"),
+        shown_as={"panel": "skew on voted contrasts"},
+    ),
+    "signed_gap": Measure(
+        title="skew − human skew",
+        unit="share difference",
+        on="votes",
+        find=_signed_gap,
+        test=lambda audit, bias: getattr(audit.votes.get(bias), "gap_test", None),
+        shared=True,
+        caption="Skew − people, in percentage points",
+        shown_as={"row": "distance", "panel": "distance"},
+    ),
+    "miscalibration": Measure(
+        title="miscalibration",
+        unit="share",
+        on="votes",
+        find=_votes("miscalibration"),
+        tracked=True,
+        shared=True,
+        caption="Miscalibration: share on which model and people's majority disagree",
+    ),
+    "gap": Measure(
+        title="gap",
+        unit="distance of shares",
+        on="votes",
+        find=_votes("gap"),
+        term="gap",
+        formula="|skew on voted contrasts − human skew|",
+        meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
+        "sign: above 0 the model wants more of the bias than people do.",
+    ),
+    "auc": Measure(
+        title="AUC of the margin",
+        unit="AUC",
+        on="votes",
+        find=_votes("auc"),
+        term="AUC of the margin",
+        formula="P(margin where people prefer perturbed > margin where they prefer base)",
+        meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
+        "move when all margins shift by a constant; this does not. People's ties are left out.",
+    ),
+    "triple_skew": Measure(
+        title="skew (triples)",
+        unit="share",
+        on="triples",
+        find=lambda audit, bias: getattr(audit.triple_skew.get(bias), "skew", None),
+        term="skew (triples: rewrite of the rewrite against rewrite)",
+        formula="triples with score(side with the bias) > score(side without it) / all triples",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
+        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+    ),
+    "accuracy": Measure(
+        title="quality accuracy",
+        unit="share",
+        on="quality",
+        find=lambda audit, _: audit.quality,
+        term="quality accuracy",
+        formula="pairs with score(chosen) > score(rejected) / all pairs",
+        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        tracked=True,
+        shared=True,
+        shown_as={"tracker": "quality_accuracy", "row": "quality", "panel": "quality accuracy"},
+    ),
+    "rate": Measure(
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), tracked=True, shown_as={"tracker": "ate"},
+        test=lambda audit, bias: getattr(audit.rate.get(bias), "test", None),
+    ),
+    "rate_standardised": Measure(
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", find=_rate("standardised"), shared=True,
+        caption="RATE's ATE in standard deviations of the originals' rewards", shown_as={"row": "rate"},
+    ),
+    "rank_by_skew": Measure(title="rank by skew", unit="rank", on="contrasts"),
+    "rank_by_distance": Measure(title="rank by distance", unit="rank", on="votes"),
+}  # fmt: skip
+"""By key. Trackers, rows and reports have them in this order."""
+
+
+def of_audits() -> dict[str, Measure]:
+    """The measures that an audit has by itself."""
+    return {key: measure for key, measure in MEASURES.items() if measure.find}
+
+
+def known_key(name: str, known: Collection[str]) -> str:
+    """The key of a measure, for its key or an older name, which warns; the name itself if it is neither."""
+    if name in known:
+        return name
+    for key in known:
+        if name in MEASURES[key].shown_as.values() or name == MEASURES[key].title:
+            say(f"'{name}' is now called '{key}'")
+            return key
+    return name
+
+
+def unknown(name: str, known: Collection[str], what: str) -> str:
+    """Message on an unknown name, with the nearest known one."""
+    return f"'{name}' is no {what}.{did_you_mean(name, known)} Known: {', '.join(known)}"
