@@ -9,7 +9,19 @@ from typing import Any
 
 import yaml
 
-from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
+from cda.report.numbers import (
+    NO_VOTES,
+    NOT_ESTIMATED,
+    NOT_MEASURED,
+    cell,
+    count,
+    distance,
+    in_each,
+    p_value,
+    points,
+    share,
+    signed,
+)
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
@@ -29,8 +41,6 @@ from cda.stats.verdict import TOLERATED_LOSS, Margin
 
 EMBEDDED = "embedded"
 """Name of the model that ships with the package."""
-NO_VOTES = "no votes"
-NOT_MEASURED = "not measured"
 RATE = "RATE ATE"
 """Name of the average effect, before its unit."""
 bare_points = partial(points, unit="")

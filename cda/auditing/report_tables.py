@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
+from cda.auditing.report_cells import compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
-from cda.report.numbers import cell, count, decimals, p_value, percent, points, reward, share, signed
+from cda.report.numbers import NO_VOTES, cell, count, decimals, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult

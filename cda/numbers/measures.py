@@ -137,6 +137,7 @@ MEASURES: dict[str, Measure] = {
         tracked=True,
         shared=True,
         caption="Skew: share of contrasts on which the side with the bias is preferred",
+        shown_as={"comparison caption": "Skew"},
     ),
     "human_skew": Measure(
         title="human skew", unit="share", on="votes", find=_votes("human_skew"), tracked=True, shared=True,

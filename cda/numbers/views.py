@@ -14,6 +14,7 @@ from cda.results.panel import (
     ComparisonResult,
     LeaderboardResult,
     LeaderboardRow,
+    RankedGroup,
 )
 from cda.results.skew import OverSeeds, Plain
 
@@ -69,6 +70,10 @@ def _of_comparison(result: ComparisonResult) -> Numbers:
 
 
 @numbers_of.register
+def _of_group(group: RankedGroup) -> Numbers:
+    return Numbers(number for entry in group.entries for number in _in_row(entry.row, {"audit": entry.file}))
+
+
+@numbers_of.register
 def _of_leaderboard(result: LeaderboardResult) -> Numbers:
-    entries = [entry for group in result.groups for entry in group.entries]
-    return Numbers(number for entry in entries for number in _in_row(entry.row, {"audit": entry.file}))
+    return Numbers(number for group in result.groups for number in _of_group(group))

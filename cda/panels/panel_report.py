@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from cda.report import plots
 from cda.report.numbers import (
+    NO_VOTES,
     NOT_ESTIMATED,
+    NOT_MEASURED,
     cell,
     clipped,
     count,
@@ -190,7 +192,6 @@ def _shares(
     return Plot(id, title, words, draw, plots.rows_height(len(rows), len(kept)))
 
 
-NOT_MEASURED, NO_VOTES = "not measured", "no votes"
 _MEASURES: dict[str, tuple[str, Callable[[Estimate], str]]] = {
     "skew": ("Skew: how often each model prefers the side with the bias", share),
     "distance": (
