@@ -12,8 +12,7 @@ from cda.auditing.report_cells import applied, compares, targets
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, is_a_folder, user_path
-from cda.numbers.measures import MEASURES
-from cda.numbers.views import shared
+from cda.numbers.measures import MEASURES, of_place
 from cda.recipe.sections import bare_name, kind_of
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
@@ -176,7 +175,7 @@ def _bias(found: AuditFolder, name: str) -> BiasRow:
         triples = MeasuredTexts(name=without_paths(rate.flips.by), n=rate.n + rate.unread, content=content)
     measured = {
         measure.shown_as.get("row", key): _public(measure.last(audit, name))
-        for key, measure in shared().items()
+        for key, measure in of_place("row").items()
         if measure.of_bias
     }
     contrasts = MeasuredTexts(name=without_paths(shown_path(source)), n=n, content=_content(found, "contrast", name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cda.numbers.measures import MEASURES
+from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.number import Number
 from cda.numbers.views import numbers_of, over_seeds
 from cda.results.audit import AuditResult
@@ -21,7 +21,7 @@ def name_of(key: str, bias: str, *after: str) -> str:
 
 def tracked(result: AuditResult | Plain) -> list[tuple[Number, Estimate]]:
     """The numbers of an audit, or of plain CDA's part of it, that trackers and model cards have; missing ones are left out."""
-    numbers = [number for number in numbers_of(result) if MEASURES[number.measure].tracked]
+    numbers = [number for number in numbers_of(result) if number.measure in of_place("tracker")]
     return [(number, number.found) for number in numbers if isinstance(number.found, Estimate)]
 
 
@@ -50,5 +50,5 @@ def _with_interval(name: str, found: Estimate) -> dict[str, float]:
 
 def _over_seeds(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds]]:
     for key, bias, over in over_seeds(audit):
-        if MEASURES[key].tracked and isinstance(over, OverSeeds):
+        if key in of_place("tracker") and isinstance(over, OverSeeds):
             yield key, bias, over

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cda.arrays import LARGEST
 from cda.errors import did_you_mean
@@ -18,6 +18,8 @@ from cda.results.skew import Plain
 Moment = Literal["model", "before", "after", "change"]
 """`model` if one model is measured as it is; else before and after its training, and the paired change."""
 Found = Estimate | Missing
+Place = Literal["tracker", "row", "panel"]
+"""Trackers and model cards; rows of leaderboards and comparisons; panels of models."""
 Unit = Literal["share", "share difference", "distance of shares", "AUC", "reward", "standard deviations", "rank"]
 On = Literal["contrasts", "votes", "triples", "quality"]
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -44,21 +46,19 @@ class Measure:
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, or in the `Plain` part of one, for a bias; an estimate is of no scoring. None: audits alone
     do not have it."""
-    test: Callable[[AuditResult, str], Test | Missing | None] | None = None
+    test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
     """Heading of its entry in the glossary; empty: entries of glossary.yaml explain it."""
     formula: str = ""
     meaning: str = ""
     """Both of the glossary."""
-    tracked: bool = False
-    """Trackers and model cards have it."""
-    shared: bool = False
-    """Rows of leaderboards, comparisons and panels have it."""
+    places: Collection[str] = get_args(Place)
+    """The places that have it, beside conditions and frames, which have all."""
     caption: str = ""
-    """Of its table in leaderboards and comparisons; empty: it has none."""
+    """Of its table in leaderboards, comparisons and panels; empty: it has none."""
     shown_as: Mapping[str, str] = field(default_factory=dict)
-    """Place (`tracker`, `row`, `panel`) to its name there, until that is the key."""
+    """Place to its name there, and `comparison` or `panel caption` to its caption there, until these are the key and the caption."""
 
     @property
     def of_bias(self) -> bool:
@@ -74,8 +74,7 @@ class Measure:
         found = self.find(audit, bias) if self.find else None
         alone = isinstance(audit, AuditResult) and len(audit.scorings) == 1
         if isinstance(found, PerScoring):
-            change = {} if alone else {"change": getattr(found, "change", None)}
-            return {moment: each for moment, each in (dict(found.items()) | change).items() if each is not None}
+            return by_moment(found)
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
         missing = found or Missing(reason=_ABSENT[self.on])
@@ -88,12 +87,22 @@ class Measure:
 
     def tested(self, audit: AuditResult | Plain, bias: str, moment: Moment) -> Test | None:
         """The test of a number."""
-        found: object = None
-        if self.test and moment in ("model", "after") and isinstance(audit, AuditResult):
-            found = self.test(audit, bias)
-        elif self.find and moment == "change":
-            found = getattr(self.find(audit, bias), "test", None)
+        if self.find and moment == "change":
+            return test_of_change(self.find(audit, bias))
+        found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
+
+
+def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
+    """Numbers under each scoring, and their change if they have one."""
+    change = getattr(found, "change", None) if found.is_trained else None
+    return {**dict(found.items()), **({"change": change} if change else {})}
+
+
+def test_of_change(found: object) -> Test | None:
+    """The test that a change is 0."""
+    test = getattr(found, "test", None)
+    return test if isinstance(test, Test) else None
 
 
 def _votes(name: str) -> Callable[[Any, str], Any]:
@@ -105,8 +114,8 @@ def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
 
 
-def _rate(of_effect: str) -> Callable[[Any, str], BeforeAfter | Missing | None]:
-    """RATE's double-rewrite ATE, by a field of its effects."""
+def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
+    """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
 
     def number(effect: Effect | Missing) -> Found:
         return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
@@ -116,8 +125,10 @@ def _rate(of_effect: str) -> Callable[[Any, str], BeforeAfter | Missing | None]:
 
     def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
         rate = getattr(audit, "rate", {}).get(bias)
-        if rate is None or isinstance(rate.measured, Missing):
-            return rate and rate.measured
+        if rate is None:
+            return None
+        if isinstance(rate.measured, Missing):
+            return Missing(reason=unmeasured) if unmeasured else rate.measured
         before, after = rate.measured.before, rate.measured.after
         return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=number(average_of(rate.changes)))
 
@@ -134,18 +145,15 @@ MEASURES: dict[str, Measure] = {
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
-        tracked=True,
-        shared=True,
         caption="Skew: share of contrasts on which the side with the bias is preferred",
-        shown_as={"comparison caption": "Skew"},
+        shown_as={"comparison caption": "Skew", "panel caption": "Skew: how often each model prefers the side with the bias"},
     ),
     "human_skew": Measure(
-        title="human skew", unit="share", on="votes", find=_votes("human_skew"), tracked=True, shared=True,
-        shown_as={"row": "people", "panel": "human skew"},
+        title="human skew", unit="share", on="votes", find=_votes("human_skew"),
+        shown_as={"row": "people"},
     ),
     "skew_on_voted": Measure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"),
-        shown_as={"panel": "skew on voted contrasts"},
+        title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"), places=("panel",),
     ),
     "signed_gap": Measure(
         title="skew − human skew",
@@ -153,24 +161,28 @@ MEASURES: dict[str, Measure] = {
         on="votes",
         find=_signed_gap,
         test=lambda audit, bias: getattr(audit.votes.get(bias), "gap_test", None),
-        shared=True,
+        places=("row", "panel"),
         caption="Skew − people, in percentage points",
-        shown_as={"row": "distance", "panel": "distance"},
+        shown_as={
+            "row": "distance",
+            "panel": "distance",
+            "panel caption": "Distance from people: skew − people's share, in percentage points, where people have a majority",
+        },
     ),
     "miscalibration": Measure(
         title="miscalibration",
         unit="share",
         on="votes",
         find=_votes("miscalibration"),
-        tracked=True,
-        shared=True,
         caption="Miscalibration: share on which model and people's majority disagree",
+        shown_as={"panel caption": "Miscalibration: how often a model and people's majority disagree"},
     ),
     "gap": Measure(
         title="gap",
         unit="distance of shares",
         on="votes",
         find=_votes("gap"),
+        places=(),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
@@ -181,6 +193,7 @@ MEASURES: dict[str, Measure] = {
         unit="AUC",
         on="votes",
         find=_votes("auc"),
+        places=(),
         term="AUC of the margin",
         formula="P(margin where people prefer perturbed > margin where they prefer base)",
         meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
@@ -191,6 +204,7 @@ MEASURES: dict[str, Measure] = {
         unit="share",
         on="triples",
         find=lambda audit, bias: getattr(audit.triple_skew.get(bias), "skew", None),
+        places=(),
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
         meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
@@ -204,20 +218,19 @@ MEASURES: dict[str, Measure] = {
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
-        tracked=True,
-        shared=True,
-        shown_as={"tracker": "quality_accuracy", "row": "quality", "panel": "quality accuracy"},
+        shown_as={"tracker": "quality_accuracy", "row": "quality"},
     ),
     "rate": Measure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), tracked=True, shown_as={"tracker": "ate"},
-        test=lambda audit, bias: getattr(audit.rate.get(bias), "test", None),
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker",), shown_as={"tracker": "ate"},
+        test=lambda audit, bias: audit.rate[bias].test if bias in audit.rate else None,
     ),
     "rate_standardised": Measure(
-        title="RATE ATE in SDs", unit="standard deviations", on="triples", find=_rate("standardised"), shared=True,
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),
+        find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", shown_as={"row": "rate"},
     ),
-    "rank_by_skew": Measure(title="rank by skew", unit="rank", on="contrasts"),
-    "rank_by_distance": Measure(title="rank by distance", unit="rank", on="votes"),
+    "rank_by_skew": Measure(title="rank by skew", unit="rank", on="contrasts", places=()),
+    "rank_by_distance": Measure(title="rank by distance", unit="rank", on="votes", places=()),
 }  # fmt: skip
 """By key. Trackers, rows and reports have them in this order."""
 
@@ -225,6 +238,11 @@ MEASURES: dict[str, Measure] = {
 def of_audits() -> dict[str, Measure]:
     """The measures that an audit has by itself."""
     return {key: measure for key, measure in MEASURES.items() if measure.find}
+
+
+def of_place(place: Place) -> dict[str, Measure]:
+    """The measures that a place has, by key."""
+    return {key: measure for key, measure in MEASURES.items() if place in measure.places}
 
 
 def known_key(name: str, known: Collection[str]) -> str:

@@ -23,6 +23,8 @@ from cda.errors import RunError
 from cda.files.jsonl import write_text
 from cda.files.paths import is_a_file
 from cda.launch import is_main
+from cda.numbers.measures import of_place
+from cda.numbers.views import IN_PANEL
 from cda.panels import panel_report as report
 from cda.provenance import versions
 from cda.records import Preference, TieRule, content_id
@@ -348,12 +350,23 @@ def _model_bias(member: Member, bias: str) -> ModelBias:
     voted = audit.votes.get(bias)
     analysis = audit.analysis.get(bias)
     return ModelBias(
+        **_further(audit, bias),
         text_set=member.contrasts[bias].text_set,
         skew=audit.skew[bias].before,
         unread=audit.skew[bias].unread,
         people=None if voted is None else _people(voted),
         correlation=analysis.correlation if analysis else None,
     )
+
+
+def _further(audit: AuditResult, bias: str) -> dict[str, Any]:
+    """Numbers of the measures that have no field in a panel's result."""
+    measures = {key: measure for key, measure in of_place("panel").items() if measure.of_bias}
+    return {
+        key: BeforeAfter.model_validate(measure.moments(audit, bias)) if compares(audit) else measure.last(audit, bias)
+        for key, measure in measures.items()
+        if key not in ("skew", *IN_PANEL)
+    }
 
 
 def _people(voted: VotedBias) -> NextToPeople:
@@ -476,6 +489,7 @@ def _trained_bias(member: Member, bias: str) -> TrainedBias:
     audit = member.audit
     voted = audit.votes.get(bias)
     return TrainedBias(
+        **_further(audit, bias),
         target=audit.skew[bias].target,
         text_set=member.contrasts[bias].text_set,
         skew=_as_measure(audit.skew[bias]),

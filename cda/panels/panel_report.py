@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.numbers.measures import MEASURES, of_place
+from cda.numbers.views import in_panel, numbers_of
 from cda.report import plots
 from cda.report.numbers import (
+    FORMS,
     NO_VOTES,
     NOT_ESTIMATED,
     NOT_MEASURED,
@@ -24,12 +27,13 @@ from cda.report.numbers import (
     percent,
     points,
     share,
+    signed,
 )
 from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
 from cda.report.plots import AFTER, BEFORE, FAINT, PAGE, PEOPLE_MARK, SCORINGS, THIRD, Mark, Plot, PlotRow, Scale, named
 from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, table
 from cda.results.base import Estimate, Missing
-from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult, TrainingMean
+from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult
 from cda.stats.panel import FEW_MODELS
 
 if TYPE_CHECKING:
@@ -192,37 +196,16 @@ def _shares(
     return Plot(id, title, words, draw, plots.rows_height(len(rows), len(kept)))
 
 
-_MEASURES: dict[str, tuple[str, Callable[[Estimate], str]]] = {
-    "skew": ("Skew: how often each model prefers the side with the bias", share),
-    "distance": (
-        "Distance from people: skew − people's share, in percentage points, where people have a majority",
-        partial(points, unit=""),
-    ),
-    "miscalibration": ("Miscalibration: how often a model and people's majority disagree", share),
-}
-
-
-def measured_in(found: ModelBias | PanelMean | None) -> dict[str, Estimate]:
-    """Each measure of a model, or a mean, on one bias."""
-    if found is None:
-        return {}
-    measured = {"skew": found.skew}
-    if found.people is not None:
-        people = found.people
-        measured |= {
-            "human skew": people.human_skew, "skew on voted contrasts": people.skew, "distance": people.distance,
-            "miscalibration": people.miscalibration,
-        }  # fmt: skip
-    return measured
-
-
 def measure_tables(result: PanelResult) -> list[Table]:
     """Skew, distance and miscalibration: models and means by biases, for each panel; the latter two if people voted."""
     tables = []
     for panel in result.panels:
-        for measure, (title, form) in _MEASURES.items():
-            rows = _rows(result, panel, measure, form)
+        for key, measure in of_place("panel").items():
+            if not measure.caption:
+                continue
+            rows = _rows(result, panel, key, FORMS.get(measure.unit, signed))
             if any(value != NO_VOTES for row in rows[1] for value in row[1:] if value not in ("", NOT_MEASURED)):
+                title = measure.shown_as.get("panel caption", measure.caption)
                 what = f"{panel.kind.capitalize()}. {title}, with 95% intervals"
                 tables.append(Table(what, *rows))
     return tables
@@ -238,7 +221,7 @@ def _rows(
     def shown(found: ModelBias | PanelMean | None, bias: str) -> str:
         if found is None:
             return NOT_MEASURED
-        estimate = measured_in(found).get(measure)
+        estimate = in_panel(found).get(measure)
         if estimate is None:
             return NO_VOTES
         return form(estimate) + ("" if len(counts[bias]) == 1 else f", n {count(estimate)}")
@@ -262,7 +245,7 @@ def _with_n(estimate: Estimate) -> str:
 def _counts(result: PanelResult, panel: Panel, bias: str, measure: str) -> list[str]:
     """The different n of a column."""
     found = [*(result.models[name].biases.get(bias) for name in panel.models), *panel.biases[bias].means]
-    known = (measured_in(each).get(measure) for each in found)
+    known = (in_panel(each).get(measure) for each in found)
     return list(dict.fromkeys(count(estimate) for estimate in known if estimate is not None))
 
 
@@ -285,12 +268,6 @@ def _people_share(result: PanelResult, panel: Panel, bias: str) -> Estimate | No
     """People's share by the first mean or model that has votes."""
     found = [*panel.biases[bias].means, *(result.models[name].biases.get(bias) for name in panel.models)]
     return next((each.people.human_skew for each in found if each is not None and each.people is not None), None)
-
-
-def mean_name(mean: PanelMean | TrainingMean, of: PanelBias | None = None) -> str:
-    names = mean.models if isinstance(mean, PanelMean) else mean.trainings
-    apart = of is not None and len(of.means) > 1
-    return f"mean of {len(names)}" + (f" ({', '.join(names)})" if apart else "")
 
 
 def rank_tables(result: PanelResult) -> list[Table]:
@@ -468,42 +445,16 @@ def panel_csv(result: PanelResult) -> str:
     writer.writerow(
         ["who", "kind", "bias", "measure", "value", "low", "high", "n", "n_prompts", "n_models", "unit", "method"]
     )
-    for who, kind, bias, measure, n_models, estimate in _estimates(result):
-        numbers = [estimate.value, estimate.low, estimate.high, estimate.n, estimate.n_prompts, n_models]
-        # A spreadsheet takes a text that begins like this for a formula.
-        name = f"'{who}" if who[:1] in "=+-@\t\r" else who
-        writer.writerow([name, kind, bias, measure, *numbers, estimate.unit, estimate.method])
+    for number in numbers_of(result):
+        found, measure, kind = number.found, MEASURES[number.measure], number.at["kind"]
+        if isinstance(found, Estimate):
+            who = number.at.get("model") or number.at["training"]
+            # A spreadsheet takes a text that begins like this for a formula.
+            name = f"'{who}" if who[:1] in "=+-@\t\r" else who
+            what = measure.shown_as.get("panel", measure.title) + f" {number.moment}" * (kind == "training")
+            numbers = [found.value, found.low, found.high, found.n, found.n_prompts, number.at.get("models", "1")]
+            writer.writerow([name, kind, number.at.get("bias", ""), what, *numbers, found.unit, found.method])
     return text.getvalue()
-
-
-def _estimates(result: PanelResult) -> Iterator[tuple[str, str, str, str, int, Estimate]]:
-    for panel in result.panels:
-        for bias, found in panel.biases.items():
-            for name in panel.models:
-                for measure, estimate in measured_in(result.models[name].biases.get(bias)).items():
-                    yield name, panel.kind, bias, measure, 1, estimate
-                rank = found.ranks.get(name)
-                if rank is not None and not isinstance(rank, Missing):
-                    yield name, panel.kind, bias, "rank by skew", 1, rank.skew
-                    if rank.distance is not None:
-                        yield name, panel.kind, bias, "rank by distance", 1, rank.distance
-            for mean in found.means:
-                for measure, estimate in measured_in(mean).items():
-                    yield mean_name(mean, found), panel.kind, bias, measure, len(mean.models), estimate
-        for name in panel.models:
-            if (quality := result.models[name].quality) is not None:
-                yield name, panel.kind, "", "quality accuracy", 1, quality
-    for name, training in result.trainings.items():
-        for bias, trained in training.biases.items():
-            moments = {"skew": trained.skew, "miscalibration": trained.miscalibration, "distance": trained.distance}
-            for what, measure_found in moments.items():
-                for when in ("before", "after", "change"):
-                    estimate_found = getattr(measure_found, when, None)
-                    if isinstance(estimate_found, Estimate):
-                        yield name, "training", bias, f"{what} {when}", 1, estimate_found
-        for when in ("before", "after", "change"):
-            if isinstance(estimate_found := getattr(training.quality, when, None), Estimate):
-                yield name, "training", "", f"quality accuracy {when}", 1, estimate_found
 
 
 def panel_sentences(result: PanelResult) -> list[str]:

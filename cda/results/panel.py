@@ -297,8 +297,10 @@ class NextToPeople(Result):
 
 
 class ModelBias(Result):
-    """One model on one bias."""
+    """One model on one bias; a measure without a field here has one of its own, by its key."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Estimate | Missing]
     text_set: str
     """Name of the contrasts: equal for two models if, and only if, they were asked about the same ones."""
     skew: Estimate
@@ -379,8 +381,10 @@ class Panel(Result):
 
 
 class TrainedBias(Result):
-    """One bias before and after a training."""
+    """One bias before and after a training; a measure without a field here has one of its own, by its key."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, BeforeAfter]
     target: bool
     """True if it was trained against."""
     text_set: str
