@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cda.arrays import LARGEST
 from cda.errors import RecipeError, did_you_mean
-from cda.numbers.measures import BOUNDS, Found, known_key, of_audits, unknown
+from cda.numbers.measures import Found, known_key, of_audits, unknown
 from cda.report.numbers import plain
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Missing
@@ -86,7 +86,7 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
         problems.append(
             f"{where} {word}: {measure} is a share{' difference' * (low < 0)}, from {low:g} to {high:g}: 70% is 0.7; so the condition "
             f"would {'always' if (bound > high) == (match[2][0] == '<') else 'never'} hold"
-            if known[measure].unit in BOUNDS
+            if high <= 1
             else f"{where} {word}: give a number of at most {LARGEST:g}"
         )
     return Condition(word.strip(), subject, measure, moment, match[2], bound)

@@ -49,6 +49,8 @@ from cda.auditing.report_trainings import (
 )
 from cda.auditing.verdict_sentences import others_sentence, quality_sentence, verdicts
 from cda.embedded.texts import SECOND_TURNS
+from cda.numbers.measures import MEASURES
+from cda.numbers.views import numbers_of
 from cda.preferences.data_page import odds_table
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
 from cda.report.page import Entry, ReportSection, render, rendered, word_changes, word_differences
@@ -176,7 +178,7 @@ def criteria_table(audit: AuditResult) -> Table | None:
     return table("Skew by criterion, with 95% intervals", header, rows)
 
 
-INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
+INTERVALS, _DOSE, _TRAINING, _HOW_OFTEN = "Intervals", "Dose", "Words on a training", "One contrast, and how often"
 """Headings of glossary.yaml whose entries go together."""
 _MOST_TABLES = 2
 """Tables of a section that a page shows at once; of more it shows the captions."""
@@ -304,7 +306,7 @@ def _share(part: str) -> tuple[str, str, str]:
     return f"{part}.{_SCORED}", f"{part}.change", f"{part}.test"
 
 
-MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
+METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("skew", *_share("skew.*")),
     ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
     ("skew and miscalibration by judge", "panel.*.judges panel.*.panel|majority|mean"),
@@ -365,7 +367,7 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
     rows = []
-    for name, *paths in MEASURES:
+    for name, *paths in METHODS:
         intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
         cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
         named = [
@@ -416,10 +418,24 @@ def _test_method(found: object) -> str:
 
 def every_entry() -> dict[str, dict[str, Entry]]:
     """All entries that any audit can have, by heading and key: the core of the report's README."""
-    return {
-        heading: {key: Entry(**{"term": key, **entry}) for key, entry in entries.items()}
-        for heading, entries in report_texts("glossary.yaml").items()
-    }
+    texts = report_texts("glossary.yaml")
+    found = {heading: {key: _entry(key, entry) for key, entry in entries.items()} for heading, entries in texts.items()}
+    found[_HOW_OFTEN] |= {key: _entry(key, key) for key in _unlisted()}
+    return found
+
+
+def _entry(key: str, entry: str | dict[str, str]) -> Entry:
+    """An entry of glossary.yaml: a measure's key, or its own words."""
+    if isinstance(entry, dict):
+        return Entry(**{"term": key, **entry})
+    measure = MEASURES[entry]
+    return Entry(measure.term, measure.formula, measure.meaning)
+
+
+def _unlisted() -> list[str]:
+    """Measures with words for the glossary, of which glossary.yaml has no entry."""
+    listed = [entry for entries in report_texts("glossary.yaml").values() for entry in entries.values()]
+    return [key for key, measure in MEASURES.items() if measure.term and key not in listed]
 
 
 def glossary(audit: AuditResult) -> list[Entry]:
@@ -455,6 +471,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "powered": any(voted.prediction_powered is not None for voted in votes),
         "judged quality" if halves else "quality": audit.quality,
         "section": audit.quality_sections,
+        **{key: any(isinstance(each.found, Estimate) for each in numbers_of(audit).where(key)) for key in _unlisted()},
         "change": compares(audit),
         "unpaired": compares(audit),
         **dict.fromkeys(by_heading[_TRAINING], compares(audit)),

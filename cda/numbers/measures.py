@@ -18,14 +18,16 @@ from cda.results.skew import Plain
 Moment = Literal["model", "before", "after", "change"]
 """`model` if one model is measured as it is; else before and after its training, and the paired change."""
 Found = Estimate | Missing
-Place = Literal["tracker", "row", "panel"]
-"""Trackers and model cards; rows of leaderboards and comparisons; panels of models."""
+Place = Literal["tracker", "row", "panel", "report"]
+"""Trackers and model cards; rows of leaderboards and comparisons; panels of models; the first table of an audit's report."""
 Unit = Literal["share", "share difference", "distance of shares", "AUC", "reward", "standard deviations", "rank"]
 On = Literal["contrasts", "votes", "triples", "quality"]
+_FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
-    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "AUC": (0.0, 1.0), "share difference": (-1.0, 1.0),
+    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0), "reward": _FREE,
+    "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
-"""Least and largest value; other units have no bounds."""
+"""Least and largest value of a unit, in the order in which tables have the units."""
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
     "votes": "people did not vote on its contrasts",
@@ -66,7 +68,7 @@ class Measure:
 
     def bounds(self, moment: str = "") -> tuple[float, float]:
         """Least and largest value; of a change of a bounded measure −1 to 1."""
-        low, high = BOUNDS.get(self.unit, (-LARGEST, LARGEST))
+        low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
     def moments(self, audit: AuditResult | Plain, bias: str) -> dict[Moment, Found]:
@@ -150,7 +152,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "human_skew": Measure(
         title="human skew", unit="share", on="votes", find=_votes("human_skew"),
-        shown_as={"row": "people"},
+        places=("tracker", "row", "panel"), shown_as={"row": "people"},
     ),
     "skew_on_voted": Measure(
         title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"), places=("panel",),
@@ -204,7 +206,7 @@ MEASURES: dict[str, Measure] = {
         unit="share",
         on="triples",
         find=lambda audit, bias: getattr(audit.triple_skew.get(bias), "skew", None),
-        places=(),
+        places=("report",),
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
         meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
@@ -221,8 +223,9 @@ MEASURES: dict[str, Measure] = {
         shown_as={"tracker": "quality_accuracy", "row": "quality"},
     ),
     "rate": Measure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker",), shown_as={"tracker": "ate"},
-        test=lambda audit, bias: audit.rate[bias].test if bias in audit.rate else None,
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
+        shown_as={"tracker": "ate"},
+        test=lambda audit, bias: getattr(getattr(audit, "rate", {}).get(bias), "test", None),
     ),
     "rate_standardised": Measure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),
