@@ -32,6 +32,8 @@ from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
+from cda.numbers.number import Numbers
+from cda.numbers.views import numbers_of
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
@@ -81,9 +83,16 @@ def to_frame(result: Saved) -> DataFrame:
 def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
     """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
 
-    Values that need a training are left out if there was none.
+    Values that need a training are left out if there was none. Measures that are no field of the result follow.
     """
-    for path, number, test in _walked(result, ()):
+    walked = list(_walked(result, ()))
+    fields = {id(number) for _, number, _ in walked}
+    walked += [
+        ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
+        for each in numbers_of(result)
+        if isinstance(each.found, Estimate) and id(each.found) not in fields
+    ]
+    for path, number, test in walked:
         if number == NOT_TRAINED:
             continue
         moment = path[-1] if path[-1] in _MOMENTS else ""
@@ -105,8 +114,8 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         yield path, value, None
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
-        for name in type(value).model_fields:
-            for inner, number, own in _walked(getattr(value, name), (*path, name)):
+        for name, field in value:
+            for inner, number, own in _walked(field, (*path, name)):
                 of_this = inner == (*path, "change") and isinstance(test, Test)
                 yield inner, number, test if of_this else own
     else:
@@ -159,6 +168,11 @@ class Shown(Saved):
         page = getattr(self, drawn_by[file.suffix])()
         with writing(place_for(file)):
             write_page(file, page)
+
+    @property
+    def numbers(self) -> Numbers:
+        """Its measures by moment, bias and model, for `where` and `pivot`; empty if it is no audit, and not made of audits."""
+        return numbers_of(self)
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""

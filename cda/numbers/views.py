@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import singledispatch
 from typing import Any
 
-from cda.errors import DataError
 from cda.numbers.measures import MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.number import Number, Numbers
 from cda.results.audit import AuditResult
@@ -26,9 +25,9 @@ from cda.results.skew import OverSeeds, Plain
 
 
 @singledispatch
-def numbers_of(result: object) -> Numbers:
-    """The numbers of a result; DataError: its kind has none here."""
-    raise DataError(f"{type(result).__name__} has no numbers by measure and moment; to_frame() gives its estimates")
+def numbers_of(_result: object) -> Numbers:
+    """The numbers of a result, of those kinds that are made of audits; none of others."""
+    return Numbers()
 
 
 @numbers_of.register(AuditResult)
