@@ -402,6 +402,13 @@ _TERMS = (
 )  # fmt: skip
 
 
+def _terms() -> tuple[Entry, ...]:
+    """What the numbers mean; further measures of a bias have their words in the table of measures."""
+    known = {entry.term for entry in _TERMS}
+    more = [each for each in of_place("panel").values() if each.of_bias and each.term and each.term not in known]
+    return (*_TERMS, *(Entry(each.term, each.formula, each.meaning) for each in more))
+
+
 def panel_text(result: PanelResult) -> str:
     """For a terminal: every model and mean, trainings, and what limits them."""
     tables = [*measure_tables(result), *training_tables(result)]
@@ -417,7 +424,7 @@ def panel_markdown(result: PanelResult) -> str:
         if section.tables:
             lines += [f"## {section.title}", ""]
             lines += [line for each in section.tables for line in markdown_table(each)]
-    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in _TERMS]
+    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in _terms()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
@@ -561,4 +568,4 @@ def _sections(result: PanelResult) -> Iterator[ReportSection]:
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     facts = (("seed", str(result.seed)), ("versions", packages))
     yield ReportSection("scoring", "How each was scored", (), tuple(scored_tables(result)), facts=facts)
-    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
+    yield ReportSection("meaning", "What the numbers mean", entries=_terms())

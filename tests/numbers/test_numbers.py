@@ -263,5 +263,6 @@ def test_one_entry_is_in_panels_their_csv_and_their_file(tmp_path: Path) -> None
     found = {line["who"]: line["value"] for line in lines if line["measure"] == "leaning"}
     assert found == {"memory:fond": "1.0", "memory:split": "0.0"}
     assert "Leaning: how far each model leans" in str(panel)
+    assert "How far the model leans." in (tmp_path / "out" / "panel" / "panel.md").read_text(encoding="utf-8")
     again = cda.load(tmp_path / "out" / "panel")
     assert isinstance(again, cda.Panel) and again.numbers == panel.numbers
