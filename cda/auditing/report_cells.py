@@ -34,7 +34,6 @@ from cda.results.effects import (
     PairsEffect,
     RateEffects,
     SameMargin,
-    average_of,
 )
 from cda.results.skew import BiasSkew, OverSeeds
 from cda.stats.verdict import TOLERATED_LOSS, Margin
@@ -97,7 +96,8 @@ def estimates(audit: AuditResult) -> Row:
 
 
 def number_cells(audit: AuditResult, key: str, bias: str = "") -> Row:
-    """A measure in the columns of `estimates`. A change of quality gets the digits that tell it from the loss that is tolerated."""
+    """A measure in the columns of `estimates`, with the originals that could be flipped as the n of RATE. A change of quality gets
+    the digits that tell it from the loss that is tolerated."""
     measure = MEASURES[key]
     found = {str(moment): each for moment, each in measure.moments(audit, bias).items()}
     form = points if measure.unit == "share difference" else FORMS.get(measure.unit, signed)
@@ -106,12 +106,13 @@ def number_cells(audit: AuditResult, key: str, bias: str = "") -> Row:
     plain = measure.last(audit.plain, bias) if audit.plain else None
     last = () if plain is None else (cell(plain, form, NOT_MEASURED if "change" in found else ""),)
     change, first = found.pop("change", None), found.get("model") or found["before"]
+    flipped = flipped_cell(audit.rate[bias]) if key == "rate" and bias in audit.rate else ""
     if isinstance(first, Missing):
         why = first.reason if measure.unit == "AUC" else NOT_ESTIMATED
-        return why, *([""] * 3 if compares(audit) else [""]), *last
+        return why, *([""] * 2 if compares(audit) else []), flipped, *last
     cells = [cell(each, form) for each in found.values()]
     cells += [cell(change, moved)] if change else ["the same", ""] if compares(audit) else []
-    return *cells, count(change if isinstance(change, Estimate) else first), *last
+    return *cells, flipped or count(change if isinstance(change, Estimate) else first), *last
 
 
 def measures(audit: AuditResult, name: str) -> dict[str, Row]:
@@ -121,13 +122,10 @@ def measures(audit: AuditResult, name: str) -> dict[str, Row]:
         found = measure.find(audit, name) if measure.find and measure.of_bias else None
         if found is None and measure.on == "votes":
             rows[measure.title] = NO_VOTES, NO_VOTES, "", "", *blank_of_plain(audit)
-        elif found is not None and key == "rate":
-            rate = audit.rate[name]
-            effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
-            unit = f" ({effects[0].estimate.unit})" if effects else ""
-            rows[f"{measure.title}{unit}"] = *average_cells(rate, audit), *plain_cell(audit, None)
         elif found is not None:
-            rows[measure.title] = number_cells(audit, key, name)
+            rate = list(audit.rate[name].under().values()) if key == "rate" else []
+            units = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored.overall)]
+            rows["".join([measure.title, *units[:1]])] = number_cells(audit, key, name)
         if key == "skew":
             rows |= {f"skew, {way}": cells for way, cells in direction_cells(audit, name).items()}
     return rows
@@ -216,15 +214,6 @@ def tested_cells(test: Test | Missing | None) -> tuple[str, str]:
 def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
     """The effects that could be estimated; none of a part that is missing."""
     return () if isinstance(part, Missing) else part.effects
-
-
-def average_cells(rate: BiasRate, audit: AuditResult) -> Row:
-    """The average effect of one bias under every scoring, its change if there are two, and the share flipped."""
-    averages = [scored.average for scored in rate.under().values()]
-    if not averages or isinstance(averages[0], Missing):
-        return (NOT_ESTIMATED, *([""] * 2 if compares(audit) else []), flipped_cell(rate))
-    averages += [average_of(rate.changes)] if compares(audit) else []
-    return (*map(margin_cell, averages), flipped_cell(rate))
 
 
 def flipped_cell(rate: BiasRate) -> str:

@@ -46,7 +46,7 @@ def model_table(audit: AuditResult) -> Table:
         row.append(cells.margin_cell(audit.effects[name].before.direct))
         row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
         if rated:
-            row += cells.average_cells(audit.rate[name], audit) if name in audit.rate else ("no triples", "")
+            row += cells.number_cells(audit, "rate", name) if name in audit.rate else ("no triples", "")
         rows.append(tuple(row))
     header += ("RATE ATE", "rewrites") if rated else ()
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))

@@ -23,7 +23,7 @@ from cda.errors import RunError
 from cda.files.jsonl import write_text
 from cda.files.paths import is_a_file
 from cda.launch import is_main
-from cda.numbers.measures import of_place
+from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import IN_PANEL
 from cda.panels import panel_report as report
 from cda.provenance import versions
@@ -50,7 +50,6 @@ from cda.results.panel import (
     TrainedBias,
     TrainingMean,
 )
-from cda.results.skew import VotedBias
 from cda.run import RunFolder
 from cda.stats.draws import Stream, generator
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
@@ -347,14 +346,13 @@ def _template(facts: Scorer) -> str | None:
 
 def _model_bias(member: Member, bias: str) -> ModelBias:
     audit = member.audit
-    voted = audit.votes.get(bias)
     analysis = audit.analysis.get(bias)
     return ModelBias(
         **_further(audit, bias),
         text_set=member.contrasts[bias].text_set,
         skew=audit.skew[bias].before,
         unread=audit.skew[bias].unread,
-        people=None if voted is None else _people(voted),
+        people=_people(audit, bias) if bias in audit.votes else None,
         correlation=analysis.correlation if analysis else None,
     )
 
@@ -369,13 +367,8 @@ def _further(audit: AuditResult, bias: str) -> dict[str, Any]:
     }
 
 
-def _people(voted: VotedBias) -> NextToPeople:
-    return NextToPeople(
-        human_skew=voted.human_skew,
-        skew=voted.skew_on_voted.before,
-        distance=voted.signed_gap.before,
-        miscalibration=voted.miscalibration.before,
-    )
+def _people(audit: AuditResult, bias: str) -> NextToPeople:
+    return NextToPeople.model_validate({name: MEASURES[key].last(audit, bias) for key, name in IN_PANEL.items()})
 
 
 def _panel(members: Sequence[Member], seed: int) -> Panel:

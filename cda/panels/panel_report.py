@@ -33,7 +33,7 @@ from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, rend
 from cda.report.plots import AFTER, BEFORE, FAINT, PAGE, PEOPLE_MARK, SCORINGS, THIRD, Mark, Plot, PlotRow, Scale, named
 from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, table
 from cda.results.base import Estimate, Missing
-from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult
+from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult, TrainedBias, TrainingMean
 from cda.stats.panel import FEW_MODELS
 
 if TYPE_CHECKING:
@@ -325,21 +325,21 @@ def _training_rows(result: PanelResult) -> Iterator[Row]:
     for name, training in result.trainings.items():
         for bias, trained in training.biases.items():
             if trained.target:
-                people = cell(trained.human_skew, _with_n) or NO_VOTES
-                label = f"{inert(name)}: {inert(bias)}"
-                yield (label, "skew", *_moved(trained.skew.before, trained.skew.after, trained.skew.change), people)
-                if (missed := trained.miscalibration) is not None:
-                    yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+                yield from _moved_rows(f"{inert(name)}: {inert(bias)}", trained)
 
 
 def _training_mean_rows(result: PanelResult) -> Iterator[Row]:
     for bias, means in result.training_means.items():
         for mean in means:
-            label = f"mean of {len(mean.trainings)}: {inert(bias)}"
-            people = cell(mean.human_skew, _with_n) or NO_VOTES
-            yield (label, "skew", *_moved(mean.skew.before, mean.skew.after, mean.skew.change), people)
-            if (missed := mean.miscalibration) is not None:
-                yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+            yield from _moved_rows(f"mean of {len(mean.trainings)}: {inert(bias)}", mean)
+
+
+def _moved_rows(label: str, trained: TrainedBias | TrainingMean) -> Iterator[Row]:
+    people = cell(trained.human_skew, _with_n) or NO_VOTES
+    for what, moved in {"skew": trained.skew, "miscalibration": trained.miscalibration}.items():
+        if moved is not None:
+            cells = _moved(moved.before, moved.after, moved.change)
+            yield (label, what, *cells, people if what == "skew" else "")
 
 
 def _moved(before: Estimate | Missing, after: Estimate | Missing, change: Estimate | Missing) -> Row:
