@@ -302,29 +302,24 @@ def _each(parts: Iterable[str], field: str) -> str:
     return " ".join(f"{part}.{field}" for part in parts)
 
 
-def _share(part: str) -> tuple[str, str, str]:
-    return f"{part}.{_SCORED}", f"{part}.change", f"{part}.test"
+def _share(part: str) -> tuple[str, str]:
+    return f"{part}.{_SCORED}", f"{part}.change"
 
 
 METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
-    ("skew", *_share("skew.*")),
-    ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
+    ("skew",),
+    ("skew by direction", *_share("skew.*.by_direction.*")),
     ("skew and miscalibration by judge", "panel.*.judges panel.*.panel|majority|mean"),
     ("agreement of the judges", "panel.*.agreement panel.*.without.*.alpha|alpha_change|skew|skew_change"),
     ("skew by criterion", "criteria.*.*.skew|miscalibration|against_overall"),
-    ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")[:2]),
-    ("skew (triples)", *_share("triple_skew.*.skew")[:2]),
-    ("quality accuracy", *_share("quality")),
+    ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")),
+    ("skew (triples)", *_share("triple_skew.*.skew")),
+    ("accuracy",),
     ("accuracy by section", _each(_SECTIONS, "scores.*.estimate"), _each(_SECTIONS, "shift.estimate"),
      _each(_SECTIONS, "shift.p_method")),
     ("change of skew, unpaired", "", _each(("skew.*", "skew.*.by_direction.*", "quality", "unseen_phrases.*.skew"), "unpaired")),
     ("means over trainings", _each(_OVER_SEEDS, "after"), _each(_OVER_SEEDS, "change")),
-    ("human skew", f"{_VOTED}.human_skew"),
-    ("skew on voted contrasts", *_share(f"{_VOTED}.skew_on_voted")),
-    ("miscalibration", *_share(f"{_VOTED}.miscalibration")),
-    ("gap", *_share(f"{_VOTED}.gap")),
-    ("skew − human skew", f"{_VOTED}.signed_gap.{_SCORED}", f"{_VOTED}.skew_on_voted.change", f"{_VOTED}.gap_test"),
-    ("AUC of the margin", *_share(f"{_VOTED}.auc")),
+    *((key,) for key in ("human_skew", "skew_on_voted", "miscalibration", "gap", "signed_gap", "auc")),
     ("people's mean majority share", f"{_VOTED}.agreement.majority_share"),
     ("Krippendorff's alpha", f"{_VOTED}.agreement.alpha"),
     ("miscalibration of a second majority", f"{_VOTED}.noise_ceiling"),
@@ -343,7 +338,7 @@ METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
     ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
-    ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")[:2]),
+    ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")),
     ("mean margin by column", f"by.*.contrasts.*.levels.*.margin.{_SCORED}.estimate by.*.contrasts.*.slope.{_SCORED}.estimate", "",
      f"by.*.contrasts.*.levels.*.test by.*.contrasts.*.differ.{_SCORED} by.*.contrasts.*.change_differs"),
     ("RATE effects by column", f"by.*.triples.*.effects|slope.{_SCORED}.effects.*.estimate|standardised", "",
@@ -361,14 +356,20 @@ METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("quality at a chosen dose, held out", "dose.methods.*.quality"),
     ("dose–response", f"{_RESPONSE}.people|quality", f"{_RESPONSE}.quality_change"),
 )  # fmt: skip
-"""Each measure, and where the audit holds its intervals, those of its change, and its tests: paths of `_parts`."""
+"""Keys of measures; and names of other numbers with the places where the audit holds their intervals, those of their changes, and their
+tests: paths of `_parts`."""
 
 
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
     rows = []
     for name, *paths in METHODS:
-        intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
+        intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "", "")[:3])
+        if name in MEASURES:
+            own = numbers_of(audit).where(name)
+            intervals = [each.found for each in own if each.moment != "change"]
+            changes, tests = [each.found for each in own.where(moment="change")], [each.test for each in own]
+            name = MEASURES[name].title
         cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
         named = [
             "; ".join(dict.fromkeys(filter(None, names))).replace("log_ratio", "log ratio")
