@@ -33,7 +33,7 @@ from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writin
 from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
 from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_of
+from cda.numbers.views import numbers_in
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
 from cda.panels.panel_report import panel_markdown, panel_page, panel_text
 from cda.pipeline import plan as planning
@@ -89,7 +89,7 @@ def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
     fields = {id(number) for _, number, _ in walked}
     walked += [
         ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
-        for each in numbers_of(result)
+        for each in numbers_in(result)
         if isinstance(each.found, Estimate) and id(each.found) not in fields
     ]
     for path, number, test in walked:
@@ -172,7 +172,7 @@ class Shown(Saved):
     @property
     def numbers(self) -> Numbers:
         """Its measures by moment, bias and model, for `where` and `pivot`; empty if it is no audit, and not made of audits."""
-        return numbers_of(self)
+        return numbers_in(self)
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""

@@ -14,7 +14,7 @@ from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verd
 from cda.errors import RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import unwritable, user_path
-from cda.numbers.views import numbers_of
+from cda.numbers.views import numbers_in
 from cda.report.numbers import (
     NO_VOTES,
     NOT_MEASURED,
@@ -43,7 +43,7 @@ from cda.report.plots import (
     named,
     rows_height,
 )
-from cda.report.tables import Table, escaped, markdown_table, measure_tables, plain_table
+from cda.report.tables import Table, escaped, markdown_table, plain_table, tables_by_bias
 from cda.resources.artifacts import of_this_version
 from cda.resources.dry_run import stop_if_dry
 from cda.results.audit import AuditResult
@@ -159,7 +159,7 @@ def found_tables(result: ComparisonResult) -> list[Table]:
     """Skew of every bias in each audit, then the other measures that any of them has; and quality."""
     names = {name: name for name in result.audits}
     missing = {"contrasts": NOT_MEASURED, "votes": NO_VOTES}
-    tables = measure_tables(numbers_of(result), "comparison", ("audit", names), missing)
+    tables = tables_by_bias(numbers_in(result), "comparison", ("audit", names), missing)
     quality = tuple(
         (name, cell(row.quality, share, NOT_MEASURED), _n(row.quality)) for name, row in result.audits.items()
     )

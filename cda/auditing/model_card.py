@@ -18,7 +18,7 @@ from cda.auditing.report_cells import EMBEDDED, applied, compares
 from cda.auditing.report_data import rate_tables
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
-from cda.auditing.tracked import tracked
+from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
 from cda.numbers.measures import MEASURES
 from cda.numbers.number import Number
@@ -120,7 +120,7 @@ def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[tuple[
     if part.at:
         return []
     measured = audit if part.dose == applied(audit) else audit.plain if part.dose == 1 else None
-    return [found for found in tracked(measured) if found[0].moment == "after"] if measured else []
+    return [found for found in tracked_numbers(measured) if found[0].moment == "after"] if measured else []
 
 
 def _place(number: Number, audit: AuditResult) -> str:

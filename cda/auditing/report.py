@@ -50,7 +50,7 @@ from cda.auditing.report_trainings import (
 from cda.auditing.verdict_sentences import others_sentence, quality_sentence, verdicts
 from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
-from cda.numbers.views import numbers_of
+from cda.numbers.views import numbers_in
 from cda.preferences.data_page import odds_table
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
 from cda.report.page import Entry, ReportSection, render, rendered, word_changes, word_differences
@@ -366,7 +366,7 @@ def method_table(audit: AuditResult) -> Table:
     for name, *paths in METHODS:
         intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "", "")[:3])
         if name in MEASURES:
-            own = numbers_of(audit).where(name)
+            own = numbers_in(audit).where(name)
             intervals = [each.found for each in own if each.moment != "change"]
             changes, tests = [each.found for each in own.where(moment="change")], [each.test for each in own]
             name = MEASURES[name].title
@@ -472,7 +472,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "powered": any(voted.prediction_powered is not None for voted in votes),
         "judged quality" if halves else "quality": audit.quality,
         "section": audit.quality_sections,
-        **{key: any(isinstance(each.found, Estimate) for each in numbers_of(audit).where(key)) for key in _unlisted()},
+        **{key: any(isinstance(each.found, Estimate) for each in numbers_in(audit).where(key)) for key in _unlisted()},
         "change": compares(audit),
         "unpaired": compares(audit),
         **dict.fromkeys(by_heading[_TRAINING], compares(audit)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import change_cells, compares, said, targets
 from cda.numbers.measures import MEASURES
-from cda.numbers.views import over_seeds
+from cda.numbers.views import seed_numbers
 from cda.report.numbers import (
     NOT_ESTIMATED,
     cell,
@@ -300,7 +300,7 @@ def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     measures = [
         (f"{bias} {MEASURES[key].title}".strip(), over)
         for name in (*audit.skew, "")
-        for key, bias, over in over_seeds(audit)
+        for key, bias, over in seed_numbers(audit)
         if bias == name and MEASURES[key].unit == "share"
     ]
     # Doses that were chosen on the very contrasts that they are shown on.

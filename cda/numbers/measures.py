@@ -37,7 +37,7 @@ _ABSENT: Mapping[On, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class AuditMeasure:
     """One measure of a bias, or of the whole audit if it is `on` quality pairs."""
 
     title: str
@@ -137,8 +137,8 @@ def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAf
     return find
 
 
-MEASURES: dict[str, Measure] = {
-    "skew": Measure(
+MEASURES: dict[str, AuditMeasure] = {
+    "skew": AuditMeasure(
         title="skew",
         unit="share",
         on="contrasts",
@@ -150,14 +150,14 @@ MEASURES: dict[str, Measure] = {
         caption="Skew: share of contrasts on which the side with the bias is preferred",
         shown_as={"comparison caption": "Skew", "panel caption": "Skew: how often each model prefers the side with the bias"},
     ),
-    "human_skew": Measure(
+    "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_votes("human_skew"),
         places=("tracker", "row", "panel"), shown_as={"row": "people"},
     ),
-    "skew_on_voted": Measure(
+    "skew_on_voted": AuditMeasure(
         title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"), places=("panel",),
     ),
-    "signed_gap": Measure(
+    "signed_gap": AuditMeasure(
         title="skew − human skew",
         unit="share difference",
         on="votes",
@@ -171,7 +171,7 @@ MEASURES: dict[str, Measure] = {
             "panel caption": "Distance from people: skew − people's share, in percentage points, where people have a majority",
         },
     ),
-    "miscalibration": Measure(
+    "miscalibration": AuditMeasure(
         title="miscalibration",
         unit="share",
         on="votes",
@@ -179,7 +179,7 @@ MEASURES: dict[str, Measure] = {
         caption="Miscalibration: share on which model and people's majority disagree",
         shown_as={"panel caption": "Miscalibration: how often a model and people's majority disagree"},
     ),
-    "gap": Measure(
+    "gap": AuditMeasure(
         title="gap",
         unit="distance of shares",
         on="votes",
@@ -190,7 +190,7 @@ MEASURES: dict[str, Measure] = {
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": Measure(
+    "auc": AuditMeasure(
         title="AUC of the margin",
         unit="AUC",
         on="votes",
@@ -201,7 +201,7 @@ MEASURES: dict[str, Measure] = {
         meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
         "move when all margins shift by a constant; this does not. People's ties are left out.",
     ),
-    "triple_skew": Measure(
+    "triple_skew": AuditMeasure(
         title="skew (triples)",
         unit="share",
         on="triples",
@@ -212,7 +212,7 @@ MEASURES: dict[str, Measure] = {
         meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
         "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
     ),
-    "accuracy": Measure(
+    "accuracy": AuditMeasure(
         title="quality accuracy",
         unit="share",
         on="quality",
@@ -222,28 +222,28 @@ MEASURES: dict[str, Measure] = {
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
         shown_as={"tracker": "quality_accuracy", "row": "quality"},
     ),
-    "rate": Measure(
+    "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
         shown_as={"tracker": "ate"},
         test=lambda audit, bias: getattr(getattr(audit, "rate", {}).get(bias), "test", None),
     ),
-    "rate_standardised": Measure(
+    "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", shown_as={"row": "rate"},
     ),
-    "rank_by_skew": Measure(title="rank by skew", unit="rank", on="contrasts", places=()),
-    "rank_by_distance": Measure(title="rank by distance", unit="rank", on="votes", places=()),
+    "rank_by_skew": AuditMeasure(title="rank by skew", unit="rank", on="contrasts", places=()),
+    "rank_by_distance": AuditMeasure(title="rank by distance", unit="rank", on="votes", places=()),
 }  # fmt: skip
 """By key. Trackers, rows and reports have them in this order."""
 
 
-def of_audits() -> dict[str, Measure]:
+def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
     return {key: measure for key, measure in MEASURES.items() if measure.find}
 
 
-def of_place(place: Place) -> dict[str, Measure]:
+def of_place(place: Place) -> dict[str, AuditMeasure]:
     """The measures that a place has, by key."""
     return {key: measure for key, measure in MEASURES.items() if place in measure.places}
 

@@ -25,13 +25,13 @@ from cda.results.skew import OverSeeds, Plain
 
 
 @singledispatch
-def numbers_of(_result: object) -> Numbers:
+def numbers_in(_result: object) -> Numbers:
     """The numbers of a result, of those kinds that are made of audits; none of others."""
     return Numbers()
 
 
-@numbers_of.register(AuditResult)
-@numbers_of.register(Plain)
+@numbers_in.register(AuditResult)
+@numbers_in.register(Plain)
 def _of_audit(audit: AuditResult | Plain) -> Numbers:
     return Numbers(
         Number(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
@@ -41,15 +41,15 @@ def _of_audit(audit: AuditResult | Plain) -> Numbers:
     )
 
 
-def over_seeds(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
-    """Measure, bias and result over several trainings."""
+def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
+    """AuditMeasure, bias and result over several trainings."""
     for key, measure in MEASURES.items() if audit.seeds and audit.seeds.several else ():
         found = getattr(audit.seeds, measure.shown_as.get("row", key) if not measure.of_bias else key, None)
         by_bias = found if isinstance(found, Mapping) else {"": found} if found is not None else {}
         yield from ((key, bias, each) for bias, each in by_bias.items())
 
 
-@numbers_of.register
+@numbers_in.register
 def _of_row(row: LeaderboardRow) -> Numbers:
     return Numbers(_in_row(row, {}))
 
@@ -64,17 +64,17 @@ def _in_row(row: LeaderboardRow, at: Mapping[str, str]) -> Iterator[Number]:
                 )
 
 
-@numbers_of.register
+@numbers_in.register
 def _of_comparison(result: ComparisonResult) -> Numbers:
     return Numbers(number for name, row in result.audits.items() for number in _in_row(row, {"audit": name}))
 
 
-@numbers_of.register
+@numbers_in.register
 def _of_group(group: RankedGroup) -> Numbers:
     return Numbers(number for entry in group.entries for number in _in_row(entry.row, {"audit": entry.file}))
 
 
-@numbers_of.register
+@numbers_in.register
 def _of_leaderboard(result: LeaderboardResult) -> Numbers:
     return Numbers(number for group in result.groups for number in _of_group(group))
 
@@ -98,7 +98,7 @@ def _mean_name(mean: PanelMean, of: PanelBias) -> str:
     return f"mean of {len(mean.models)}" + (f" ({', '.join(mean.models)})" if len(of.means) > 1 else "")
 
 
-@numbers_of.register
+@numbers_in.register
 def _of_panel(result: PanelResult) -> Numbers:
     return Numbers([*_of_models(result), *_of_trainings(result)])
 

@@ -14,12 +14,12 @@ from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, is_a_folder, user_path
 from cda.inert import guarded
-from cda.numbers.measures import MEASURES, Measure
-from cda.numbers.views import numbers_of
+from cda.numbers.measures import MEASURES, AuditMeasure
+from cda.numbers.views import numbers_in
 from cda.records import content_id
 from cda.report.numbers import NOT_MEASURED, cell, count, decimals, inert, listed, share
 from cda.report.page import Headline, Page, ReportSection, rendered
-from cda.report.tables import Row, Table, escaped, markdown_table, measure_tables, plain_table
+from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, tables_by_bias
 from cda.results.base import Estimate, Missing, load
 from cda.results.panel import (
     BiasRow,
@@ -240,7 +240,7 @@ def leaderboard_page(result: LeaderboardResult) -> str:
 def _sections(result: LeaderboardResult) -> Iterator[ReportSection]:
     for at, group in enumerate(result.groups, 1):
         labels = {entry.file: entry.row.label for entry in group.entries}
-        measured = measure_tables(numbers_of(group), "leaderboard", ("model", labels), {})
+        measured = tables_by_bias(numbers_in(group), "leaderboard", ("model", labels), {})
         tables = [_places(group, "Places"), *measured, _made(group)]
         yield ReportSection(f"group-{at}", _title(at, group), (_RANKS,) if at == 1 else (), tuple(tables))
     yield ReportSection("texts", "Measured on", (_GROUPS,), (_text_sets(result.groups),))
@@ -423,7 +423,7 @@ def leaderboard_csv(result: LeaderboardResult) -> str:
     return out.getvalue()
 
 
-def _columns() -> dict[str, Measure]:
+def _columns() -> dict[str, AuditMeasure]:
     return {key: measure for key, measure in MEASURES.items() if measure.caption}
 
 
@@ -442,7 +442,7 @@ def _line(group: RankedGroup, entry: Entry, biases: Sequence[str]) -> list[objec
         *facts,
     ]
     found: list[Estimate | Missing | None] = [entry.score, row.quality]
-    by_bias = numbers_of(row).pivot("bias", "measure")
+    by_bias = numbers_in(row).pivot("bias", "measure")
     numbers = [by_bias.get(bias, {}).get(key) for bias in biases for key in _columns()]
     found += [number.found if number else None for number in numbers]
     for value in found:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.numbers.measures import MEASURES, of_place
-from cda.numbers.views import in_panel, numbers_of
+from cda.numbers.views import in_panel, numbers_in
 from cda.report import plots
 from cda.report.numbers import (
     FORMS,
@@ -452,7 +452,7 @@ def panel_csv(result: PanelResult) -> str:
     writer.writerow(
         ["who", "kind", "bias", "measure", "value", "low", "high", "n", "n_prompts", "n_models", "unit", "method"]
     )
-    for number in numbers_of(result):
+    for number in numbers_in(result):
         found, measure, kind = number.found, MEASURES[number.measure], number.at["kind"]
         if isinstance(found, Estimate):
             who = number.at.get("model") or number.at["training"]

@@ -36,7 +36,7 @@ def table(caption: str, header: Row, rows: Iterable[Row]) -> Table | None:
     return Table(caption, header, found) if found else None
 
 
-def measure_tables(
+def tables_by_bias(
     numbers: Numbers, place: str, rows: tuple[str, Mapping[str, str]], missing: Mapping[str, str]
 ) -> Iterator[Table]:
     """A table for each measure with a caption that any audit has, biases across. `rows`: a heading, and the audits' names in the

@@ -15,13 +15,13 @@ from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
 from cda.auditing.row import AuditFolder, leaderboard_row
-from cda.auditing.tracked import as_metrics, tracked
+from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.errors import DataError, RecipeError
-from cda.numbers.measures import MEASURES, Measure
+from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
-from cda.numbers.views import numbers_of
+from cda.numbers.views import numbers_in
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, ranked
-from cda.report.tables import measure_tables
+from cda.report.tables import tables_by_bias
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.base import Measure as Share
@@ -44,7 +44,7 @@ def alone() -> AuditResult:
 
 
 def test_the_numbers_of_an_audit_are_those_of_its_fields(voted: AuditResult) -> None:
-    numbers, votes = numbers_of(voted), voted.votes["jargon"]
+    numbers, votes = numbers_in(voted), voted.votes["jargon"]
     change = numbers.where("skew", "change", bias="jargon")
     assert [each.found for each in change] == [voted.skew["jargon"].change]
     assert change[0].test == voted.skew["jargon"].test
@@ -62,7 +62,7 @@ def test_the_numbers_of_an_audit_are_those_of_its_fields(voted: AuditResult) -> 
 
 
 def test_one_model_has_one_moment_and_a_measure_without_numbers_says_why(alone: AuditResult) -> None:
-    numbers = numbers_of(alone)
+    numbers = numbers_in(alone)
     assert {each.moment for each in numbers} == {"model"}
     (bias,) = numbers.where("skew").values_of("bias")[:1]
     missing = numbers.where("miscalibration", bias=bias)[0].found
@@ -70,7 +70,7 @@ def test_one_model_has_one_moment_and_a_measure_without_numbers_says_why(alone: 
 
 
 def test_a_pivot_has_rows_and_columns_and_refuses_two_numbers_in_a_cell(voted: AuditResult) -> None:
-    skew = numbers_of(voted).where("skew")
+    skew = numbers_in(voted).where("skew")
     by_bias = skew.pivot("bias", "moment")
     assert list(by_bias) == list(voted.skew)
     assert by_bias["jargon"]["after"].found == voted.skew["jargon"].after
@@ -83,7 +83,7 @@ def test_a_pivot_has_rows_and_columns_and_refuses_two_numbers_in_a_cell(voted: A
 
 def test_unknown_measures_moments_and_levels_are_refused_together_with_the_nearest_names(voted: AuditResult) -> None:
     with pytest.raises(DataError) as refused:
-        numbers_of(voted).where("skw", "befor", bias="jargn", topc="law")
+        numbers_in(voted).where("skw", "befor", bias="jargn", topc="law")
     said = str(refused.value)
     for words in (
         "'skw' is no measure. Did you mean 'skew'?",
@@ -96,7 +96,7 @@ def test_unknown_measures_moments_and_levels_are_refused_together_with_the_neare
 
 def test_an_older_key_is_read_and_warns(voted: AuditResult, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "cda"):
-        assert numbers_of(voted).where("distance") == numbers_of(voted).where("signed_gap")
+        assert numbers_in(voted).where("distance") == numbers_in(voted).where("signed_gap")
         (condition,) = conditions_of(["quality.quality_accuracy<0.5"])
     assert condition.measure == "accuracy"
     assert "'distance' is now called 'signed_gap'" in caplog.text
@@ -165,7 +165,7 @@ def leaning(audit: Any, bias: str) -> Share | None:
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry of the table."""
-    entry = Measure(
+    entry = AuditMeasure(
         title="leaning",
         unit="share",
         on="contrasts",
@@ -184,7 +184,7 @@ def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of
     (found,) = failures(voted, conditions_of(["jargon.leaning>=0", "jargon.leaning.change>0"]))
     assert found.startswith(f"jargon.leaning>=0: found {value:.3g}"[:28])
     assert as_metrics(voted)["cda/leaning/jargon/after"] == pytest.approx(value)
-    assert ("leaning", "after") in {(number.measure, number.moment) for number, _ in tracked(voted)}
+    assert ("leaning", "after") in {(number.measure, number.moment) for number, _ in tracked_numbers(voted)}
     assert [entry.formula for entry in glossary(voted) if entry.term == "leaning"] == ["|2 · skew − 1|"]
     assert "leaning" in next(iter(every_entry().values()))
     rows = {row[0]: row[1:] for row in main_table(voted).rows}
@@ -204,7 +204,7 @@ def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alon
     assert "Leaning: how far each model leans" in leaderboard_markdown(result)
     (found,) = [
         table
-        for table in measure_tables(numbers_of(result), "comparison", ("audit", {"a.json": "a"}), {})
+        for table in tables_by_bias(numbers_in(result), "comparison", ("audit", {"a.json": "a"}), {})
         if table.caption.startswith("Leaning")
     ]
     assert found.rows[0][0] == "a" and found.rows[0][1].endswith("n 40")
