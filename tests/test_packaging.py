@@ -22,15 +22,15 @@ import sys
 from pathlib import Path
 import cda
 assert Path(cda.__file__).is_relative_to(sys.prefix), cda.__file__
-from cda.auditing.report import render_html, render_markdown
+from cda.auditing.report import audit_document, audit_document
 from cda.auditing.first_screen import audit_summary
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.recipe.load import load_recipe
 audit = load(AuditResult, Path("audit.json"), "cda audit")
 assert load_recipe("jargon").recipe.model.precision == "auto"
-Path("report.html").write_text(render_html(audit), encoding="utf-8")
-Path("report.md").write_text(render_markdown(audit), encoding="utf-8")
+Path("report.html").write_text(audit_document(audit).page(), encoding="utf-8")
+Path("report.md").write_text(audit_document(audit).markdown(), encoding="utf-8")
 print(audit_summary(audit, "report.html"))
 """
 

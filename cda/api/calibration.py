@@ -22,7 +22,7 @@ from cda.api.results import Calibration
 from cda.api.rows import Data, as_reference
 from cda.calibration.corrections import RESULT
 from cda.calibration.files import calibrate_files
-from cda.calibration.report import written
+from cda.calibration.report import published
 from cda.calibration.scorer import run_calibrate
 from cda.errors import RecipeError
 from cda.files.paths import user_path
@@ -164,7 +164,7 @@ def calibrate_scores(
         columns=columns or {}, limit=limit, out=folder,
     )  # fmt: skip
     folder = out_folder(folder, RESULT, "cda calibrate")
-    return _shown(result, folder, written(result, rows, folder, figures))
+    return _shown(result, folder, published(result, rows, folder, figures))
 
 
 def _shown(result: Any, folder: Path, summary: str) -> Calibration:

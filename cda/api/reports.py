@@ -11,7 +11,7 @@ from cda.errors import RecipeError, type_in_words
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, place_for, user_path, writing
 from cda.launch import is_main, say
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_text, read_leaderboard
+from cda.panels.leaderboard import leaderboard_csv, read_leaderboard
 from cda.report.numbers import n_of
 from cda.resources.artifacts import of_this_version
 from cda.resources.dry_run import stop_if_dry
@@ -110,12 +110,12 @@ def leaderboard_files(folder: str, out: str | None = None) -> tuple[Leaderboard,
     )
     place_for(page)
     with writing(page):
-        write_page(page, result._page())
+        write_page(page, result._document().page())
     with writing(files["csv"]):
         write_page(files["csv"], leaderboard_csv(result))
     with writing(files["json"]):
         save(result, files["json"])
-    return result, f"{leaderboard_text(result)}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"
+    return result, f"{result}\n\nTable: {files['csv']}\nNumbers: {files['json']}\nPage: {page}"
 
 
 def _read_rows(folder: str, result: Leaderboard) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,18 +14,17 @@ from pydantic import BaseModel, PrivateAttr
 
 from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE, planned_calls
-from cda.auditing.comparison_page import comparison_markdown, comparison_page, comparison_text
+from cda.auditing.comparison_page import comparison_document
 from cda.auditing.conditions import conditions_of, failures
-from cda.auditing.first_screen import audit_summary
-from cda.auditing.report import notebook_html, render_html, render_markdown
+from cda.auditing.report import audit_document, notebook_html
 from cda.auditing.row import export_row, row_file
-from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
-from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
+from cda.benchmarks.best_of_n_report import best_of_n_document
+from cda.benchmarks.quality_report import quality_document
 from cda.benchmarks.win_rate import win_rate_text
-from cda.calibration.report import calibration_markdown, calibration_page, calibration_text
+from cda.calibration.report import calibration_document
 from cda.data.load import prompt_of
-from cda.discovery.discovery_tables import discover_text
-from cda.discovery.topics_page import topics_text
+from cda.discovery.discovery_page import discover_document
+from cda.discovery.topics_page import topics_document
 from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
@@ -34,12 +33,13 @@ from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
 from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, leaderboard_page, leaderboard_text
-from cda.panels.panel_report import panel_markdown, panel_page, panel_text
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
+from cda.panels.panel_report import panel_document
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, check_earlier, run_stages, train_result
-from cda.preferences.data_page import data_markdown, data_page, data_text
+from cda.preferences.data_page import data_document
 from cda.recipe.load import LoadedRecipe
+from cda.report.document import Document
 from cda.resources.artifacts import stage_counts
 from cda.resources.dry_run import plan_of, plan_text, stop_if_dry
 from cda.resources.llm_access import plan_lines
@@ -129,8 +129,12 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
 class Shown(Saved):
     """Methods that every result of the API has. `str()` returns the output of the command."""
 
+    _document: ClassVar[Callable[[Any], Document] | None] = None
     _folder: Path | None = PrivateAttr(default=None)
     _summary: str | None = PrivateAttr(default=None)
+
+    def __str__(self) -> str:
+        return self._document().text() if self._document is not None else super().__str__()
 
     @property
     def folder(self) -> Path | None:
@@ -159,13 +163,13 @@ class Shown(Saved):
             DataError: The path has another ending, or this result has no report.
             RunError: The file cannot be written.
         """
-        if not hasattr(self, "_page"):
+        if self._document is None:
             raise DataError(f"{path}: {type(self).__name__} has no report; str() of it says all that there is")
-        drawn_by = {".html": "_page", ".md": "_markdown"}
         file = user_path(path)
-        if file.suffix not in drawn_by:
+        if file.suffix not in (".html", ".md"):
             raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
-        page = getattr(self, drawn_by[file.suffix])()
+        document = self._document()
+        page = document.page() if file.suffix == ".html" else document.markdown()
         with writing(place_for(file)):
             write_page(file, page)
 
@@ -182,7 +186,7 @@ class Shown(Saved):
 class Audit(AuditResult, Shown):
     """An audit; its fields are those of `AuditResult`. In a notebook it shows verdicts, figure and table."""
 
-    _page, _markdown, _repr_html_, __str__ = render_html, render_markdown, notebook_html, audit_summary
+    _document, _repr_html_ = audit_document, notebook_html
 
     def failures(self, *conditions: str) -> list[str]:
         """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what
@@ -214,7 +218,7 @@ class Audit(AuditResult, Shown):
 class Comparison(ComparisonResult, Shown):
     """Finished audits held against each other; its fields are those of `ComparisonResult`."""
 
-    _page, _markdown, __str__ = comparison_page, comparison_markdown, comparison_text
+    _document = comparison_document
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.audits)}>"
@@ -223,7 +227,7 @@ class Comparison(ComparisonResult, Shown):
 class Leaderboard(LeaderboardResult, Shown):
     """Shared rows in groups of the same texts; its fields are those of `LeaderboardResult`."""
 
-    _page, _markdown, __str__ = leaderboard_page, leaderboard_markdown, leaderboard_text
+    _document = leaderboard_document
 
     def to_csv(self, path: str | Path) -> None:
         """Write every number of every row as CSV; RunError: the file cannot be written."""
@@ -238,7 +242,7 @@ class Leaderboard(LeaderboardResult, Shown):
 class Panel(PanelResult, Shown):
     """Several models next to each other and on average; its fields are those of `PanelResult`."""
 
-    _page, _markdown, __str__ = panel_page, panel_markdown, panel_text
+    _document = panel_document
     _runs: tuple[Path, ...] = PrivateAttr(default=())
 
     def export(self, folder: str | Path) -> tuple[Path, ...]:
@@ -260,7 +264,7 @@ class Panel(PanelResult, Shown):
 class Quality(QualityResult, Shown):
     """Accuracy on preference files; its fields are those of `QualityResult`."""
 
-    _page, _markdown, __str__ = quality_page, quality_markdown, quality_summary
+    _document = quality_document
 
     def __repr__(self) -> str:
         models = " and ".join(scoring.model for scoring in self.scorings)
@@ -270,7 +274,7 @@ class Quality(QualityResult, Shown):
 class BestOf(BestOfResult, Shown):
     """Attributes of the responses that a reward picks as n grows; its fields are those of `BestOfResult`."""
 
-    _page, _markdown, __str__ = best_of_n_page, best_of_n_markdown, best_of_n_text
+    _document = best_of_n_document
 
     def __repr__(self) -> str:
         return f"<BestOf {self.sizes[-1]} by {' and '.join(asked.model for asked in self.models.values())}>"
@@ -279,7 +283,7 @@ class BestOf(BestOfResult, Shown):
 class DataAudit(DataResult, Shown):
     """What preference data favour; its fields are those of `DataResult`."""
 
-    _page, _markdown, __str__ = data_page, data_markdown, data_text
+    _document = data_document
 
     def __repr__(self) -> str:
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
@@ -306,7 +310,7 @@ class Dose(DoseFilesResult, Shown):
 class Calibration(CalibrationResult, Shown):
     """Corrections of a scorer's margins, with the fields of `CalibrationResult`; called, it corrects margins of texts."""
 
-    _page, _markdown, __str__ = calibration_page, calibration_markdown, calibration_text
+    _document = calibration_document
 
     def __call__(
         self,
@@ -487,10 +491,10 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
     fields = content if isinstance(content, dict) else {}
     if "by_attribute" in fields:
         topics = load_result(TopicsResult, place, "cda discover --by-topic")
-        return Discovery(place.parent, topics_text(topics), None, topics)
+        return Discovery(place.parent, topics_document(topics).text(), None, topics)
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
-        return Discovery(place.parent, discover_text(result), result)
+        return Discovery(place.parent, discover_document(result).text(), result)
     for name, (kind, command) in _KINDS.items():
         if name in fields:
             return load_result(kind, place, command)

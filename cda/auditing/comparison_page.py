@@ -15,6 +15,7 @@ from cda.errors import RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import unwritable, user_path
 from cda.numbers.views import numbers_in
+from cda.report.document import Document
 from cda.report.numbers import (
     NO_VOTES,
     NOT_MEASURED,
@@ -29,7 +30,7 @@ from cda.report.numbers import (
     points,
     share,
 )
-from cda.report.page import Headline, Page, ReportSection, render_page
+from cda.report.page import Headline, ReportSection
 from cda.report.plots import (
     COLUMN_INCHES,
     KINDS,
@@ -43,7 +44,7 @@ from cda.report.plots import (
     named,
     rows_height,
 )
-from cda.report.tables import Table, escaped, markdown_table, plain_table, tables_by_bias
+from cda.report.tables import Table, tables_by_bias
 from cda.resources.artifacts import of_this_version
 from cda.resources.dry_run import stop_if_dry
 from cda.results.audit import AuditResult
@@ -75,23 +76,8 @@ _MOST_MARKS, _LEGEND_IN_A_COLUMN, _LEGEND = len(KINDS), 36, 84
 _SHORT, _LONGEST_CELL = 14, 60
 
 
-def comparison_text(result: ComparisonResult) -> str:
-    """For a terminal: what each training changed, what each audit found, and the audits two by two."""
-    parts = [plain_table(table) for table in _tables(result)]
-    return "\n\n".join([*parts, *_notes(result)])
-
-
-def comparison_markdown(result: ComparisonResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = ["# Audits compared", ""]
-    lines += [line for note in _notes(result) for line in (escaped(note), "")]
-    for table in _tables(result):
-        lines += markdown_table(table)
-    return "\n".join(lines).strip() + "\n"
-
-
-def comparison_page(result: ComparisonResult) -> str:
-    """The comparison as a self-contained page."""
+def comparison_document(result: ComparisonResult) -> Document:
+    """What each training changed, what each audit found, and the audits two by two."""
     trained, n = _trained(result), len(result.audits)
     all_trained = len(trained) == n
     sections: list[ReportSection] = []
@@ -125,7 +111,16 @@ def comparison_page(result: ComparisonResult) -> str:
     headlines += _beware(result)
     title = "Trainings compared" if all_trained else "Audits compared"
     subtitle = f"{n} trainings against biases, before and after." if all_trained else f"{n} audits, bias by bias."
-    return render_page(Page(title, subtitle, tuple(headlines), tuple(sections)))
+    notes, tables = _notes(result), _tables(result)
+    return Document(
+        title,
+        subtitle,
+        tuple(headlines),
+        tuple(sections),
+        (*tables, *notes),
+        (tuple(notes), *tables),
+        "Audits compared",
+    )
 
 
 def _trained(result: ComparisonResult) -> dict[str, AuditResult]:
@@ -304,7 +299,8 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> tuple[Compar
     )
     with of_this_version(Path(", ".join(map(str, folders)))):
         result = compare_audits(found)
-        text, content = comparison_text(result), comparison_page(result)
+        document = comparison_document(result)
+        text, content = document.text(), document.page()
     _write(page, content)
     try:
         save(result, numbers)

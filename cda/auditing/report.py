@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
     KINDS,
     SHAPES,
+    audit_summary,
     bias_verdicts,
     chip_rules,
     glance_table,
@@ -52,11 +53,12 @@ from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.preferences.data_page import odds_table
+from cda.report.document import Block, Bullets, Document, Heading, Marked, Strong
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
-from cda.report.page import Entry, ReportSection, render, rendered, word_changes, word_differences
+from cda.report.page import Entry, ReportSection, render, word_changes, word_differences
 from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables, time_table
-from cda.report.tables import Row, Table, escaped, fenced_block, markdown_table, table
+from cda.report.tables import Row, Table, escaped, fenced_block, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Result, Test
 from cda.results.effects import NORMAL_TEST, SIGN_TEST, T_TEST, Effect, SameMargin
@@ -501,44 +503,30 @@ def _of_rule(rule: str, halves: bool, known: dict[str, Entry]) -> dict[str, Entr
 _N_OPEN = 2
 
 
-def render_html(audit: AuditResult) -> str:
-    """The audit as a self-contained page."""
+def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
+    """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
     printed = {id(example) for few in few_examples(audit).values() for example in few}
-    return rendered(
-        "audit.html.j2",
-        audit=audit,
-        targets=targets(audit),
-        headline=headline(audit),
-        rows=(rows := bias_verdicts(audit)),
-        kinds=KINDS,
-        shapes=SHAPES,
-        people=any(row.people for row in rows),
-        ns=ns_said(rows),
-        share_words=share_words,
-        rules=chip_rules(audit),
-        verdicts=[(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
-        quality=verdict.quality_sentence(audit),
-        quality_kind=verdict.quality_kind(audit),
-        dose=dose_line(audit),
-        seeds=trainings.seed_sentences(audit),
-        two=compares(audit),
-        caveats=caveats(audit),
-        sections=[_numbers(audit), *sections(audit)],
-        examples=sorted(audit.examples, key=scoring.example_order),
-        printed=printed,
-        few=scoring.FEW,
-        is_printed=lambda example: id(example) in printed,
-        n_open=_N_OPEN,
-        word_changes=word_changes,
-        word_differences=word_differences,
-        margins_sentence=margins_sentence,
-        people_sentence=people_sentence,
-        people_keys=scoring.people_keys,
-        order_keys=scoring.order_keys,
-        bias_choices=[(name, name) for name in dict.fromkeys(example.bias for example in audit.examples)],
-        people_choices=scoring.people_choices(audit),
-        order_choices=scoring.order_choices(audit),
-    )
+    rows, parts = bias_verdicts(audit), sections(audit)
+    return Document(
+        f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
+        "", (), (_numbers(audit), *parts),
+        (Marked((audit_summary(audit, page, adapter),)),), _markdown_parts(audit, parts),
+        figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
+        template="audit.html.j2",
+        parts={
+            "audit": audit, "targets": targets(audit), "headline": headline(audit), "rows": rows, "kinds": KINDS, "shapes": SHAPES,
+            "people": any(row.people for row in rows), "ns": ns_said(rows), "share_words": share_words, "rules": chip_rules(audit),
+            "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
+            "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
+            "seeds": trainings.seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
+            "examples": sorted(audit.examples, key=scoring.example_order), "printed": printed, "few": scoring.FEW,
+            "is_printed": lambda example: id(example) in printed, "n_open": _N_OPEN, "word_changes": word_changes,
+            "word_differences": word_differences, "margins_sentence": margins_sentence, "people_sentence": people_sentence,
+            "people_keys": scoring.people_keys, "order_keys": scoring.order_keys,
+            "bias_choices": [(name, name) for name in dict.fromkeys(example.bias for example in audit.examples)],
+            "people_choices": scoring.people_choices(audit), "order_choices": scoring.order_choices(audit),
+        },
+    )  # fmt: skip
 
 
 def _numbers(audit: AuditResult) -> ReportSection:
@@ -565,34 +553,29 @@ def notebook_html(audit: AuditResult) -> str:
     )
 
 
-def render_markdown(audit: AuditResult) -> str:
-    """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
-    names = ", ".join(bias.name for bias in audit.biases)
-    recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
-    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
-    lines += [f"**{escaped(headline(audit))}**", "", *markdown_table(glance_table(audit))]
-    for found in verdicts(audit):
-        lines += [f"**{escaped(found.sentence)}**", ""]
+def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:
+    recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     last = verdict.others_sentence(audit) if compares(audit) else verdict.ties_sentence(audit)
-    for sentence in (verdict.quality_sentence(audit), dose_line(audit), *trainings.seed_sentences(audit), last):
-        lines += [escaped(sentence), ""]
-    lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
-    lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
-    lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in audit.biases]
-    for section in sections(audit):
-        lines += ["", f"## {section.title}", "", *_markdown_section(section, audit)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+    said = (verdict.quality_sentence(audit), dose_line(audit), *trainings.seed_sentences(audit), last)
+    return (
+        f"Model {audit.model.name}{recipe}.",
+        Strong(headline(audit)), glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
+        main_table(audit), how_scored(audit), Bullets(tuple(caveats(audit))),
+        Bullets(tuple(f"{bias.name}: {bias.description}" for bias in audit.biases)),
+        *(block for section in parts for block in _section_blocks(section, audit)),
+    )  # fmt: skip
 
 
-def _markdown_section(section: ReportSection, audit: AuditResult) -> list[str]:
-    lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
-    lines += [line for table in section.tables for line in markdown_table(table)]
-    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
-    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
+def _section_blocks(section: ReportSection, audit: AuditResult) -> Iterator[Block]:
+    yield Heading(section.title)
+    yield section.paragraphs
+    yield from section.tables
+    yield Bullets(tuple(f"{name}: {value}" for name, value in section.facts))
+    yield from section.entries
     for bias, few in few_examples(audit).items() if section.id == "examples" else ():
         for example in few:
-            lines += [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
+            lines = [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
             texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
             for title, text in texts.items():
                 lines += [f"{title}:", "", *fenced_block(text), ""]
-    return lines
+            yield Marked(tuple(lines))

@@ -65,11 +65,6 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     return {section: found for section, found in known.items() if found}
 
 
-def audit_plots(audit: AuditResult) -> list[Plot]:
-    """Every figure, in the order of the report, with skew first; these are exported for print."""
-    return [skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)]
-
-
 def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
     plain = audit.plain.skew if audit.plain else {}

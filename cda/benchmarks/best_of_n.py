@@ -17,7 +17,6 @@ from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute, attributes_of, followed
 from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import write_jsonl, write_text
 from cda.finetuning.applied import check_subject
 from cda.inert import visible
 from cda.launch import is_main
@@ -25,12 +24,12 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save_plot
-from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, shown_target, write_figures
+from cda.resources.artifacts import Form, check_form, free_folder, out_folder, publish, shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
-from cda.results.base import Estimate, Missing, or_missing, save
+from cda.results.base import Estimate, Missing, or_missing
 from cda.results.benchmarks import (
     AskedModel,
     AtSize,
@@ -350,17 +349,14 @@ def run_best_of_n(
         excluded={**left_out, "scored responses": unscored},
         versions=versions(),
     )
-    written = f"Written: {out / PAGE}, {REPORT}, {FIGURE}, {NUMBERS}, {RESULT}, {SCORES}"
+    document = report.best_of_n_document(result)
+    forms: dict[str, Form] = {
+        PAGE: document.page, REPORT: document.markdown, FIGURE: None, NUMBERS: partial(best_of_n_csv, result), RESULT: result,
+        SCORES: _rows(texts, rewards, attributes, quality),
+    }  # fmt: skip
     if is_main():
-        save(result, out / RESULT)
-        write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
-        write_text(out / PAGE, report.best_of_n_page(result))
-        write_text(out / REPORT, report.best_of_n_markdown(result))
-        write_text(out / NUMBERS, best_of_n_csv(result))
         save_plot(report.overview_plot(result), out, "svg")
-        if figures is not None:
-            written += f"\n{write_figures(report.best_of_n_plots(result), out, figures)}"
-    return result, f"{report.best_of_n_text(result)}\n{written}"
+    return result, publish(document, out, forms, figures)
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
 from cda.report import plots
-from cda.report.numbers import MINUS, cell, clipped, counted, inert, p_value, percent, plain, share
-from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.document import Bullets, Document
+from cda.report.numbers import MINUS, cell, clipped, counted, p_value, percent, plain, share
+from cda.report.page import Entry, Headline, ReportSection, plots_of
 from cda.report.plots import Plot, named
-from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import (
     AskedModel,
@@ -315,39 +315,20 @@ _TERMS = (
 )  # fmt: skip
 
 
-def best_of_n_text(result: BestOfResult) -> str:
-    """For a terminal: the largest n next to n = 1, slopes, the tilted policy, and counts."""
-    shown = best_of_n_tables(result)[:2]
-    if not isinstance(result.tilt, Missing):
-        shown += main_tables(result.tilt, result.scorings)
-    tables = [plain_table(table) for table in shown]
-    return "\n\n".join([*tables, "\n".join(inert(line) for line in best_of_n_sentences(result))])
-
-
-def best_of_n_markdown(result: BestOfResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = ["# Best-of-n: what the reward picks as n grows", ""]
-    lines += [line for sentence in best_of_n_sentences(result) for line in (escaped(sentence), "")]
-    tables = best_of_n_tables(result)
-    if not isinstance(result.tilt, Missing):
-        tables += [*main_tables(result.tilt, result.scorings), *tilt_tables(result.tilt, result.scorings)]
-    for table in tables:
-        lines += markdown_table(table)
-    lines += [f"- {escaped(titled(curve))}: {escaped(curve.definition)}" for curve in result.curves]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def best_of_n_page(result: BestOfResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
+def best_of_n_document(result: BestOfResult) -> Document:
+    """The largest n next to n = 1, slopes, the tilted policy, and counts; for paper also all curves in one figure."""
     models = dict.fromkeys(_model(result.models[label]) for label in result.scorings)
-    title = f"Best-of-n: what {clipped(' and '.join(models), 120)} picks"
-    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, from {result.responses}."
-    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
-
-
-def best_of_n_plots(result: BestOfResult) -> list[Plot]:
-    """Figures for paper: all curves in one figure, then those of the page."""
-    return [overview_plot(result), *plots_of(_sections(result))]
+    sentences, tables, sections = tuple(best_of_n_sentences(result)), best_of_n_tables(result), tuple(_sections(result))
+    tilted = [] if isinstance(result.tilt, Missing) else main_tables(result.tilt, result.scorings)
+    more = [] if isinstance(result.tilt, Missing) else tilt_tables(result.tilt, result.scorings)
+    defined = Bullets(tuple(f"{titled(curve)}: {curve.definition}" for curve in result.curves))
+    return Document(
+        f"Best-of-n: what {clipped(' and '.join(models), 120)} picks",
+        f"{result.n_responses} responses to {result.n_prompts} prompts, from {result.responses}.",
+        tuple(_headlines(result)), sections,
+        (*tables[:2], *tilted, sentences), (sentences, *tables, *tilted, *more, defined),
+        "Best-of-n: what the reward picks as n grows", (overview_plot(result), *plots_of(sections)),
+    )  # fmt: skip
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:

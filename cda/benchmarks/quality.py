@@ -25,14 +25,15 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import Exclusions, count_reasons, prompt_id
+from cda.report.document import Document
 from cda.resources.artifacts import (
     check_form,
     free_folder,
     out_folder,
     prompt_row,
+    publish,
     shown_path,
     shown_target,
-    write_figures,
 )
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import plan_lines
@@ -101,12 +102,11 @@ def measure_quality(
         versions=versions(),
         files=sources,
     )
-    written = f"Written: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/"
+    document = report.quality_document(result)
     if is_main():
-        _write(out, result, rows)
-        if figures is not None:
-            written += f"\n{write_figures(report.quality_page_plots(result), out, figures)}"
-    return result, f"{report.quality_summary(result)}\n{written}"
+        _write(out, result, rows, document)
+    there = (PAGE, TABLES, RESULT, SCORES, f"{REWARDBENCH}/")
+    return result, publish(document, out, dict.fromkeys(there), figures)
 
 
 def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
@@ -288,7 +288,7 @@ def _score_row(
     return row
 
 
-def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]]) -> None:
+def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]], document: Document) -> None:
     # Build all of it first: a full disk then leaves the files of an earlier call unchanged.
     new = out / f"{RESULT}.partial"
     refuse_link(new)
@@ -297,8 +297,8 @@ def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]
     own_folder(new)
     save(result, new / RESULT)
     write_jsonl(new / SCORES, rows)
-    write_text(new / PAGE, report.quality_page(result))
-    write_text(new / TABLES, report.quality_markdown(result))
+    write_text(new / PAGE, document.page())
+    write_text(new / TABLES, document.markdown())
     for name, content in report.rewardbench_files(result, rows).items():
         file = new / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
 from cda.report import plots
+from cda.report.document import Block, Bullets, Document, Heading, Marked
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, p_value, share
-from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import (
     FLAGS,
@@ -25,7 +26,7 @@ from cda.report.scoring import (
     tenth_points,
     tenths,
 )
-from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.report.tables import Table, plain_table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts
@@ -38,34 +39,26 @@ MAX_COLUMNS = 100
 _MAX_NAME = 14
 
 
-def quality_summary(result: QualityResult) -> str:
-    """Sections and overall of every set, flags and their meaning: at most 100 columns."""
-    parts = []
+def quality_document(result: QualityResult) -> Document:
+    """Sections and overall of every set, flags and their meaning; in a terminal at most 100 columns wide."""
+    models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
+    scored, flags = tuple(scoring_sentences(result)), (FLAGS,) if len(result.labels) > 1 else ()
+    shown: list[Block] = []
+    whole: list[Block] = [Bullets(scored), *flags]
     for each in result.sets:
         fewest = {group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown}
-        notes = [*set_notes(each, result.scorings[0].unit), few_prompts(fewest)]
-        table = [clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines()]
-        parts.append([*table, *_wrapped(notes)])
-    parts.append(_wrapped([*scoring_sentences(result), *([FLAGS] if len(result.labels) > 1 else [])]))
-    return "\n\n".join("\n".join(lines) for lines in parts)
+        notes = set_notes(each, result.scorings[0].unit)
+        brief = (clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines())
+        shown.append(Marked((*brief, *_wrapped([*notes, few_prompts(fewest)]))))
+        whole += [Heading(each.name), MEANINGS[each.format], *set_tables(each), Bullets(tuple(notes))]
+    return Document(
+        f"Quality of {clipped(models, 120)}", f"Accuracy on {', '.join(each.name for each in result.sets)}.",
+        tuple(_headlines(result)), tuple(_sections(result)), (*shown, Marked(_wrapped([*scored, *flags]))), tuple(whole), "Quality",
+    )  # fmt: skip
 
 
-def _wrapped(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in textwrap.wrap(inert(text), MAX_COLUMNS)]
-
-
-def quality_markdown(result: QualityResult) -> str:
-    """The whole result as a Markdown page: sections, subsets, RM-Bench's matrix, rows left out."""
-    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in scoring_sentences(result)), ""]
-    if len(result.labels) > 1:
-        lines += [escaped(FLAGS), ""]
-    for each in result.sets:
-        lines += [f"## {escaped(each.name)}", "", escaped(MEANINGS[each.format]), ""]
-        for table in set_tables(each):
-            lines += markdown_table(table)
-        lines += [f"- {escaped(note)}" for note in set_notes(each, result.scorings[0].unit)]
-        lines.append("")
-    return "\n".join(lines).strip() + "\n"
+def _wrapped(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line for text in texts for line in textwrap.wrap(inert(text), MAX_COLUMNS))
 
 
 def _brief_table(each: SetQuality) -> Table:
@@ -266,19 +259,6 @@ _CHANGE_TERMS = (
     Entry("paired change", "second scoring − first, on the same items", "Its interval allows for items that both get right or wrong."),
     Entry("p, p (Holm)", "signs of whole prompts flipped; Holm over the sections of all files", "For the test that nothing changed."),
 )  # fmt: skip
-
-
-def quality_page(result: QualityResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
-    models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    subtitle = f"Accuracy on {', '.join(each.name for each in result.sets)}."
-    title = f"Quality of {clipped(models, 120)}"
-    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
-
-
-def quality_page_plots(result: QualityResult) -> list[Plot]:
-    """Every figure of the page."""
-    return plots_of(_sections(result))
 
 
 def _headlines(result: QualityResult) -> Iterator[Headline]:

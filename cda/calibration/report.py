@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from cda.calibration.corrections import RESULT
 from cda.calibration.fit import LEAST_FOLLOWING
-from cda.files.jsonl import write_jsonl, write_text
-from cda.launch import is_main
 from cda.report import plots
-from cda.report.numbers import cell, clipped, counted, distance, inert, percent, plain, points, share
-from cda.report.page import Entry, Headline, Kind, Page, ReportSection, plots_of, render_page
+from cda.report.document import Block, Document
+from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
+from cda.report.page import Entry, Headline, Kind, ReportSection
 from cda.report.plots import Plot, named
-from cda.report.tables import Table, escaped, markdown_table, plain_table
-from cda.resources.artifacts import check_form, write_figures
-from cda.results.base import Estimate, Missing, save
+from cda.report.tables import Table
+from cda.resources.artifacts import check_form, publish
+from cda.results.base import Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
 
 if TYPE_CHECKING:
@@ -35,38 +33,23 @@ _TERMS = (
 )  # fmt: skip
 
 
-def written(result: CalibrationResult, rows: Sequence[dict[str, object]], out: Path, figures: str | None = None) -> str:
+def calibration_document(result: CalibrationResult) -> Document:
+    """The verdict, the tables, and what they rest on."""
+    said: tuple[Block, ...] = (
+        verdict(result),
+        *calibration_tables(result),
+        tuple(calibration_sentences(result)),
+    )
+    return Document(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result)), said)
+
+
+def published(
+    result: CalibrationResult, rows: Sequence[dict[str, object]], out: Path, figures: str | None = None
+) -> str:
     """Write the result, its rows and its report into the folder; the text for a terminal."""
     check_form(figures)
-    text = f"{calibration_text(result)}\nWritten: {out / PAGE}, {REPORT}, {RESULT}, {ROWS}"
-    if is_main():
-        save(result, out / RESULT)
-        write_jsonl(out / ROWS, rows)
-        write_text(out / PAGE, calibration_page(result))
-        write_text(out / REPORT, calibration_markdown(result))
-        if figures is not None:
-            text += f"\n{write_figures(plots_of(_sections(result)), out, figures)}"
-    return text
-
-
-def calibration_text(result: CalibrationResult) -> str:
-    """For a terminal: the verdict, the tables, and what they rest on."""
-    tables = [plain_table(table) for table in calibration_tables(result)]
-    return "\n\n".join([inert(verdict(result)), *tables, "\n".join(map(inert, calibration_sentences(result)))])
-
-
-def calibration_markdown(result: CalibrationResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = [f"# {escaped(_title(result))}", "", escaped(verdict(result)), ""]
-    for table in calibration_tables(result):
-        lines += markdown_table(table)
-    lines += [line for sentence in calibration_sentences(result) for line in (escaped(sentence), "")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def calibration_page(result: CalibrationResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
-    return render_page(Page(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result))))
+    document = calibration_document(result)
+    return publish(document, out, {PAGE: document.page, REPORT: document.markdown, RESULT: result, ROWS: rows}, figures)
 
 
 def verdict(result: CalibrationResult) -> str:

@@ -25,7 +25,7 @@ from cda.biases import Bias
 from cda.calibration.corrections import RESULT, Origin, Term, calibration_result, check_prompts
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import PAGE, written
+from cda.calibration.report import PAGE, published
 from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
@@ -203,7 +203,7 @@ def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> tuple[Cal
     origin = _origin(voted, scorer, facts, left_out, is_preference)
     dose = recipe.dose
     result, found = calibration_result(problem, terms, origin, recipe.seed, dose.repeats, dose.max_quality_loss)
-    return result, written(result, _rows(groups, found, is_preference), out, figures)
+    return result, published(result, _rows(groups, found, is_preference), out, figures)
 
 
 def _problem(

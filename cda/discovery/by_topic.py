@@ -23,14 +23,14 @@ from cda.discovery.evidence import confirm
 from cda.discovery.held_out import REVIEW, ROWS, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
 from cda.discovery.setup import FOLDER, topic_folder
-from cda.discovery.topics_page import counted_word, table_rows, topics_markdown, topics_page, topics_plots, topics_text
+from cda.discovery.topics_page import counted_word, table_rows, topics_document
 from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
 from cda.launch import say
 from cda.provenance import versions
-from cda.resources.artifacts import write_figures
-from cda.results.base import Missing, save
+from cda.resources.artifacts import Form, publish
+from cda.results.base import Missing
 from cda.results.discover import CandidateRecord, DiscoverResult, Measured
 from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength
 from cda.results.facts import StageRun
@@ -382,13 +382,13 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
 
 
 def _written(result: TopicsResult, out: Path, figures: str | None) -> str:
-    save(result, out / RESULT)
-    write_text(out / REPORT, topics_markdown(result))
-    write_text(out / PAGE, topics_page(result))
-    text = io.StringIO()
+    document, text = topics_document(result), io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(table_rows(result))
-    write_text(out / TABLE, text.getvalue())
-    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {TABLE}, {FOLDER}/"
-    if figures is not None:
-        written += f"\n{write_figures(topics_plots(result), out, figures)}"
-    return f"{topics_text(result)}\n{written}"
+    forms: dict[str, Form] = {
+        PAGE: document.page,
+        REPORT: document.markdown,
+        RESULT: result,
+        TABLE: text.getvalue,
+        f"{FOLDER}/": None,
+    }
+    return publish(document, out, forms, figures)

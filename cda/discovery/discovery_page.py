@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.discovery.discovery_tables import (
+    SHORT,
     agreement_table,
     correction,
     drift_table,
@@ -17,6 +18,7 @@ from cda.discovery.discovery_tables import (
     held_out,
     how_made,
     lineage_tables,
+    markdown_parts,
     model_name,
     numbered,
     outcome,
@@ -27,6 +29,7 @@ from cda.discovery.discovery_tables import (
     rewriters_needed,
     rewriters_shown,
     strength_steps,
+    terminal_parts,
     tested_table,
     topic_tables,
     unknown_table,
@@ -34,8 +37,9 @@ from cda.discovery.discovery_tables import (
     validation_table,
     warnings,
 )
+from cda.report.document import Document
 from cda.report.numbers import cell, clipped, count, decimals, p_equals, percent, reward, share, signed
-from cda.report.page import Entry, Headline, Page, Piece, ReportSection, plots_of, rendered, word_differences
+from cda.report.page import Entry, Headline, Piece, ReportSection, word_differences
 from cda.report.plots import (
     AFTER,
     BEFORE,
@@ -395,30 +399,25 @@ class ExampleRewrite:
     orders: dict[str, float]
 
 
-def discover_page(result: DiscoverResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
+def discover_document(result: DiscoverResult) -> Document:
+    """The tested attributes, how they were found, and their pairs one by one."""
     title = "Attributes measured" if result.given else "Biases discovered"
-    where = "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
-    page = Page(
-        f"{title} in {model_name(result.model)}{where}",
+    model, examples = model_name(result.model), _examples(result)
+    where, whole = (
+        "" if result.topic is None else f", on the topic: {clipped(result.topic, most)}" for most in (_LONG, SHORT)
+    )
+    return Document(
+        f"{title} in {model}{where}",
         f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
-        tuple(_headlines(result)),
-        tuple(_sections(result)),
-    )
-    examples = _examples(result)
-    return rendered(
-        "discover.html.j2",
-        page=page,
-        sections=page.sections,
-        examples=examples,
-        attribute_choices=list({example.attribute: clipped(example.title, _CHOICE) for example in examples}.items()),
-        order_choices=_ORDERS,
-    )
-
-
-def discover_plots(result: DiscoverResult) -> list[Plot]:
-    return plots_of(_sections(result))
+        tuple(_headlines(result)), tuple(_sections(result)), terminal_parts(result), markdown_parts(result), f"{title} in {model}{whole}",
+        template="discover.html.j2",
+        parts={
+            "examples": examples,
+            "attribute_choices": list({example.attribute: clipped(example.title, _CHOICE) for example in examples}.items()),
+            "order_choices": _ORDERS,
+        },
+    )  # fmt: skip
 
 
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:

@@ -15,8 +15,8 @@ from cda.arrays import FloatArray
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.candidates import read_measured
-from cda.discovery.discovery_page import discover_page, discover_plots
-from cda.discovery.discovery_tables import discover_markdown, discover_text, rewriters_shown
+from cda.discovery.discovery_page import discover_document
+from cda.discovery.discovery_tables import rewriters_shown
 from cda.discovery.evidence import evidence
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import Material, material_counts
@@ -30,8 +30,8 @@ from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.report.numbers import p_equals, signed
-from cda.resources.artifacts import prompt_row, shown_path, write_figures
-from cda.results.base import Missing, save
+from cda.resources.artifacts import Form, prompt_row, publish, shown_path
+from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
     DiscoverResult,
@@ -71,21 +71,22 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
     """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
     folder = finished.asked.folder
     out = folder.path
-    save(result, out / RESULT)
     lines = (
         {"generation": generation.record.index, **standing.model_dump(), "candidate": candidate.model_dump(mode="json")}
         for generation in finished.generations
         for candidate, standing in generation.tried
     )
-    write_jsonl(out / LINEAGE, lines)
     rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
-    write_jsonl(out / PAIRS, map(asdict, rows))
-    write_text(out / REPORT, discover_markdown(result))
-    write_text(out / PAGE, discover_page(result))
-    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
-    if figures is not None:
-        written += f"\n{write_figures(discover_plots(result), out, figures)}"
-    return f"{discover_text(result)}\n{written}"
+    document = discover_document(result)
+    forms: dict[str, Form] = {
+        PAGE: document.page,
+        REPORT: document.markdown,
+        RESULT: result,
+        PAIRS: map(asdict, rows),
+        LINEAGE: lines,
+        f"{BIASES}/": None,
+    }
+    return publish(document, out, forms, figures)
 
 
 def discover_result(finished: Finished) -> DiscoverResult:

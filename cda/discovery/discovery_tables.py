@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from cda.report.document import Block, Marked
 from cda.report.numbers import (
     MINUS,
     cell,
@@ -25,7 +26,7 @@ from cda.report.numbers import (
     signed,
 )
 from cda.report.scoring import cost_sentences, llm_table
-from cda.report.tables import Row, Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.tables import Row, Table, escaped, fenced_block
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     DiscoverResult,
@@ -274,7 +275,7 @@ def short(attribute: str) -> str:
 Rows = Callable[[DiscoverResult], Iterator[Row]]
 LeftOut = tuple[str, Mapping[str, int], int | None]
 """Step, reasons with their counts, and of how many."""
-_TERMINAL_WIDTH, _SHORT, _BRIEF = 60, 90, 40
+_TERMINAL_WIDTH, SHORT, _BRIEF = 60, 90, 40
 _LABELLERS = {"measure": "the attribute's measure", "llm": "the LLM"}
 _NUMBERS = ("reward", "judge prefers it", "n")
 _YES = {True: "yes", False: "no"}
@@ -286,7 +287,7 @@ def _tabled(caption: str, *header: str) -> Callable[[Rows], Callable[[DiscoverRe
     return lambda rows: lambda result: Table(caption, header, tuple(rows(result)))
 
 
-def numbered(result: DiscoverResult, most: int = _SHORT) -> list[tuple[str, TestedAttribute]]:
+def numbered(result: DiscoverResult, most: int = SHORT) -> list[tuple[str, TestedAttribute]]:
     """The tested attributes, shortened, with their numbers in the table of tests."""
     return [(f"{at}. {clipped(tested.attribute, most)}", tested) for at, tested in enumerate(result.tested, 1)]
 
@@ -342,17 +343,15 @@ def _pooled(pooled: Strength | None) -> tuple[str, str, str]:
     return (signed(pooled.reward), share(pooled.judge), count(pooled.reward)) if pooled else ("", "", "")
 
 
-def discover_text(result: DiscoverResult) -> str:
+def terminal_parts(result: DiscoverResult) -> tuple[Block, ...]:
+    """The tested attributes in one table, and the discovery in sentences."""
     table = tested_table(result, _TERMINAL_WIDTH)
-    lines = "\n".join(inert(line) for line in discovery_sentences(result))
-    return f"{plain_table(table)}\n\n{lines}" if table.rows else lines
+    return (*((table,) if table.rows else ()), tuple(discovery_sentences(result)))
 
 
-def discover_markdown(result: DiscoverResult) -> str:
-    title = "Attributes measured" if result.given else "Biases discovered"
-    where = "" if result.topic is None else f", on the topic: {escaped(clipped(result.topic, _SHORT))}"
-    lines = [f"# {title} in {escaped(model_name(result.model))}{where}", ""]
-    lines += [line for sentence in discovery_sentences(result) for line in (_paragraph(sentence), "")]
+def markdown_parts(result: DiscoverResult) -> tuple[Block, ...]:
+    """The discovery in sentences, every table, and examples."""
+    sentences = Marked(tuple(line for said in discovery_sentences(result) for line in (_paragraph(said), "")))
     of_pairs = (
         pairs_table,
         drift_table,
@@ -369,11 +368,8 @@ def discover_markdown(result: DiscoverResult) -> str:
         *(table(result) for table in of_pairs),
         llm_table(result.stages),
     ]
-    lines += [line for table in tables if table is not None and table.rows for line in markdown_table(table)]
-    for tested in result.tested:
-        if tested.confirmed or result.given:
-            lines += _example_lines(tested)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+    told = [line for tested in result.tested if tested.confirmed or result.given for line in _example_lines(tested)]
+    return (sentences, *(table for table in tables if table is not None and table.rows), Marked(tuple(told)))
 
 
 def tested_table(result: DiscoverResult, most: int | None) -> Table:

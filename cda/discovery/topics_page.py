@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.discovery.discovery_tables import correction_name, model_name, rewriters_named, rewriters_needed
+from cda.report.document import Document
 from cda.report.numbers import cell, clipped, count, duration, inert, p_equals, p_value, share, signed
-from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import AFTER, BEFORE, FAINT, Plot, across, key, name_rows, named
 from cda.report.scoring import cost_sentences, llm_table
-from cda.report.tables import Row, Table, escaped, markdown_table, plain_table
+from cda.report.tables import Row, Table
 from cda.results.base import Missing
 from cda.results.evidence import Strength
 from cda.results.topics import Decision, Heterogeneity, TopicAttribute, TopicCell, TopicsResult
@@ -273,41 +273,24 @@ def how_made(result: TopicsResult) -> Iterator[str]:
     )
 
 
-def topics_text(result: TopicsResult) -> str:
-    """The result for a terminal."""
-    lines = [
-        inert(line) for line in (*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages))
-    ]
-    tables = [attribute_table(name, row) for name, row in numbered(result, _BRIEF)]
-    return "\n\n".join([*map(plain_table, tables), plain_table(_brief(search_table(result))), "\n".join(lines)])
+def topics_document(result: TopicsResult) -> Document:
+    """Each attribute in every topic, the searches, and how it was made."""
+    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
+    title = f"{'Attributes measured' if result.given else 'Biases discovered'} by topic in {model_name(result.model)}"
+    sentences = (*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages))
+    brief = [attribute_table(name, row) for name, row in numbered(result, _BRIEF)]
+    tables = [summary_table(result), *attribute_tables(result), search_table(result), llm_table(result.stages)]
+    return Document(
+        title,
+        f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
+        tuple(_headlines(result)), tuple(_sections(result)),
+        (*brief, _brief(search_table(result)), sentences),
+        (sentences, *(table for table in tables if table is not None and table.rows)),
+    )  # fmt: skip
 
 
 def _brief(table: Table) -> Table:
     return Table(table.caption, table.header[:-1], tuple(row[:-1] for row in table.rows))
-
-
-def topics_markdown(result: TopicsResult) -> str:
-    lines = [f"# {escaped(_title(result))}", ""]
-    for sentence in (*outcome(result), *how_made(result), *warnings(result), *cost_sentences(result.stages)):
-        lines += [escaped(sentence), ""]
-    tables = [summary_table(result), *attribute_tables(result), search_table(result), llm_table(result.stages)]
-    lines += [line for table in tables if table is not None and table.rows for line in markdown_table(table)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def _title(result: TopicsResult) -> str:
-    return f"{'Attributes measured' if result.given else 'Biases discovered'} by topic in {model_name(result.model)}"
-
-
-def topics_page(result: TopicsResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
-    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
-    subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
-    return render_page(Page(_title(result), subtitle, tuple(_headlines(result)), tuple(_sections(result))))
-
-
-def topics_plots(result: TopicsResult) -> list[Plot]:
-    return plots_of(_sections(result))
 
 
 def _headlines(result: TopicsResult) -> Iterator[Headline]:

@@ -34,8 +34,9 @@ from cda.inspection.sources import (
 from cda.inspection.tables import inspection_text
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
+from cda.report.document import Document, Marked
 from cda.report.numbers import signed
-from cda.report.page import Headline, Page, Piece, ReportSection, rendered, word_differences
+from cda.report.page import Headline, Piece, ReportSection, word_differences
 from cda.report.plots import AFTER, BEFORE, Mark, Plot, PlotRow, named, rows_height, slugs
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
@@ -166,24 +167,23 @@ class ShownRewrite:
     orders: tuple[tuple[str, float], ...]
 
 
-def render_inspection(inspection: InspectResult) -> str:
-    """The inspection as a self-contained page."""
+def inspect_document(inspection: InspectResult) -> Document:
+    """The numbers of each bias and direction, then the rewrites one by one."""
     who = f", by {inspection.by}" if inspection.by else ""
     scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
-    page = Page(
-        title="Rewrites: " + ", ".join(bias.name for bias in inspection.biases),
-        subtitle=f"Of {inspection.where}{who}.{scored}",
-        findings=tuple(map(_headline, inspection.summaries)),
-        sections=tuple(_sections(inspection)),
-    )
     shown = [_shown(example, number, inspection.unit) for number, example in enumerate(inspection.examples)]
     outcomes = {outcome for example in shown for outcome in example.outcomes.split()}
-    return rendered(
-        "inspect.html.j2", page=page, sections=page.sections, examples=shown,
-        names=[(bias.name, bias.name) for bias in inspection.biases],
-        outcomes=[(key, words) for key, words in _OUTCOMES.items() if key in outcomes],
-        orders=[("shown", "as in the terminal"), ("drift", "what changed most besides"),
-                *([("reward", "where the reward moved most")] if inspection.scored_by else [])],
+    return Document(
+        "Rewrites: " + ", ".join(bias.name for bias in inspection.biases), f"Of {inspection.where}{who}.{scored}",
+        tuple(map(_headline, inspection.summaries)), tuple(_sections(inspection)), (Marked((inspection_text(inspection),)),),
+        template="inspect.html.j2",
+        parts={
+            "examples": shown,
+            "names": [(bias.name, bias.name) for bias in inspection.biases],
+            "outcomes": [(key, words) for key, words in _OUTCOMES.items() if key in outcomes],
+            "orders": [("shown", "as in the terminal"), ("drift", "what changed most besides"),
+                       *([("reward", "where the reward moved most")] if inspection.scored_by else [])],
+        },
     )  # fmt: skip
 
 
@@ -287,11 +287,12 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
             raise ValueError("a target is material or a recipe")
         material = fresh_rewrites(goal.loaded, answers, options.responses)
     inspection = _inspection(target, material, goal, options)
-    text = inspection_text(inspection)
+    document = inspect_document(inspection)
+    text = document.text()
     if options.html:
         path = user_path(options.html)
         try:
-            write_page(path, render_inspection(inspection))
+            write_page(path, document.page())
         except OSError as error:
             raise RunError(f"{options.html}: cannot be written: {error.strerror or error}") from None
         text += f"\nPage: {path}"

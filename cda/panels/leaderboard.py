@@ -17,9 +17,10 @@ from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.views import numbers_in
 from cda.records import content_id
+from cda.report.document import Document, headings
 from cda.report.numbers import NOT_MEASURED, cell, count, decimals, inert, listed, share
-from cda.report.page import Headline, Page, ReportSection, rendered
-from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, tables_by_bias
+from cda.report.page import Headline, ReportSection
+from cda.report.tables import Row, Table, tables_by_bias
 from cda.results.base import Estimate, Missing, load
 from cda.results.panel import (
     BiasRow,
@@ -207,34 +208,19 @@ _GROUPS = (
 _BLANK = MeasuredTexts(name="none", n=0, content=None)
 
 
-def leaderboard_text(result: LeaderboardResult) -> str:
-    """For a terminal: a table of places for each group, then the files that are not shown."""
-    parts = [plain_table(_places(group, _title(at, group))) for at, group in enumerate(result.groups, 1)]
-    return "\n\n".join([*parts, *(inert(note) for note in _notes(result))])
-
-
-def leaderboard_markdown(result: LeaderboardResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = ["# Leaderboard", "", escaped(_RANKS), "", escaped(_GROUPS), ""]
-    lines += [line for note in _notes(result) for line in (escaped(note), "")]
-    for section in _sections(result):
-        lines += [f"## {escaped(section.title)}", ""]
-        for table in section.tables:
-            lines += markdown_table(table)
-    return "\n".join(lines).strip() + "\n"
-
-
-def leaderboard_page(result: LeaderboardResult) -> str:
-    """The leaderboard as a self-contained page; with a script, a column's name sorts its table."""
+def leaderboard_document(result: LeaderboardResult) -> Document:
+    """A table of places for each group, then the files that are not shown. With a script, a column's name sorts its table."""
     n = sum(len(group.entries) for group in result.groups)
+    notes, sections = _notes(result), tuple(_sections(result))
     headlines = [_headline(at, group) for at, group in enumerate(result.groups, 1)]
-    headlines += [Headline("Not shown:", note, "none") for note in _notes(result)]
-    subtitle = (
-        f"{n} audits in {len(result.groups)} group{'s' * (len(result.groups) > 1)}, from the folder {result.name}."
-    )
-    page = Page("Leaderboard", subtitle, tuple(headlines), tuple(_sections(result)))
-    styles = ("report.css", "sortable.css")
-    return rendered("page.html.j2", "sortable.js", styles, page=page, sections=page.sections)
+    headlines += [Headline("Not shown:", note, "none") for note in notes]
+    groups = f"{len(result.groups)} group{'s' * (len(result.groups) > 1)}"
+    return Document(
+        "Leaderboard", f"{n} audits in {groups}, from the folder {result.name}.", tuple(headlines), sections,
+        (*(_places(group, _title(at, group)) for at, group in enumerate(result.groups, 1)), *notes),
+        ((_RANKS, _GROUPS, *notes), *headings(sections)),
+        script="sortable.js", styles=("report.css", "sortable.css"),
+    )  # fmt: skip
 
 
 def _sections(result: LeaderboardResult) -> Iterator[ReportSection]:

@@ -20,9 +20,7 @@ from cda.auditing.report_cells import compares, targets
 from cda.auditing.row import AuditFolder, margin_in, scored_as
 from cda.auditing.verdict_sentences import ties_sentence
 from cda.errors import RunError
-from cda.files.jsonl import write_text
 from cda.files.paths import is_a_file
-from cda.launch import is_main
 from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import IN_PANEL
 from cda.panels import panel_report as report
@@ -30,9 +28,9 @@ from cda.provenance import versions
 from cda.records import Preference, TieRule, content_id
 from cda.report.numbers import clipped, listed
 from cda.report.scoring import scored_line
-from cda.resources.artifacts import check_form, out_folder, shown_path, shown_target, write_figures
+from cda.resources.artifacts import Form, check_form, out_folder, publish, shown_path, shown_target
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, load, save
+from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, load
 from cda.results.facts import RewardModelFacts, Scorer
 from cda.results.panel import (
     ModelBias,
@@ -290,15 +288,14 @@ def run_panel(
     check_form(figures)
     result = panel_of(read_members(runs), seed, failed or {}, repeated)
     folder = out_folder(out, RESULT, "cda audit")
-    written = f"Written: {folder / PAGE}, {TABLES}, {CSV}, {RESULT}"
-    if is_main():
-        save(result, folder / RESULT)
-        write_text(folder / PAGE, report.panel_page(result))
-        write_text(folder / TABLES, report.panel_markdown(result))
-        write_text(folder / CSV, report.panel_csv(result))
-        if figures is not None:
-            written += f"\n{write_figures(report.panel_plots(result), folder, figures)}"
-    return result, f"{report.panel_text(result)}\n{written}"
+    document = report.panel_document(result)
+    forms: dict[str, Form] = {
+        PAGE: document.page,
+        TABLES: document.markdown,
+        CSV: partial(report.panel_csv, result),
+        RESULT: result,
+    }
+    return result, publish(document, folder, forms, figures)
 
 
 def panel_of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import in_panel, numbers_in
 from cda.report import plots
+from cda.report.document import Document, headings
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -29,9 +29,9 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import AFTER, BEFORE, FAINT, PAGE, PEOPLE_MARK, SCORINGS, THIRD, Mark, Plot, PlotRow, Scale, named
-from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, table
+from cda.report.tables import Row, Table, table
 from cda.results.base import Estimate, Missing
 from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult, TrainedBias, TrainingMean
 from cda.stats.panel import FEW_MODELS
@@ -409,40 +409,21 @@ def _terms() -> tuple[Entry, ...]:
     return (*_TERMS, *(Entry(each.term, each.formula, each.meaning) for each in more))
 
 
-def panel_text(result: PanelResult) -> str:
-    """For a terminal: every model and mean, trainings, and what limits them."""
-    tables = [*measure_tables(result), *training_tables(result)]
-    lines = [inert(line) for line in panel_sentences(result)]
-    return "\n\n".join([*(plain_table(each) for each in tables), "\n".join(lines)]).strip()
-
-
-def panel_markdown(result: PanelResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = ["# Panel: models next to each other", ""]
-    lines += [line for sentence in panel_sentences(result) for line in (escaped(sentence), "")]
-    for section in _sections(result):
-        if section.tables:
-            lines += [f"## {section.title}", ""]
-            lines += [line for each in section.tables for line in markdown_table(each)]
-    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in _terms()]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def panel_page(result: PanelResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
+def panel_document(result: PanelResult) -> Document:
+    """Every model and mean, trainings, and what limits them."""
     parts = [_counted(len(panel.models), panel.kind) for panel in result.panels]
     if result.trainings:
         parts.append(_counted(len(result.trainings), "trainings"))
-    title = f"Panel: {listed(parts)} next to each other"
     biases = dict.fromkeys(bias for panel in result.panels for bias in panel.biases)
     trained = dict.fromkeys(bias for each in result.trainings.values() for bias in each.biases)
-    subtitle = f"Biases: {', '.join(map(inert, biases | trained))}."
-    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
-
-
-def panel_plots(result: PanelResult) -> list[Plot]:
-    """Every figure of the page."""
-    return plots_of(_sections(result))
+    sentences, sections = tuple(panel_sentences(result)), tuple(_sections(result))
+    return Document(
+        f"Panel: {listed(parts)} next to each other",
+        f"Biases: {', '.join(map(inert, biases | trained))}.",
+        tuple(_headlines(result)), sections,
+        (*measure_tables(result), *training_tables(result), sentences), (sentences, *headings(sections), *_terms()),
+        "Panel: models next to each other",
+    )  # fmt: skip
 
 
 def panel_csv(result: PanelResult) -> str:

@@ -14,11 +14,9 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.first_screen import audit_summary
 from cda.auditing.groups import contrast_comparisons, pair_comparisons
 from cda.auditing.rate import triple_comparisons
-from cda.auditing.report import render_html, render_markdown
-from cda.auditing.report_plots import audit_plots
+from cda.auditing.report import audit_document
 from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
 from cda.counterfactuals.label import asks_for
@@ -508,7 +506,8 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     folder = run_folder.path / "report" if out is None else out
     html = folder / REPORT
     with of_this_version(file):
-        page, text, summary = render_html(audit), render_markdown(audit), audit_summary(audit, str(html), adapter)
+        document = audit_document(audit, str(html), adapter)
+        page, text, summary = document.page(), document.markdown(), document.text()
     if out is None:
         own_folder(folder)
     write_text(html, page)
@@ -518,7 +517,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     say("\n" + summary)
     if figures is not None:
         with of_this_version(file):
-            say(write_figures(audit_plots(audit), folder, figures))
+            say(write_figures(document.plots, folder, figures))
     return html
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from cda.inert import guarded
 from cda.preferences.measure import WORDS
 from cda.report import plots
+from cda.report.document import Document
 from cda.report.numbers import (
     NOT_ESTIMATED,
     cell,
@@ -20,7 +20,6 @@ from cda.report.numbers import (
     count,
     counted,
     decimals,
-    inert,
     listed,
     p_equals,
     p_value,
@@ -28,9 +27,9 @@ from cda.report.numbers import (
     plain,
     share,
 )
-from cda.report.page import Entry, Headline, Page, ReportSection, plots_of, render_page
+from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height, slugs
-from cda.report.tables import Row, Table, escaped, markdown_table, plain_table, table
+from cda.report.tables import Row, Table, table
 from cda.results.base import Estimate, Missing, Test
 from cda.results.data import ByColumn, DataBias, DataResult, GroupBias, Regression
 from cda.results.effects import ChoiceOdds, Contingency, LogOdds
@@ -208,33 +207,15 @@ _TERMS = (
 )  # fmt: skip
 
 
-def data_text(result: DataResult) -> str:
-    """For a terminal: a sentence for each bias, the tables, and how it was made."""
-    sentences = [f"{headline.name} {headline.text}" for headline in _headlines(result)]
-    tables = [plain_table(table) for table in data_tables(result)]
-    return "\n\n".join(["\n".join(map(inert, sentences)), *tables, "\n".join(map(inert, data_sentences(result)))])
-
-
-def data_markdown(result: DataResult) -> str:
-    """A Markdown document with every table; text from outside is escaped."""
-    lines = [f"# What the data favour: {escaped(result.pairs)}", ""]
-    lines += [f"- **{escaped(headline.name)}** {escaped(headline.text)}" for headline in _headlines(result)]
-    for found in data_tables(result):
-        lines += ["", *markdown_table(found)]
-    lines += [line for sentence in data_sentences(result) for line in ("", escaped(sentence))]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def data_page(result: DataResult) -> str:
-    """The whole result as a self-contained page; text from outside is escaped."""
-    title = f"What the data favour: {clipped(result.pairs, 120)}"
-    subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
-    return render_page(Page(title, subtitle, tuple(_headlines(result)), tuple(_sections(result))))
-
-
-def data_plots(result: DataResult) -> list[Plot]:
-    """Every figure of the page."""
-    return plots_of(_sections(result))
+def data_document(result: DataResult) -> Document:
+    """A sentence for each bias, the tables, and how it was made."""
+    findings, tables, sentences = tuple(_headlines(result)), data_tables(result), tuple(data_sentences(result))
+    return Document(
+        f"What the data favour: {clipped(result.pairs, 120)}",
+        f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked.",
+        findings, tuple(_sections(result)), (findings, *tables, sentences), (*findings, *tables, sentences),
+        f"What the data favour: {result.pairs}",
+    )  # fmt: skip
 
 
 def data_sentences(result: DataResult) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from cda.biases import Bias
@@ -13,19 +14,17 @@ from cda.data.pairs import PairLabels, cluster_of, numbered_pairs, pair_in, row_
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
-from cda.files.jsonl import write_text
 from cda.inert import inert
-from cda.launch import is_main, say
+from cda.launch import say
 from cda.preferences import data_page as page
 from cda.preferences.measure import by_column, data_biases, grouped
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
-from cda.resources.artifacts import check_form, free_folder, out_folder, shown_path, write_figures
+from cda.resources.artifacts import Form, check_form, free_folder, out_folder, publish, shown_path
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, confirm_all, llm_access, plan_lines
 from cda.resources.sources import prompt_name
-from cda.results.base import save
 from cda.results.benchmarks import AskedLLM
 from cda.results.data import DataResult
 from cda.rewriting.labels import measure_of
@@ -302,24 +301,17 @@ def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: 
 
 def _written(result: DataResult, out: Path, options: DataOptions, data: PairData) -> str:
     """The text for a terminal, after the files are written by the main process."""
-    written = f"Written: {out / PAGE}, {REPORT}, {TABLE}, {RESULT}"
-    if is_main():
-        save(result, out / RESULT)
-        write_text(out / PAGE, page.data_page(result))
-        write_text(out / REPORT, page.data_markdown(result))
-        write_text(out / TABLE, page.data_csv(result))
-        if options.figures is not None:
-            written += f"\n{write_figures(page.data_plots(result), out, options.figures)}"
-    hint = "" if options.by else _hint(data.suggested())
-    return f"{page.data_text(result)}\n{hint}{written}"
-
-
-def _hint(columns: Sequence[str]) -> str:
-    return (
-        f"Columns that may say where pairs come from: {', '.join(columns)}; see each with --by {columns[0]}\n"
-        if columns
-        else ""
-    )
+    document = page.data_document(result)
+    text = document.text()
+    if columns := () if options.by else data.suggested():
+        text += f"\nColumns that may say where pairs come from: {', '.join(columns)}; see each with --by {columns[0]}"
+    forms: dict[str, Form] = {
+        PAGE: document.page,
+        REPORT: document.markdown,
+        TABLE: partial(page.data_csv, result),
+        RESULT: result,
+    }
+    return publish(document, out, forms, options.figures, text)
 
 
 def _check(loaded: LoadedRecipe, options: DataOptions) -> None:

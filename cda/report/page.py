@@ -64,21 +64,6 @@ class Headline:
     kind: Kind = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The content of a page in plain text: the headlines fill the first screen, the sections follow."""
-
-    title: str
-    subtitle: str
-    findings: tuple[Headline, ...]
-    sections: tuple[ReportSection, ...]
-
-
-def render_page(page: Page) -> str:
-    """The page as HTML."""
-    return rendered("page.html.j2", page=page, sections=page.sections)
-
-
 def rendered(
     template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: object
 ) -> str:

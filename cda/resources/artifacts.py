@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
-from cda.files.jsonl import read_jsonl, write_text
+from cda.files.jsonl import read_jsonl, write_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
+from cda.launch import is_main
 from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
+from cda.report.document import Document
 from cda.report.plots import FORMATS, Plot, save_plot
 from cda.report.tables import escaped
-from cda.results.base import Result
+from cda.results.base import Result, Saved, save
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint
 
@@ -162,6 +164,34 @@ def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
         lines += [f"## {escaped(file.name)} ({size})", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
     write_text(folder / CAPTIONS, "\n".join(lines))
     return f"Figures: {len(files)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+
+
+Form = Callable[[], str] | Saved | Iterable[object] | None
+"""Content of a file: a text that is made when it is written, a result as JSON, rows as JSON lines; None: it is there already."""
+
+
+def publish(
+    document: Document, folder: Path, files: Mapping[str, Form], figures: str | None,
+    text: str | None = None,
+) -> str:  # fmt: skip
+    """Write the files of a result by the main process and, with `figures` (svg, pdf), every figure; the text for a terminal, with
+    the files in it."""
+    names = list(files)
+    written = f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"
+    if is_main():
+        for name, content in files.items():
+            match content:
+                case None:
+                    continue
+                case Saved():
+                    save(content, folder / name)
+                case Iterable():
+                    write_jsonl(folder / name, content)
+                case _:
+                    write_text(folder / name, content())
+        if figures is not None:
+            written += f"\n{write_figures(document.plots, folder, figures)}"
+    return f"{document.text() if text is None else text}\n{written}"
 
 
 _LONGEST_WORD = 24

@@ -19,10 +19,11 @@ from cda.files.paths import is_a_file
 from cda.inert import clipped, inert
 from cda.launch import say
 from cda.records import Exclusions, Preference, count_reasons, normal_text
+from cda.report.document import Document
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, n_of, p_equals, share
-from cda.report.page import Headline, Page, ReportSection, render_page
+from cda.report.page import Headline, ReportSection
 from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height
-from cda.report.tables import Table, plain_table
+from cda.report.tables import Table
 from cda.resources.dry_run import stop_if_dry
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
@@ -360,16 +361,17 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
          "seconds": vote.seconds, "justification": vote.justification}
         for vote in kept.votes
     ]  # fmt: skip
+    document = study_document(result)
     try:
         votes.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(votes, rows)
         save(result, numbers)
-        write_text(page, render_page(study_page(result)))
+        write_text(page, document.page())
     except OSError as error:
         why = f"cannot be written ({error.strerror or error})"
         raise RunError(f"{votes}: {why}. Choose another place with --out") from None
     where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --pairs CONTRASTS --votes {votes}`"
-    say("\n".join([study_text(result), inert(where), inert(f"Summary: {page}")]))
+    say("\n".join([document.text(), inert(where), inert(f"Summary: {page}")]))
     return result
 
 
@@ -495,8 +497,8 @@ def _item(item: Item, votes: Sequence[Vote], wanted: int) -> StudyItem:
     )
 
 
-def study_page(result: StudyResult) -> Page:
-    """Votes, participants and items of a study in tables."""
+def study_document(result: StudyResult) -> Document:
+    """Votes, participants and items of a study; in a terminal the first screen, participants, exclusions, missing judgements."""
     lacking, people = _lacking(result), [_DIFFERS]
     if result.silent:
         people.append(f"Nothing came back from {', '.join(result.silent)}.")
@@ -509,10 +511,11 @@ def study_page(result: StudyResult) -> Page:
         missing = f"None: each of {result.n_items} pairs has {wanted} or more."
     left_out = ("Every answer that did not become a vote, and why.",)
     divided = ("Votes on each pair, the least agreed on first.",)
-    return Page(
+    findings = tuple(_headlines(result))
+    return Document(
         f"What people preferred: {result.n_items} pairs",
         f"Study {result.study}, {result.kind}, {result.judgements_wanted} judgements wanted on each pair",
-        tuple(_headlines(result)),
+        findings,
         (
             ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), (_bias_table(result),)),
             ReportSection("people", "Participants", tuple(people), (participant_table(result),), _plots(result)),
@@ -520,18 +523,19 @@ def study_page(result: StudyResult) -> Page:
             ReportSection("missing", "Pairs that lack judgements", (missing,), _missing_tables(lacking)),
             ReportSection("items", "Every pair", divided, (_item_table(result),)),
         ),
-    )
+        (
+            tuple(f"{headline.name}: {headline.text}" for headline in findings), participant_table(result), left_out_table(result),
+            *_missing_sentence(lacking),
+        ),
+    )  # fmt: skip
 
 
-def study_text(result: StudyResult) -> str:
-    """The same for a terminal: first screen, participants, exclusions, missing judgements."""
-    lines = [f"{headline.name}: {headline.text}" for headline in _headlines(result)]
-    lines += ["", plain_table(participant_table(result)), "", plain_table(left_out_table(result))]
-    if lacking := _lacking(result):
-        names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
-        more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
-        lines += ["", f"Pairs that lack judgements: {names}{more}"]
-    return "\n".join("\n".join(map(inert, line.split("\n"))) for line in lines)
+def _missing_sentence(lacking: Sequence[StudyItem]) -> list[str]:
+    if not lacking:
+        return []
+    names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
+    more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
+    return [f"Pairs that lack judgements: {names}{more}"]
 
 
 def _headlines(result: StudyResult) -> Iterator[Headline]:

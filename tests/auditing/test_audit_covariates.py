@@ -14,7 +14,7 @@ from scipy import stats
 
 from cda.auditing.analysis import by_columns
 from cda.auditing.groups import Group
-from cda.auditing.report import method_table, methods_of, render_html
+from cda.auditing.report import audit_document, method_table, methods_of
 from cda.auditing.report_covariates import by_plots, by_tables, by_words
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
@@ -185,7 +185,7 @@ def test_the_report_shows_levels_tests_and_what_was_left_out() -> None:
         assert drawn == [[level.margin.of(label).estimate.value for level in levels] for label in labels]  # type: ignore[union-attr]
         assert "pooled: rare|<b> (6)." in words[1] and words[2].endswith("contrasts without a value, in no level: 1.")
         assert "jargon, topic: triples are not divided: these triples have no value in it." in words
-        page = render_html(audit)
+        page = audit_document(audit).page()
         assert "By columns of your data" in page and "rare|&lt;b&gt;" in page and "rare|<b>" not in page
         printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
         assert {"prompt-clustered t 95%", "Welch's test of equal means, clustered by prompt, F"} <= printed

@@ -67,20 +67,20 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
 
 
 def test_the_page_holds_the_largest_n_next_to_one() -> None:
-    text = report.best_of_n_page(TWO)
+    text = report.best_of_n_document(TWO).page()
     first, page = words(text.split("<nav")[0]), checked(text)
     n_1, n_8, *_, change = report.best_of_n_tables(TWO)[0].rows[0][1:5]
     assert f"jargon (share): {n_1} at n = 1; at n = 8: {n_8} before," in first and f"; change {change} (p" in first
     assert first.count("Holm") == 2  # of the attributes, not of the quality
     assert section_ids(page) == ["curves", "slopes", "tilt", "by-n", "by-beta", "scoring", "meaning"]
-    plots = {plot.id: plot for plot in report.best_of_n_plots(TWO)}  # what is written as files
+    plots = {plot.id: plot for plot in report.best_of_n_document(TWO).plots}  # what is written as files
     assert list(plots) == ["best_of_n", *figures(page)]
     assert figures(page) == ["curve-1", "curve-2", "curve-3", "slopes", "tilt-1", "tilt-2", "tilt-3"]
     assert plots["slopes"].description.startswith(f"jargon: {report.best_of_n_tables(TWO)[1].rows[0][1]} before, ")
     means = changed(changed(TWO, "attributes", TWO.attributes[1:]), "tilt", Missing(reason="nothing to tilt"))
-    text = report.best_of_n_page(means)
+    text = report.best_of_n_document(means).page()
     assert figures(checked(text)) == ["curve-1", "curve-2"] and "is not estimated: nothing to tilt." in text
-    assert "β" not in report.best_of_n_text(means)
+    assert "β" not in report.best_of_n_document(means).text()
 
 
 def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it() -> None:
@@ -90,7 +90,7 @@ def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it(
     assert "at β = 2 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
     assert strongest.header[-4:] == ("change", "p", "p (Holm)", "prompts") and len(strongest.rows) == 3
     assert asked.header[-2:] == ("change", "prompts") and len(asked.rows) == 3
-    assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_text(TWO)
+    assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_document(TWO).text()
     by_beta, jargon, *_ = tilt_report.tilt_tables(tilt, TWO.scorings)
     # Weak to strong, up to the first β that is not supported; then the one that was asked for.
     usual = ["4 SD", "2.8 SD", "2 SD"]
@@ -141,7 +141,7 @@ def test_nothing_from_outside_is_markup_or_obeyed(tmp_path: Path, recwarn: pytes
     curves = [f"{curve}.{part}" for curve in ("attributes.0", "quality") for part in ("name", "definition")]
     for path in ("responses", *curves, "models.before.model", "models.before.adapter"):
         result = changed(result, path, HOSTILE)
-    page, markdown = report.best_of_n_page(result), report.best_of_n_markdown(result)
+    page, markdown = report.best_of_n_document(result).page(), report.best_of_n_document(result).markdown()
     checked(page)
     assert "<script>alert" not in page + markdown and "[U+202E]" in page
     row = next(line for line in markdown.splitlines() if line.startswith("| 中a"))
@@ -149,7 +149,7 @@ def test_nothing_from_outside_is_markup_or_obeyed(tmp_path: Path, recwarn: pytes
     file = save_plot(report.overview_plot(result), tmp_path, "svg")
     assert file.name == "best_of_n.svg" and not recwarn.list
     svg = file.read_text(encoding="utf-8")
-    for text in (markdown, report.best_of_n_text(result), svg):
+    for text in (markdown, report.best_of_n_document(result).text(), svg):
         assert "\x1b" not in text and "\u202e" not in text
     texts = [element.text or "" for element in ElementTree.fromstring(svg).iter() if not element.tag.endswith("script")]
     assert len(texts) == len(list(ElementTree.fromstring(svg).iter())) and any("a<script>" in text for text in texts)

@@ -8,7 +8,7 @@ import pytest
 from changed import changed
 from page_checks import checked, section_ids, words
 
-from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
+from cda.benchmarks.quality_report import quality_document
 from cda.records import Exclusions
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
@@ -78,18 +78,18 @@ def quality(*sections: AccuracyGroup, form: str = "rewardbench", **changes: Any)
 )
 def test_flags_in_words(shift: dict[str, bool], flag: str, bad: bool) -> None:
     result = quality(group("Chat", **shift), group("Safety", 0.0))
-    line = next(line for line in quality_summary(result).splitlines() if line.startswith("Chat"))
+    line = next(line for line in quality_document(result).text().splitlines() if line.startswith("Chat"))
     assert "84.1±1.2 [81, 87]  82.9±1.2 [80, 86]  −1.2 [−3.2, 0.8]" in line and line.endswith("0.84")
     assert line.split("0.8]")[1].removesuffix("0.84").strip() == flag
     # Only what is shown is coloured on the page: a fall, or, below, that none can have been.
-    page = quality_page(result)
+    page = quality_document(result).page()
     assert ('<li class="bad">' in page) == bad and '<li class="good">' not in page
 
 
 def test_what_was_left_out_tied_and_rough_is_said() -> None:
     counts = {"unread": 3, "unread_reasons": {"a text is too long for the model": 2, "no readable verdict": 1}}
     few = changed(group("Chat"), "scores.after.estimate.n_prompts", 4)
-    summary = quality_summary(quality(few, **counts))
+    summary = quality_document(quality(few, **counts)).text()
     for said in (
         "Left out 7 of 1168 rows: 7 prior set (row 1, 2, 3, 4, 5, …).",
         "Ties (margin exactly 0) count as wrong, as in RewardBench's script: 2 before, 2 after.",
@@ -100,7 +100,7 @@ def test_what_was_left_out_tied_and_rough_is_said() -> None:
     ):
         assert said in summary.replace("\n", " ")
     assert "\noverall" not in summary  # one section is the whole
-    assert "Warning" not in quality_summary(quality(group("Chat")))
+    assert "Warning" not in quality_document(quality(group("Chat"))).text()
 
 
 def test_always_fits_and_never_obeys() -> None:
@@ -109,14 +109,14 @@ def test_always_fits_and_never_obeys() -> None:
         worst, "scores", dict.fromkeys(("before", "after"), changed(worst.scores["before"], "estimate.value", 1.0))
     )
     worst = changed(worst, "shift.estimate", _estimate(-0.95, 0.05))
-    text = quality_summary(quality(worst, worst, name="\x1b]0;x\x07" + "file" * 40))
+    text = quality_document(quality(worst, worst, name="\x1b]0;x\x07" + "file" * 40)).text()
     assert "\x1b" not in text and all(len(line) <= 100 for line in text.splitlines())
     assert "fell*" in text
 
 
 def test_the_page_holds_change_n_and_what_fell() -> None:
     result = quality(group("Chat", fell=True, excludes_0=True), group("Hard", -0.03, fell=True), group("Safety", 0.0))
-    text = quality_page(result)
+    text = quality_document(result).page()
     first = words(text.split("<nav")[0])
     assert "rb: accuracy 84.1% [81.1, 87.1] before, 82.9% [79.9, 85.9] after; change −1.2 [−3.2, 0.8] points" in first
     assert "Fell by more than 1 point: Chat −1.2 [−3.2, 0.8]*, Hard −3.0 [−5.0, −1.0] (*: and" in first
@@ -126,7 +126,7 @@ def test_the_page_holds_change_n_and_what_fell() -> None:
 def test_hostile_names_are_inert() -> None:
     result = quality(group(HOSTILE, fell=True), group(f"{HOSTILE}2"), name=HOSTILE, source=HOSTILE)
     result = changed(changed(result, "scorings.0.model", HOSTILE), "scorings.0.facts.notes", (HOSTILE,))
-    text = quality_page(result)
+    text = quality_document(result).page()
     checked(text)
     assert "<script>alert" not in text and "[U+202E]" in text and "[U+FFFE]" in text
-    assert r" \| " in quality_markdown(result) and "\x1b" not in quality_markdown(result)
+    assert r" \| " in quality_document(result).markdown() and "\x1b" not in quality_document(result).markdown()

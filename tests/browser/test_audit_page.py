@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from cda.auditing import report as report_forms
 from cda.auditing.first_screen import SHAPES
-from cda.auditing.report import render_html
+from cda.auditing.report import audit_document
 from cda.results.base import PerScoring
 from cda.results.facts import Example, RunFacts, StageRun
 
@@ -39,7 +39,7 @@ def rendered(pages: dict[str, str], request: pytest.FixtureRequest) -> Rendered:
 
     def render(name: str) -> str:
         if name not in pages:
-            pages[name] = render_html(request.getfixturevalue(name))
+            pages[name] = audit_document(request.getfixturevalue(name)).page()
         return pages[name]
 
     return render
@@ -194,7 +194,7 @@ def eight_biases(make_audit: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     names += [f"{name}-second-turn" for name in ("length", "vagueness", "sycophancy")]
     shares = dict(zip(names, [(0.88,), (0.5,), (0.1,), (0.8,)] * 2, strict=True))
     monkeypatch.setattr(report_forms, "sections", lambda audit: [])  # noqa: ARG005
-    return render_html(make_audit(shares, quality=(0.7,), others=()))
+    return audit_document(make_audit(shares, quality=(0.7,), others=())).page()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from cda.auditing.comparison_page import comparison_page
+from cda.auditing.comparison_page import comparison_document
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.row import AuditFolder
 
@@ -18,7 +18,9 @@ def test_reads_on_every_screen_and_on_paper(make_audit: Any, opened: Callable[[s
         "runs/<b>one</b>": make_audit(others=others),
         "runs/two": make_audit({"bias0": (0.5, 0.6)}, others=others[1:]),
     }
-    page = opened(comparison_page(compare_audits({name: AuditFolder(audit) for name, audit in audits.items()})))
+    page = opened(
+        comparison_document(compare_audits({name: AuditFolder(audit) for name, audit in audits.items()})).page()
+    )
     figure = page.get_by_role("img", name="Change of skew in percentage points")
     assert figure.get_by_text("−48*").count() == 1
     assert figure.get_by_text("+10*").count() == 1

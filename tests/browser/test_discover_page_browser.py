@@ -8,7 +8,7 @@ import pytest
 from made_discover import discovered
 from playwright.sync_api import Page
 
-from cda.discovery.discovery_page import discover_page
+from cda.discovery.discovery_page import discover_document
 from cda.records import user_prompt
 from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 
@@ -45,7 +45,7 @@ def _shown(page: Page) -> list[str]:
 
 
 def test_examples_are_chosen_by_attribute_sorted_and_opened(result: DiscoverResult, opened: Open) -> None:
-    page = opened(discover_page(result))
+    page = opened(discover_document(result).page())
     assert _shown(page) == ["rice", "beans", "oats", "corn"] and page.locator(".example[open]").count() == 1
     attribute, order = page.get_by_label("Attribute", exact=True), page.get_by_label("First", exact=True)
     order.select_option("margin")
@@ -71,5 +71,5 @@ def test_examples_are_chosen_by_attribute_sorted_and_opened(result: DiscoverResu
 
 
 def test_one_attribute_has_nothing_to_choose(result: DiscoverResult, opened: Open) -> None:
-    page = opened(discover_page(result.model_copy(update={"tested": result.tested[:1]})))
+    page = opened(discover_document(result.model_copy(update={"tested": result.tested[:1]})).page())
     assert _shown(page) == ["rice", "beans"] and page.get_by_role("combobox").count() == 0

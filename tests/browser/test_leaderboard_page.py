@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
-from cda.panels.leaderboard import leaderboard_page, ranked
+from cda.panels.leaderboard import leaderboard_document, ranked
 from cda.results.base import Estimate, Missing
 from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 
@@ -27,7 +27,7 @@ def _row(model: str, skew: float, quality: float | None) -> LeaderboardRow:
 
 def test_columns_sort_both_ways_and_words_come_last(opened: Callable[[str], Page]) -> None:
     rows = {"a.json": _row("nine", 0.59, 0.9), "b.json": _row("ten", 0.6, 1.0), "c.json": _row("none", 0.7, None)}
-    html = leaderboard_page(LeaderboardResult(name="rows", groups=(ranked("a" * 16, rows),)))
+    html = leaderboard_document(LeaderboardResult(name="rows", groups=(ranked("a" * 16, rows),))).page()
     page = opened(html)
     table = page.locator("table").first
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import cda
 from cda.calibration.files import calibrate_files
-from cda.calibration.report import calibration_text
+from cda.calibration.report import calibration_document
 from cda.cli import app
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
@@ -121,8 +121,8 @@ def test_margins_that_do_not_follow_people_are_said(tmp_path: Path) -> None:
     blind = [row | {"margin": 1 + float(rng.normal())} for row in without(scores(), "first", "difference")]
     result = found(tmp_path, blind)
     assert result.following.low < 0.1 < 1 < found(tmp_path, without(scores(), "first")).following.low
-    assert "hardly follow people's votes" in calibration_text(result)
-    assert "hardly follow" not in calibration_text(found(tmp_path, without(scores(), "first")))
+    assert "hardly follow people's votes" in calibration_document(result).text()
+    assert "hardly follow" not in calibration_document(found(tmp_path, without(scores(), "first"))).text()
 
 
 def test_several_biases_each_have_their_own_terms_and_few_votes_none(tmp_path: Path) -> None:

@@ -16,11 +16,9 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import discover_page, family_plot, front_of
+from cda.discovery.discovery_page import discover_document, family_plot, front_of
 from cda.discovery.discovery_result import strength_curve
 from cda.discovery.discovery_tables import (
-    discover_markdown,
-    discover_text,
     discovery_sentences,
     excluded_table,
     lineage_tables,
@@ -154,7 +152,11 @@ def test_every_way_to_find_nothing_says_so(
 ) -> None:
     result = make(until, weak=weak)
     result = never_rewritten(result) if until == "search" else result
-    text, document, page = discover_text(result), discover_markdown(result), discover_page(result)
+    text, document, page = (
+        discover_document(result).text(),
+        discover_document(result).markdown(),
+        discover_document(result).page(),
+    )
     assert discovery_sentences(result)[0] == first and shown in document
     assert "confirmed:" not in text and "yes" not in text and "## " not in document  # no examples of what is not shown
     assert 'class="bad"' not in page.split("<nav")[0]
@@ -165,7 +167,7 @@ def test_every_way_to_find_nothing_says_so(
 
 def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:
     result = make(failed={"gpt-y": {"refused": 90}})
-    document = discover_markdown(result)
+    document = discover_document(result).markdown()
     assert "not tested, because 1 of 2 rewriters can be used, 2 are needed" in document
     assert "90 of 100 rewrites failed" in document and "| not tested | no |" in document
     assert "gpt-x 4 of 24; gpt-y 180 of 200" in document
@@ -201,7 +203,11 @@ def hostile(make: MakeResult) -> DiscoverResult:
 @pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
 def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     result = cut_back(hostile, until)
-    text, document, page = discover_text(result), discover_markdown(result), discover_page(result)
+    text, document, page = (
+        discover_document(result).text(),
+        discover_document(result).markdown(),
+        discover_document(result).page(),
+    )
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b\ud800"]
     assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
     assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
@@ -270,27 +276,30 @@ def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeRe
         lists.model_copy(update={"feature": "alike", "beyond": changed(estimate, "value", 0.0)}),
         lists.model_copy(update={"feature": "unlimited", "beyond": None}),
     )
-    document = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), drift)).replace("\\", "")
+    document = discover_document(changed(make(), ("pairs", SPACES.id, "drift"), drift)).markdown().replace("\\", "")
     assert (
         "| Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
         in document
     )
     assert not re.search(r"\| (own|alike|unlimited)", document)
-    unknown = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt")))
+    unknown = discover_document(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))).markdown()
     assert "| Triple spaces between words | drift | one prompt |" in unknown
 
 
 def test_what_is_said_depends_on_how_many_and_how_much(make: MakeResult) -> None:
     result = make()
     _, question = result.tested
-    usual = discover_text(result)
+    usual = discover_document(result).text()
     assert "dropped in the review" not in usual and "wrote the same text" not in usual
-    dropped = discover_text(changed(result, "tested", (question,)))
+    dropped = discover_document(changed(result, "tested", (question,))).text()
     assert "1 candidates that held on the validation prompts were dropped in the review" in dropped
-    assert "wrote the same text for 90% of the responses" in discover_text(changed(result, "tested.0.same_by_all", 0.9))
-    assert "wrote the same text" not in discover_text(changed(result, "tested.0.same_by_all", 0.2))
+    assert (
+        "wrote the same text for 90% of the responses"
+        in discover_document(changed(result, "tested.0.same_by_all", 0.9)).text()
+    )
+    assert "wrote the same text" not in discover_document(changed(result, "tested.0.same_by_all", 0.2)).text()
     four = tuple(changed(question, "attribute", f"attribute {at}") for at in range(4))
-    first = words(discover_page(changed(make(weak=True), "tested", four)).split("<nav")[0])
+    first = words(discover_document(changed(make(weak=True), "tested", four)).page().split("<nav")[0])
     assert "Not confirmed: 4 more" in first and "attribute 0" not in first
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.inspection.inspect import render_inspection
+from cda.inspection.inspect import inspect_document
 from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, rewrites_table
 from cda.report.numbers import width
 from cda.report.page import word_differences
@@ -115,7 +115,7 @@ def test_text_in_columns_is_complete_and_marked() -> None:
 
 
 def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> None:
-    page = render_inspection(hostile)
+    page = inspect_document(hostile).page()
     assert page.count('<details class="example"') == 5
     assert "<script>alert" not in page and "<img" not in page and "\x1b" not in page and "[U+202E]" in page
     tags = re.findall(r"<[a-z][^>]*>", re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S))
@@ -124,7 +124,7 @@ def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> N
 
 
 def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: InspectResult) -> None:
-    page = render_inspection(inspection)
+    page = inspect_document(inspection).page()
     assert "bias added: words +0.50" in page
     names = "filter-row example-filter example-people example-order examples-list examples-shown open-all close-all"
     for name in names.split():

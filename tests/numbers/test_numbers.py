@@ -20,7 +20,7 @@ from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_markdown, ranked
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_document, ranked
 from cda.report.tables import tables_by_bias
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
@@ -201,7 +201,7 @@ def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alon
     result = LeaderboardResult(name="rows", groups=(ranked("set", {"a.json": row}),))
     header, line = (next(each) for each in [iter(leaderboard_csv(result).splitlines())] * 2)
     assert float(line.split(",")[header.split(",").index(f"{bias} leaning")]) == pytest.approx(value)
-    assert "Leaning: how far each model leans" in leaderboard_markdown(result)
+    assert "Leaning: how far each model leans" in leaderboard_document(result).markdown()
     (found,) = [
         table
         for table in tables_by_bias(numbers_in(result), "comparison", ("audit", {"a.json": "a"}), {})

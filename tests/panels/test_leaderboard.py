@@ -18,9 +18,7 @@ from cda.cli import app
 from cda.errors import CdaError, DataError
 from cda.panels.leaderboard import (
     leaderboard_csv,
-    leaderboard_markdown,
-    leaderboard_page,
-    leaderboard_text,
+    leaderboard_document,
     mean_of_biases,
     place,
     ranked,
@@ -72,7 +70,7 @@ def test_rows_on_other_texts_are_not_ranked_together(folder: Path) -> None:
     assert first.ranked_by == "miscalibration" and second.ranked_by == "distance of skew from 50%"
     assert [entry.file for entry in first.entries] == ["a.json", "more/c.json", "b.json"]
     assert [(entry.row.model, place(entry)) for entry in second.entries] == [("org/low", "1")]
-    text = leaderboard_text(result)
+    text = leaderboard_document(result).text()
     assert text.index("org/low") < text.index("org/close") < text.index("org/high") < text.index("Group 2")
 
 
@@ -91,7 +89,7 @@ def test_rows_that_are_not_told_apart_or_exactly_equal_are_marked() -> None:
     result = LeaderboardResult(
         name="rows", groups=(group, ranked("b" * 16, {"one.json": row("alone", {"jargon": bias(0.9)})}))
     )
-    text, page = leaderboard_text(result), leaderboard_page(result)
+    text, page = leaderboard_document(result).text(), leaderboard_document(result).page()
     assert "1–3    2 others, 1 equal" in text and "4–5    1 other, 1 equal" in text and "only row" in text
     assert "one, 10% [5, 15]; exactly as low: two; 1 more may be as low." in page and "2 others, 1 equal" in page
     lines = list(csv.DictReader(io.StringIO(leaderboard_csv(result))))
@@ -172,7 +170,7 @@ def test_a_bad_row_is_named_and_counted_and_the_others_are_shown(folder: Path) -
         assert said in result.refused[name] and "\n" not in result.refused[name]
         assert str(folder) not in result.refused[name]
     assert sum(len(group.entries) for group in result.groups) == 4
-    assert "12 of 16 files could not be read as rows." in leaderboard_text(result)
+    assert "12 of 16 files could not be read as rows." in leaderboard_document(result).text()
 
 
 def test_the_command_writes_page_table_and_numbers_and_reads_them_not_as_rows(folder: Path) -> None:
@@ -218,9 +216,12 @@ def test_hostile_names_stay_words(tmp_path: Path) -> None:
     save(row(HOSTILE, {HOSTILE: bias(0.5, 0.1)}), tmp_path / "a.json")
     save(row("=cmd()", {HOSTILE: bias(0.5, 0.2)}), tmp_path / "b.json")
     result = read_leaderboard(tmp_path)
-    page = leaderboard_page(result)
+    page = leaderboard_document(result).page()
     checked(page)
-    assert "<script>alert" not in page and "\x1b" not in leaderboard_text(result) + leaderboard_markdown(result)
+    assert (
+        "<script>alert" not in page
+        and "\x1b" not in leaderboard_document(result).text() + leaderboard_document(result).markdown()
+    )
     cells = [cell for line in csv.reader(io.StringIO(leaderboard_csv(result))) for cell in line]
     assert "'=cmd()" in cells and not any(cell.startswith(("=", "+", "@")) for cell in cells)
     lines = list(csv.DictReader(io.StringIO(leaderboard_csv(result))))

@@ -12,7 +12,7 @@ from page_checks import checked
 
 from cda.auditing.report_cells import compares
 from cda.panels.panel import Contrasts, Member, panel_of
-from cda.panels.panel_report import panel_csv, panel_markdown, panel_page, panel_text
+from cda.panels.panel_report import panel_csv, panel_document
 from cda.records import Preference
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
@@ -105,10 +105,10 @@ def test_a_training_s_quality_is_shown_before_and_after_by_section() -> None:
     assert made.audit.quality_sections is not None
     result = panel_of([made], 42)
     assert result.trainings["t"].sections == made.audit.quality_sections.shown
-    page = panel_page(result)
+    page = panel_document(result).page()
     checked(page)
     assert "training-quality-desc" in page and "training-skew-desc" in page
-    text = panel_text(result)
+    text = panel_document(result).text()
     for group in made.audit.quality_sections.shown:
         assert group.name in text
 
@@ -144,7 +144,7 @@ def test_a_bias_that_a_model_lacks_is_named_and_not_counted_as_zero() -> None:
     assert "vagueness: not measured for b." in result.differences
     (mean,) = result.panels[0].biases["vagueness"].means
     assert mean.models == ("a",)
-    assert "not measured" in panel_text(result)
+    assert "not measured" in panel_document(result).text()
 
 
 def test_text_from_outside_is_inert_everywhere() -> None:
@@ -152,8 +152,8 @@ def test_text_from_outside_is_inert_everywhere() -> None:
     result = panel_of(
         [model(name, 0), model("b", 1), training(f"t {HOSTILE}", 2)], 42, {f"f {HOSTILE}": HOSTILE}, (HOSTILE,)
     )
-    checked(panel_page(result))
-    assert "\x1b" not in panel_text(result) and "<script" not in panel_markdown(result)
+    checked(panel_document(result).page())
+    assert "\x1b" not in panel_document(result).text() and "<script" not in panel_document(result).markdown()
     assert "\n=evil" not in panel_csv(result) and "'=evil" in panel_csv(result)
 
 
@@ -167,7 +167,7 @@ def test_a_page_of_many_models_and_biases_names_every_one() -> None:
         for seed in range(2)
     ]
     result = panel_of([*made, *judges], 42)
-    page = panel_page(result)
+    page = panel_document(result).page()
     checked(page)
     assert all(each.name in page for each in (*made, *judges))
     assert all(f"models-{name}-desc" in page for name in targets)

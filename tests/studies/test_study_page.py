@@ -6,7 +6,6 @@ import pytest
 from changed import changed
 
 from cda.records import Exclusions
-from cda.report.page import render_page
 from cda.report.plots import inline_svg
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
@@ -16,8 +15,7 @@ from cda.studies.import_answers import (
     Vote,
     left_out_table,
     participant_table,
-    study_page,
-    study_text,
+    study_document,
     summarize_study,
 )
 
@@ -55,7 +53,7 @@ def test_the_figure_shows_those_who_differ_most_first(result: StudyResult) -> No
     one = next(row for row in result.participants if row.disagrees)
     more = tuple(changed(changed(one, "participant", f"p{at}"), "disagrees.value", at / 100) for at in range(50))
     many = changed(result, "participants", (*result.participants, *more))
-    (plot,) = next(section for section in study_page(many).sections if section.id == "people").plots
+    (plot,) = next(section for section in study_document(many).sections if section.id == "people").plots
     assert plot.title.endswith("(the 40 of 51 participants who differ most)")
     said = [part.split()[0] for part in plot.description.split("; ")]
     assert said[:2] == [HOSTILE, "p49"] and len(said) == 40
@@ -63,9 +61,9 @@ def test_the_figure_shows_those_who_differ_most_first(result: StudyResult) -> No
 
 
 def test_hostile_names_are_inert(result: StudyResult) -> None:
-    page = render_page(study_page(result))
+    page = study_document(result).page()
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "\x1b" not in page
-    assert "\x1b" not in study_text(result)
+    assert "\x1b" not in study_document(result).text()
 
 
 def test_what_cannot_be_estimated_says_why() -> None:
@@ -75,7 +73,7 @@ def test_what_cannot_be_estimated_says_why() -> None:
     screened = Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {}))
     found = summarize_study(study, screened, Rules(), 0)
     assert isinstance(found.all.skew, Missing) and found.position is None
-    said = {one.name: one.text for one in study_page(found).findings}
+    said = {one.name: one.text for one in study_document(found).findings}
     assert said["jargon"].startswith("human skew not estimated: no item has a majority for one side")
     assert said["Agreement"].startswith("not estimated: no item of 1 has two votes")
-    assert "none given" in study_text(found) and render_page(study_page(found))
+    assert "none given" in study_document(found).text() and study_document(found).page()

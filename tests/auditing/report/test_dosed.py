@@ -15,7 +15,7 @@ from cda.auditing.first_screen import bias_verdicts, headline
 from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.paper import outcome_table
-from cda.auditing.report_plots import audit_plots
+from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
@@ -198,6 +198,6 @@ def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit
         == (own.base.skew, own.people.skew)
         != (dosed.skew["jargon"].before, dosed.skew["jargon"].after)
     )
-    drawn = {plot.id: plot.description for plot in audit_plots(dosed.model_copy(update={"dose": None}))}
+    drawn = {plot.id: plot.description for plot in audit_document(dosed.model_copy(update={"dose": None})).plots}
     assert f"{PLAIN} 15% [9, 23]" in drawn["skew"] and f"{PLAIN} 60% [55, 65]" in drawn["quality"]
-    assert not any("plain CDA" in plot.description for plot in audit_plots(audit))
+    assert not any("plain CDA" in plot.description for plot in audit_document(audit).plots)

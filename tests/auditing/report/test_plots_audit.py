@@ -13,15 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from cda.auditing.report import sections
-from cda.auditing.report_plots import audit_plots, section_plots
+from cda.auditing.report import audit_document, sections
+from cda.auditing.report_plots import section_plots
 from cda.report.plots import Plot, inline_svg
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:
-    found = audit_plots(audit)
+    found = audit_document(audit).plots
     assert len({plot.id for plot in found}) == len(found)
     return {plot.id: plot for plot in found}
 
@@ -177,9 +177,9 @@ def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
 
 
 def test_hostile_names_are_inert(hostile: Any) -> None:
-    for plot in audit_plots(hostile):
+    for plot in audit_document(hostile).plots:
         assert re.fullmatch(r"[a-z0-9-]+", plot.id)
-    (change,) = [plot for plot in audit_plots(hostile) if plot.id == "skew-change"]
+    (change,) = [plot for plot in audit_document(hostile).plots if plot.id == "skew-change"]
     svg = inline_svg(change)
     ElementTree.fromstring(svg)
     assert "<i>" not in svg and "\x1b" not in svg and "[U+001B]" in svg

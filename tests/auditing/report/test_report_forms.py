@@ -12,7 +12,7 @@ import pytest
 from changed import changed
 from page_checks import checked, unreadable, words
 
-from cda.auditing.report import render_html, render_markdown
+from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
@@ -23,17 +23,17 @@ PATH = "runs/jargon/report/report.html"
 @pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
 def test_page_loads_nothing_and_document_is_whole(name: str, request: pytest.FixtureRequest) -> None:
     audit = request.getfixturevalue(name)
-    html = render_html(audit)
+    html = audit_document(audit).page()
     page = checked(html)
     assert name == "hostile" or unreadable(unescape(words(html))) == []
     assert not re.search(r"url\(|@import|fetch\(|https?:", page.inside["style"] + page.inside["script"])
-    rows = [line for line in render_markdown(audit).splitlines() if line.startswith("|")]
+    rows = [line for line in audit_document(audit).markdown().splitlines() if line.startswith("|")]
     for row, following in pairwise(rows):
         assert not set(following) <= set("|- ") or row.count("|") == following.count("|")
 
 
 def test_hostile_text_is_inert_in_every_form(hostile: Any) -> None:
-    page, text = render_html(hostile), render_markdown(hostile)
+    page, text = audit_document(hostile).page(), audit_document(hostile).markdown()
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "[U+202E]" in page
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.S | re.M)
     assert "````text" in text  # the fence is longer than the run inside
@@ -47,7 +47,7 @@ def _strips(audit: Any) -> list[ElementTree.Element]:
         ElementTree.fromstring(svg)
         for svg in re.findall(
             r'<svg class="chart" role="img" aria-label="[^"]*" width="100%" height="26">.*?</svg>\n?(?=</td>)',
-            render_html(audit),
+            audit_document(audit).page(),
             re.S,
         )
     ]
@@ -64,7 +64,7 @@ def test_marks_of_the_first_screen_lie_at_the_numbers_in_colours_of_the_page(aud
 
 
 def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
-    text = render_html(voted)
+    text = audit_document(voted).page()
     moves = [float(move.replace("−", "-")) for move in re.findall(r"after \(([+−][\d.]+)\)", text)]
     assert moves and moves == sorted(moves)
     for part in (
@@ -76,7 +76,7 @@ def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
         assert part in text
     disputed = changed(changed(voted.examples[0], "prompt", "disputed"), "margins.after", 0.9)
     agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
-    few = render_markdown(voted.model_copy(update={"examples": [*agreed, disputed]}))
+    few = audit_document(voted.model_copy(update={"examples": [*agreed, disputed]})).markdown()
     assert "disputed" in few and "agreed 3" in few and "agreed 1" not in few
 
 
@@ -129,6 +129,6 @@ def test_few_hold_a_disagreement_where_there_is_one() -> None:
 def test_paper_has_a_few_examples_and_says_so(one_model: Any) -> None:
     name = one_model.biases[0].name
     examples = tuple(_example(float(n), None, "base").model_copy(update={"bias": name}) for n in range(5))
-    html = render_html(one_model.model_copy(update={"examples": examples}))
+    html = audit_document(one_model.model_copy(update={"examples": examples})).page()
     assert "Printed are 3 of 5 examples, at most 3 of each bias" in html and html.count('class="example screen"') == 2
-    assert "Printed are" not in render_html(one_model.model_copy(update={"examples": examples[:3]}))
+    assert "Printed are" not in audit_document(one_model.model_copy(update={"examples": examples[:3]})).page()

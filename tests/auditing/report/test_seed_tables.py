@@ -8,7 +8,7 @@ import pytest
 from changed import changed
 
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report import render_html, render_markdown
+from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_sentences, seed_table
 from cda.results.base import Estimate, Missing
@@ -63,9 +63,9 @@ def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) 
     found = audit.model_copy(update={"seeds": seeds})
     (note,) = [one for one in caveats(found) if LEFT_OUT in one]
     assert ("seed 7" in note) == (seeds is not None) and "train.seeds=3" in note
-    assert LEFT_OUT in render_markdown(found) and LEFT_OUT in render_html(found)
+    assert LEFT_OUT in audit_document(found).markdown() and LEFT_OUT in audit_document(found).page()
     assert LEFT_OUT in model_card([ExportedTraining("jargon", 1.0, found)], "embedded", None)
-    assert seed_table(found) is None and "Over trainings" not in render_markdown(found)
+    assert seed_table(found) is None and "Over trainings" not in audit_document(found).markdown()
 
 
 def test_the_card_of_a_later_seed_is_its_own(audit: Any) -> None:

@@ -12,11 +12,11 @@ from changed import changed
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import headline as audit_result
 from cda.auditing.comparison import comparison_tables
-from cda.auditing.comparison_page import comparison_page
+from cda.auditing.comparison_page import comparison_document
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report import render_html, render_markdown
+from cda.auditing.report import audit_document
 from cda.auditing.report_tables import main_table
 from cda.auditing.row import AuditFolder
 from cda.auditing.verdict_sentences import (
@@ -107,10 +107,10 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     others = {"less biased.", "quality open.", "quality lost."} - {f"{word}."}
     card = model_card([ExportedTraining("jargon", 1.0, audit)], "my-org/reward-8b", None)
     for text in (
-        render_markdown(audit),
-        render_html(audit),
+        audit_document(audit).markdown(),
+        audit_document(audit).page(),
         card,
-        comparison_page(compare_audits({"a": AuditFolder(audit)})),
+        comparison_document(compare_audits({"a": AuditFolder(audit)})).page(),
     ):
         assert numbers in text.replace("\n", " ").replace("\\", "")
         assert word in text and not [other for other in others if other in text]
@@ -253,7 +253,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
 
 def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_audit: Any) -> None:
     audit = measured(make_audit, NOISE + 3 * LONGER)
-    found, page = verdict_of(audit), render_markdown(audit)
+    found, page = verdict_of(audit), audit_document(audit).markdown()
     assert audit.effects["jargon"].before.identification.verdict == "identified" and found.word == "not identified"
     assert "may explain this: among pairs that are alike otherwise " in found.sentence
     assert "adjusted for it linear " in found.sentence
@@ -263,12 +263,12 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
         found.sentence,
     )
     assert "jargon: not identified from these pairs. What else differs" in page
-    assert "| not identified from these pairs |" in page and "may explain this" in render_html(audit)
+    assert "| not identified from these pairs |" in page and "may explain this" in audit_document(audit).page()
     # Of like pairs too, it is; and people saw what else differs.
     audit = measured(make_audit, NOISE + 3)
     found = verdict_of(audit)
     assert found.word == "rewarded"
-    assert "may explain" not in found.sentence + render_markdown(audit).split("## Effects")[0]
+    assert "may explain" not in found.sentence + audit_document(audit).markdown().split("## Effects")[0]
     found = verdict_of(measured(make_audit, NOISE + 3 * LONGER, votes=True))
     assert found.word == "over-rewarded" and "may explain" not in found.sentence
 
@@ -313,7 +313,7 @@ def test_quality_of_one_model(make_audit: Any, ties: int, said: str) -> None:
 @pytest.mark.parametrize(("value", "word", "said"), [(1.0, "rewarded", "+1.00"), (-1.0, "penalised", "−1.00")])
 def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: float, word: str, said: str) -> None:
     audit = measured(make_audit, np.full(100, value), "preference")
-    found, page = verdict_of(audit), render_markdown(audit)
+    found, page = verdict_of(audit), audit_document(audit).markdown()
     assert found.word == word and f"The margin is {said} preference in each of the 100 pairs." in found.sentence
     assert audit.effects["jargon"].test.p_holm < 1e-20 and audit.n_tests == 1
     assert f"{said} in each pair" in page
