@@ -31,7 +31,7 @@ from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
 from cda.launch import is_main, say
-from cda.numbers.number import Numbers
+from cda.numbers.number import Numbers, flat
 from cda.numbers.views import numbers_in
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
 from cda.panels.panel_report import panel_document
@@ -67,8 +67,8 @@ _MOMENTS = ("before", "after", "change", "unpaired")
 def to_frame(result: Saved) -> DataFrame:
     """Every estimate of a result as a row of a pandas frame.
 
-    Columns: measure, of, scoring (before, after, change, unpaired or empty), value, low, high (95% interval), n, n_prompts, unit,
-    method, p_value and p_holm of a change, and reason if there is no value.
+    Columns: measure, of, scoring (before, after, change, unpaired or empty), key (of a number in the table of measures), value, low,
+    high (95% interval), n, n_prompts, unit, method, p_value and p_holm of a change, and reason if there is no value.
 
     Raises:
         DataError: pandas is not installed.
@@ -85,28 +85,21 @@ def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
 
     Values that need a training are left out if there was none. Measures that are no field of the result follow.
     """
+    numbers = [each for each in numbers_in(result) if isinstance(each.found, Estimate)]
+    keys = {id(each.found): each.measure for each in reversed(numbers)}
     walked = list(_walked(result, ()))
     fields = {id(number) for _, number, _ in walked}
     walked += [
         ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
-        for each in numbers_in(result)
-        if isinstance(each.found, Estimate) and id(each.found) not in fields
+        for each in numbers
+        if id(each.found) not in fields
     ]
     for path, number, test in walked:
-        if number == NOT_TRAINED:
-            continue
-        moment = path[-1] if path[-1] in _MOMENTS else ""
-        of_change = test if moment == "change" else None
-        yield {
-            "measure": path[0],
-            "of": ".".join(path[1:-1] if moment else path[1:]),
-            "scoring": moment,
-            **dict.fromkeys(Estimate.model_fields),
-            "p_value": None if of_change is None else of_change.p_value,
-            "p_holm": None if of_change is None else of_change.p_holm,
-            "reason": None,
-            **number.model_dump(),
-        }
+        if number != NOT_TRAINED:
+            moment = path[-1] if path[-1] in _MOMENTS else ""
+            parts = ".".join(path[1:-1] if moment else path[1:])
+            named = {"measure": path[0], "of": parts, "scoring": moment, "key": keys.get(id(number), "")}
+            yield named | flat(number, test if moment == "change" else None)
 
 
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, Moment, known_key, unknown
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Estimate, Test
 
 LEVELS = ("bias", "audit", "model", "kind", "models", "training", "topic", "seed", "dose", "judge")
 """What a number can be of: names of `Number.at`."""
@@ -77,11 +77,11 @@ class Numbers(tuple[Number, ...]):
         """Each as a flat row: measure, moment, levels, then the estimate's fields, p-values of its test, and why there is none."""
         levels = [level for level in LEVELS if self.values_of(level)]
         for number in self:
-            yield {
-                **{name: number.value_of(name) for name in ("measure", "moment", *levels)},
-                **dict.fromkeys(Estimate.model_fields),
-                "p_value": number.test and number.test.p_value,
-                "p_holm": number.test and number.test.p_holm,
-                "reason": None,
-                **number.found.model_dump(include={*Estimate.model_fields, *Missing.model_fields}),
-            }
+            named = {name: number.value_of(name) for name in ("measure", "moment", *levels)}
+            yield named | flat(number.found, number.test)
+
+
+def flat(found: Found, test: Test | None) -> dict[str, object]:
+    """An estimate's fields, p-values of its test, and the reason of a missing one."""
+    blank = dict.fromkeys((*Estimate.model_fields, "p_value", "p_holm", "reason"))
+    return {**blank, **(test.model_dump(include={"p_value", "p_holm"}) if test else {}), **found.model_dump()}

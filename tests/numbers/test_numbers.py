@@ -227,6 +227,7 @@ def test_one_entry_is_in_frames(alone: AuditResult) -> None:
     frame = to_frame(alone)
     bias = next(iter(alone.skew))
     own = frame[(frame.measure == "leaning") & (frame.of == bias)]
+    assert list(frame[frame.key == "skew"].of) == list(alone.skew)
     assert list(own.value) == [pytest.approx(abs(2 * alone.skew[bias].before.value - 1))]
     audit = Audit.model_validate(alone.model_dump())
     assert audit.numbers.where("leaning", bias=bias)[0].found == own_estimate(audit, bias)
