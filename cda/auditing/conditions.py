@@ -77,6 +77,9 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
         problems.append(f"{where} {word}: {_FORM}")
         return None
     subject, name = ".".join(parts[:-1]), parts[-1]
+    if len(parts) > 2 and parts[-2] in of_audits() and name not in of_audits():
+        problems.append(f"{where} {word}: {unknown(name, _MOMENTS, 'moment')}")
+        return None
     known = {key: one for key, one in of_audits().items() if one.of_bias == (subject != _QUALITY)}
     if (measure := known_key(name, known)) not in known:
         problems.append(f"{where} {word}: {unknown(name, known, f'measure of {subject}')}")

@@ -107,6 +107,7 @@ def test_an_older_key_is_read_and_warns(voted: AuditResult, caplog: pytest.LogCa
     ("word", "said"),
     [
         ("jargon.miscalibraton>0.2", "'miscalibraton' is no measure of jargon. Did you mean 'miscalibration'?"),
+        ("jargon.skew.befor>0.2", "'befor' is no moment. Did you mean 'before'? Known: before, after, change"),
         ("quality.skew>0.2", "'skew' is no measure of quality. Known: accuracy"),
         ("jargon.accuracy>0.2", "'accuracy' is no measure of jargon"),
         ("jargon.rank_by_skew>1", "'rank_by_skew' is no measure of jargon"),
