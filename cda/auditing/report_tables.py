@@ -5,7 +5,7 @@ from __future__ import annotations
 from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
-from cda.numbers.measures import BOUNDS, Moment, of_audits
+from cda.numbers.measures import BOUNDS, Moment, of_audits, of_place
 from cda.report.numbers import NO_VOTES, cell, count, decimals, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Row, Table, table
@@ -29,9 +29,14 @@ def main_table(audit: AuditResult) -> Table:
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
+_ALONE = ("skew", "miscalibration", "triple_skew", "rate")
+"""Measures of the first table that have their own columns, or another table, if one model was audited."""
+
+
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge."""
     voted, rated = bool(audit.votes), bool(audit.rate)
+    further = {key: one for key, one in of_place("report").items() if one.of_bias and key not in _ALONE}
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()))
     header += (f"mean margin ({cells.margin_unit(audit)})", "n")
     rows = []
@@ -47,8 +52,8 @@ def model_table(audit: AuditResult) -> Table:
         row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
         if rated:
             row += cells.number_cells(audit, "rate", name) if name in audit.rate else ("no triples", "")
-        rows.append(tuple(row))
-    header += ("RATE ATE", "rewrites") if rated else ()
+        rows.append((*row, *(cells.number_cells(audit, key, name)[0] for key in further)))
+    header += (*(("RATE ATE", "rewrites") if rated else ()), *(one.title for one in further.values()))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
 

@@ -107,8 +107,14 @@ def test_of_change(found: object) -> Test | None:
     return test if isinstance(test, Test) else None
 
 
-def _votes(name: str) -> Callable[[Any, str], Any]:
-    return lambda audit, bias: getattr(audit.votes.get(bias), name, None)
+def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
+    """A bias's part of an audit, or a field of that."""
+
+    def find(audit: object, bias: str) -> object:
+        found = getattr(audit, part, {}).get(bias)
+        return getattr(found, name, None) if name else found
+
+    return find
 
 
 def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
@@ -142,7 +148,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew",
         unit="share",
         on="contrasts",
-        find=lambda audit, bias: audit.skew.get(bias),
+        find=_at("skew"),
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
@@ -151,18 +157,18 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"comparison caption": "Skew", "panel caption": "Skew: how often each model prefers the side with the bias"},
     ),
     "human_skew": AuditMeasure(
-        title="human skew", unit="share", on="votes", find=_votes("human_skew"),
+        title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker", "row", "panel"), shown_as={"row": "people"},
     ),
     "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_votes("skew_on_voted"), places=("panel",),
+        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=("panel",),
     ),
     "signed_gap": AuditMeasure(
         title="skew − human skew",
         unit="share difference",
         on="votes",
         find=_signed_gap,
-        test=lambda audit, bias: getattr(audit.votes.get(bias), "gap_test", None),
+        test=_at("votes", "gap_test"),
         places=("row", "panel"),
         caption="Skew − people, in percentage points",
         shown_as={
@@ -175,7 +181,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="miscalibration",
         unit="share",
         on="votes",
-        find=_votes("miscalibration"),
+        find=_at("votes", "miscalibration"),
         caption="Miscalibration: share on which model and people's majority disagree",
         shown_as={"panel caption": "Miscalibration: how often a model and people's majority disagree"},
     ),
@@ -183,7 +189,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="gap",
         unit="distance of shares",
         on="votes",
-        find=_votes("gap"),
+        find=_at("votes", "gap"),
         places=(),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
@@ -194,7 +200,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="AUC of the margin",
         unit="AUC",
         on="votes",
-        find=_votes("auc"),
+        find=_at("votes", "auc"),
         places=(),
         term="AUC of the margin",
         formula="P(margin where people prefer perturbed > margin where they prefer base)",
@@ -205,7 +211,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew (triples)",
         unit="share",
         on="triples",
-        find=lambda audit, bias: getattr(audit.triple_skew.get(bias), "skew", None),
+        find=_at("triple_skew", "skew"),
         places=("report",),
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
@@ -225,7 +231,7 @@ MEASURES: dict[str, AuditMeasure] = {
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
         shown_as={"tracker": "ate"},
-        test=lambda audit, bias: getattr(getattr(audit, "rate", {}).get(bias), "test", None),
+        test=_at("rate", "test"),
     ),
     "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),

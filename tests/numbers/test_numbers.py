@@ -196,6 +196,10 @@ def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of
 def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alone: AuditResult) -> None:
     row = leaderboard_row(AuditFolder(alone))
     bias = next(iter(alone.skew))
+    first = main_table(alone)
+    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(
+        f"{100 * leaning(alone, bias).before.value:.0f}%"
+    )  # type: ignore[union-attr]
     value = abs(2 * alone.skew[bias].before.value - 1)
     again = LeaderboardRow.model_validate_json(row.model_dump_json())
     assert again == row and again.biases[bias].model_dump()["leaning"]["value"] == pytest.approx(value)
