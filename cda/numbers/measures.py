@@ -267,4 +267,4 @@ def known_key(name: str, known: Collection[str]) -> str:
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
     """Message on an unknown name, with the nearest known one."""
-    return f"'{name}' is no {what}.{did_you_mean(name, known)} Known: {', '.join(known)}"
+    return f"'{name}' is no {what}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}"

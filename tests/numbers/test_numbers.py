@@ -94,6 +94,11 @@ def test_unknown_measures_moments_and_levels_are_refused_together_with_the_neare
         assert words in said
 
 
+def test_a_level_that_no_number_has_is_said_to_have_none(voted: AuditResult) -> None:
+    with pytest.raises(DataError, match=r"'law' is no topic\. Known: none"):
+        numbers_in(voted).where(topic="law")
+
+
 def test_an_older_key_is_read_and_warns(voted: AuditResult, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "cda"):
         assert numbers_in(voted).where("distance") == numbers_in(voted).where("signed_gap")
