@@ -224,7 +224,10 @@ def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alon
 def test_a_row_with_an_impossible_further_measure_is_refused(alone: AuditResult) -> None:
     content = leaderboard_row(AuditFolder(alone)).model_dump()
     bias = next(iter(alone.skew))
-    content["biases"][bias]["leaning"] |= {"value": 4.0, "high": 5.0}
+    own = content["biases"][bias]
+    with pytest.raises(ValueError, match="skw"):
+        LeaderboardRow.model_validate(content | {"biases": {bias: own | {"skw": 0.7}}})
+    own["leaning"] |= {"value": 4.0, "high": 5.0}
     with pytest.raises(ValueError, match=r"leaning of .* is outside of 0 to 1"):
         LeaderboardRow.model_validate(content)
 
