@@ -66,24 +66,6 @@ class SetupDifference(Result):
     """Name of the audit to its value."""
 
 
-class ComparisonResult(Saved):
-    """Several finished audits: the numbers of each, and every one paired with the first."""
-
-    in_memory: ClassVar[frozenset[str]] = frozenset({"whole"})
-
-    schema_version: Literal[1] = 1
-    audits: dict[str, LeaderboardRow]
-    """By name of the run's folder; of a training, the model after it."""
-    differences: tuple[SetupDifference, ...]
-    """Everything in which they were not made alike, the models' names included; empty: alike in all that is known."""
-    pairs: tuple[PairedAudits, ...]
-    """The first audit with each of the others."""
-    n_tests: int
-    """Tests that Holm allows for together."""
-    whole: dict[str, AuditResult] = Field(default_factory=dict)
-    """Only in memory, for the page: the audits themselves, by the same names."""
-
-
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -221,6 +203,24 @@ class LeaderboardRow(Saved):
         if self.training is None:
             return self.model
         return f"{self.model} after {self.training.recipe}, dose {self.training.dose:g}"
+
+
+class ComparisonResult(Saved):
+    """Several finished audits: the numbers of each, and every one paired with the first."""
+
+    in_memory: ClassVar[frozenset[str]] = frozenset({"whole"})
+
+    schema_version: Literal[1] = 1
+    audits: dict[str, LeaderboardRow]
+    """By name of the run's folder; of a training, the model after it."""
+    differences: tuple[SetupDifference, ...]
+    """Everything in which they were not made alike, the models' names included; empty: alike in all that is known."""
+    pairs: tuple[PairedAudits, ...]
+    """The first audit with each of the others."""
+    n_tests: int
+    """Tests that Holm allows for together."""
+    whole: dict[str, AuditResult] = Field(default_factory=dict)
+    """Only in memory, for the page: the audits themselves, by the same names."""
 
 
 class Entry(Result):
