@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
@@ -79,8 +80,13 @@ Every field of every result, as an attribute in Python and as a key in its file.
 reason; intervals are 95%. What the numbers mean stands in [reading a report](../cda/report/README.md)."""
 
 
+MEASURES_HEAD = """The numbers of an audit that have one name everywhere: in conditions (`--fail-if 'jargon.skew>0.7'`), in
+`audit.numbers.where("skew", "change", bias="jargon")` and `.pivot("bias", "moment")`, in frames, and, under the name in the last column,
+in experiment trackers and model cards, shared rows and leaderboards, and panels. Older names are read, with a warning."""
+
+
 def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
-    yield HEAD
+    yield from [HEAD, "", *_measures()]
     parts: dict[str, dict[str, Any]] = {}
     for name, found in schemas.items():
         yield from ["", f"## {found['title']}", "", f"{KINDS[name][1]}. {_text(found)}".strip(), "", *_table(found)]
@@ -89,6 +95,21 @@ def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name in sorted(parts):
         if "properties" in parts[name]:
             yield from ["", f"### {_titled(name)}", "", _text(parts[name]), "", *_table(parts[name])]
+
+
+def _measures() -> Iterator[str]:
+    yield from [
+        "## Measures",
+        "",
+        MEASURES_HEAD,
+        "",
+        "| measure | in reports | of | unit | elsewhere |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for key, measure in MEASURES.items():
+        names = {"tracker": key, "row": key, "panel": measure.title} | measure.shown_as
+        places = (f"{place} `{names[place]}`" for place in ("tracker", "row", "panel") if place in measure.places)
+        yield f"| `{key}` | {measure.title} | {measure.on} | {measure.unit} | {', '.join(places)} |"
 
 
 def _table(of: dict[str, Any]) -> list[str]:

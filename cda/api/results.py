@@ -32,6 +32,8 @@ from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writin
 from cda.finetuning.applied import chosen_dose
 from cda.jobs.perform import Done
 from cda.launch import is_main, say
+from cda.numbers.number import Numbers, flat
+from cda.numbers.views import numbers_in
 from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
 from cda.panels.panel_report import panel_document
 from cda.pipeline import plan as planning
@@ -66,8 +68,8 @@ _MOMENTS = ("before", "after", "change", "unpaired")
 def to_frame(result: Saved) -> DataFrame:
     """Every estimate of a result as a row of a pandas frame.
 
-    Columns: measure, of, scoring (before, after, change, unpaired or empty), value, low, high (95% interval), n, n_prompts, unit,
-    method, p_value and p_holm of a change, and reason if there is no value.
+    Columns: measure, of, scoring (before, after, change, unpaired or empty), key (of a number in the table of measures), value, low,
+    high (95% interval), n, n_prompts, unit, method, p_value and p_holm of a change, and reason if there is no value.
 
     Raises:
         DataError: pandas is not installed.
@@ -82,23 +84,23 @@ def to_frame(result: Saved) -> DataFrame:
 def _rows(result: BaseModel) -> Iterator[dict[str, object]]:
     """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
 
-    Values that need a training are left out if there was none.
+    Values that need a training are left out if there was none. Measures that are no field of the result follow.
     """
-    for path, number, test in _walked(result, ()):
-        if number == NOT_TRAINED:
-            continue
-        moment = path[-1] if path[-1] in _MOMENTS else ""
-        of_change = test if moment == "change" else None
-        yield {
-            "measure": path[0],
-            "of": ".".join(path[1:-1] if moment else path[1:]),
-            "scoring": moment,
-            **dict.fromkeys(Estimate.model_fields),
-            "p_value": None if of_change is None else of_change.p_value,
-            "p_holm": None if of_change is None else of_change.p_holm,
-            "reason": None,
-            **number.model_dump(),
-        }
+    numbers = [each for each in numbers_in(result) if isinstance(each.found, Estimate)]
+    keys = {id(each.found): each.measure for each in reversed(numbers)}
+    walked = list(_walked(result, ()))
+    fields = {id(number) for _, number, _ in walked}
+    walked += [
+        ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
+        for each in numbers
+        if id(each.found) not in fields
+    ]
+    for path, number, test in walked:
+        if number != NOT_TRAINED:
+            moment = path[-1] if path[-1] in _MOMENTS else ""
+            parts = ".".join(path[1:-1] if moment else path[1:])
+            named = {"measure": path[0], "of": parts, "scoring": moment, "key": keys.get(id(number), "")}
+            yield named | flat(number, test if moment == "change" else None)
 
 
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
@@ -106,8 +108,8 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         yield path, value, None
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
-        for name in type(value).model_fields:
-            for inner, number, own in _walked(getattr(value, name), (*path, name)):
+        for name, field in value:
+            for inner, number, own in _walked(field, (*path, name)):
                 of_this = inner == (*path, "change") and isinstance(test, Test)
                 yield inner, number, test if of_this else own
     else:
@@ -164,6 +166,11 @@ class Shown(Saved):
         page = document.page() if file.suffix == ".html" else document.markdown()
         with writing(place_for(file)):
             write_page(file, page)
+
+    @property
+    def numbers(self) -> Numbers:
+        """Its measures by moment, bias and model, for `where` and `pivot`; empty if it is no audit, and not made of audits."""
+        return numbers_in(self)
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""

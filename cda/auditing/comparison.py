@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import NOT_MEASURED, change_cells, compares, targets
+from cda.auditing.report_cells import change_cells, compares, targets
 from cda.errors import DataError
-from cda.report.numbers import clipped, count, inert, points, visible
+from cda.report.numbers import NOT_MEASURED, clipped, count, inert, points, visible
 from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
 from cda.report.tables import Table
 from cda.results.audit import AuditResult

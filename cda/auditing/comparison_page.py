@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from cda.auditing.comparison import comparison_notes, comparison_tables, matrix, matrix_plot
 from cda.auditing.comparison_result import compare_audits, read_audits
-from cda.auditing.report_cells import NO_VOTES, NOT_MEASURED, compares, targets
+from cda.auditing.report_cells import compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.files.paths import user_path
 from cda.jobs.perform import Made, perform_page
+from cda.numbers.views import numbers_in
 from cda.report.document import Document
 from cda.report.numbers import (
-    NOT_ESTIMATED,
+    NO_VOTES,
+    NOT_MEASURED,
     cell,
     clipped,
     count,
@@ -26,7 +28,6 @@ from cda.report.numbers import (
     percent,
     points,
     share,
-    signed,
 )
 from cda.report.page import Headline, ReportSection
 from cda.report.plots import (
@@ -42,11 +43,11 @@ from cda.report.plots import (
     named,
     rows_height,
 )
-from cda.report.tables import Table
+from cda.report.tables import Table, tables_by_bias
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.panel import BiasRow, ComparisonResult, PairedAudits, PairedMargins
+from cda.results.panel import ComparisonResult, PairedAudits, PairedMargins
 from cda.stats.verdict import SIGNIFICANT
 
 PAGE = "comparison.html"
@@ -71,7 +72,6 @@ _BEWARE = "Beware."
 _MOST_MARKS, _LEGEND_IN_A_COLUMN, _LEGEND = len(KINDS), 36, 84
 """Marks of a figure, and characters of their names together in its two widths."""
 _SHORT, _LONGEST_CELL = 14, 60
-Form = Callable[[Estimate], str]
 
 
 def comparison_document(result: ComparisonResult) -> Document:
@@ -150,32 +150,13 @@ def _beware(result: ComparisonResult) -> list[Headline]:
 
 def found_tables(result: ComparisonResult) -> list[Table]:
     """Skew of every bias in each audit, then the other measures that any of them has; and quality."""
-    biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-    forms: list[tuple[str, Callable[[BiasRow], Estimate | Missing], Form, str]] = [
-        ("Skew", lambda row: row.skew, share, NOT_MEASURED),
-        ("Skew − people, in percentage points", lambda row: row.distance, partial(points, unit=""), NO_VOTES),
-        ("Miscalibration: share on which model and people's majority disagree", lambda row: row.miscalibration, share, NO_VOTES),
-        ("RATE's ATE in standard deviations of the originals' rewards", lambda row: row.rate, signed, NOT_ESTIMATED),
-    ]  # fmt: skip
-    tables = []
-    for caption, part, form, missing in forms:
-        rows = []
-        for name, row in result.audits.items():
-            found = [part(row.biases[bias]) if bias in row.biases else None for bias in biases]
-            rows.append((name, found))
-        if any(isinstance(value, Estimate) for _, found in rows for value in found):
-            cells = tuple((name, *(_with_n(value, form, missing) for value in found)) for name, found in rows)
-            tables.append(Table(f"{caption}, with 95% intervals and n", ("audit", *biases), cells))
+    names = {name: name for name in result.audits}
+    missing = {"contrasts": NOT_MEASURED, "votes": NO_VOTES}
+    tables = tables_by_bias(numbers_in(result), "comparison", ("audit", names), missing)
     quality = tuple(
         (name, cell(row.quality, share, NOT_MEASURED), _n(row.quality)) for name, row in result.audits.items()
     )
     return [*tables, Table("Quality accuracy, with 95% intervals", ("audit", "accuracy", "n"), quality)]
-
-
-def _with_n(value: Estimate | Missing | None, form: Form, missing: str) -> str:
-    if value is None:
-        return NOT_MEASURED
-    return missing if isinstance(value, Missing) else f"{form(value)}, n {count(value)}"
 
 
 def _n(value: Estimate | Missing) -> str:

@@ -18,12 +18,15 @@ from cda.auditing.report_cells import EMBEDDED, applied, compares
 from cda.auditing.report_data import rate_tables
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
-from cda.auditing.tracked import Number, audit_numbers, share_numbers
+from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
+from cda.numbers.measures import MEASURES
+from cda.numbers.number import Number
 from cda.report.numbers import listed
 from cda.report.page import render
 from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts
 
@@ -82,7 +85,7 @@ def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) 
     from huggingface_hub import ModelCardData
 
     audit = parts[0].audit if len(parts) == 1 else None
-    results = [] if audit is None else [_eval_result(number, audit) for number in _exported_numbers(parts[0], audit)]
+    results = [] if audit is None else [_eval_result(*found, audit) for found in _exported_numbers(parts[0], audit)]
     on_hub = _HUB_ID.fullmatch(base) is not None
     return ModelCardData(
         base_model=base if on_hub else None,
@@ -95,39 +98,38 @@ def _metadata(parts: Sequence[ExportedTraining], base: str, merged: str | None) 
     ).to_yaml()
 
 
-def _eval_result(number: Number, audit: AuditResult) -> EvalResult:
+def _eval_result(number: Number, found: Estimate, audit: AuditResult) -> EvalResult:
     from huggingface_hub import EvalResult
 
-    found, place = number.estimate, _place(number, audit)
+    measure, bias, place = MEASURES[number.measure], number.at.get("bias"), _place(number, audit)
+    words = measure.title if bias is None else f"{measure.title} of {bias}"
     return EvalResult(
         task_type="text-classification",
         task_name="reward modelling",
         dataset_type=place,
         dataset_name=place,
-        metric_type=number.measure,
-        metric_name=f"{_slug(number.words, ' ')} (95% interval {found.low:.2f} to {found.high:.2f}, n = {found.n})",
+        metric_type=measure.shown_as.get("tracker", number.measure),
+        metric_name=f"{_slug(words, ' ')} (95% interval {found.low:.2f} to {found.high:.2f}, n = {found.n})",
         metric_value=round(found.value, 4),
     )
 
 
-def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[Number]:
+def _exported_numbers(part: ExportedTraining, audit: AuditResult) -> list[tuple[Number, Estimate]]:
     """The audit's numbers of the dose that is exported; none if it measured another, or if they have no intervals by themselves, as
     with a training after the first."""
     if part.at:
         return []
-    numbers = audit_numbers(audit) if part.dose == applied(audit) else []
-    if not numbers and part.dose == 1 and audit.plain is not None:
-        numbers = share_numbers(audit.plain)
-    return [number for number in numbers if number.when == "after"]
+    measured = audit if part.dose == applied(audit) else audit.plain if part.dose == 1 else None
+    return [found for found in tracked_numbers(measured) if found[0].moment == "after"] if measured else []
 
 
 def _place(number: Number, audit: AuditResult) -> str:
     """The data that a number was measured on, by its public name: every bias has contrasts of its own."""
-    sources = audit.sources
-    own = audit.skew[number.bias].source if number.bias in audit.skew else EMBEDDED
-    contrasts = sources.contrasts if own == "file" or number.measure == "miscalibration" else own
-    by_measure = {"ate": sources.triples, "quality_accuracy": sources.quality}
-    place = by_measure.get(number.measure, contrasts)
+    sources, on, own = audit.sources, MEASURES[number.measure].on, EMBEDDED
+    if on == "contrasts":
+        own = audit.skew[number.at["bias"]].source
+    contrasts = sources.contrasts if own == "file" or on == "votes" else own
+    place = {"triples": sources.triples, "quality": sources.quality}.get(on, contrasts)
     return "cda-embedded" if place == EMBEDDED else _slug(_source(place))
 
 

@@ -268,14 +268,13 @@ def outcome_table(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name in targets(audit):
         if name in audit.votes:
-            own = cells.measures(audit, name)
             rows += [
-                (f"{name} human skew", *own["human skew"]),
-                (f"{name} skew, where people have a majority", *own["skew on voted contrasts"]),
-                (f"{name} miscalibration", *own["miscalibration"]),
+                (f"{name} human skew", *cells.number_cells(audit, "human_skew", name)),
+                (f"{name} skew, where people have a majority", *cells.number_cells(audit, "skew_on_voted", name)),
+                (f"{name} miscalibration", *cells.number_cells(audit, "miscalibration", name)),
             ]
         if name in audit.triple_skew and name in audit.rate and audit.rate[name].flips.by == SOURCE:
-            rows.append((f"{name} skew (triples)", *cells.triple_cells(name, audit)))
+            rows.append((f"{name} skew (triples)", *cells.number_cells(audit, "triple_skew", name)))
     if (sections := audit.quality_sections) is not None:
         by_plain = audit.plain.quality_sections if audit.plain else None
         after = {group.name: accuracy(group.scores["after"].estimate) for group in (by_plain.shown if by_plain else ())}

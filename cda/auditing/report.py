@@ -50,6 +50,8 @@ from cda.auditing.report_trainings import (
 )
 from cda.auditing.verdict_sentences import others_sentence, quality_sentence, verdicts
 from cda.embedded.texts import SECOND_TURNS
+from cda.numbers.measures import MEASURES
+from cda.numbers.views import numbers_in
 from cda.preferences.data_page import odds_table
 from cda.report.document import Block, Bullets, Document, Heading, Marked, Strong
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share, signed
@@ -178,7 +180,7 @@ def criteria_table(audit: AuditResult) -> Table | None:
     return table("Skew by criterion, with 95% intervals", header, rows)
 
 
-INTERVALS, _DOSE, _TRAINING = "Intervals", "Dose", "Words on a training"
+INTERVALS, _DOSE, _TRAINING, _HOW_OFTEN = "Intervals", "Dose", "Words on a training", "One contrast, and how often"
 """Headings of glossary.yaml whose entries go together."""
 _MOST_TABLES = 2
 """Tables of a section that a page shows at once; of more it shows the captions."""
@@ -302,29 +304,24 @@ def _each(parts: Iterable[str], field: str) -> str:
     return " ".join(f"{part}.{field}" for part in parts)
 
 
-def _share(part: str) -> tuple[str, str, str]:
-    return f"{part}.{_SCORED}", f"{part}.change", f"{part}.test"
+def _share(part: str) -> tuple[str, str]:
+    return f"{part}.{_SCORED}", f"{part}.change"
 
 
-MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
-    ("skew", *_share("skew.*")),
-    ("skew by direction", *_share("skew.*.by_direction.*")[:2]),
+METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
+    ("skew",),
+    ("skew by direction", *_share("skew.*.by_direction.*")),
     ("skew and miscalibration by judge", "panel.*.judges panel.*.panel|majority|mean"),
     ("agreement of the judges", "panel.*.agreement panel.*.without.*.alpha|alpha_change|skew|skew_change"),
     ("skew by criterion", "criteria.*.*.skew|miscalibration|against_overall"),
-    ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")[:2]),
-    ("skew (triples)", *_share("triple_skew.*.skew")[:2]),
-    ("quality accuracy", *_share("quality")),
+    ("skew without any phrase that training could show", *_share("unseen_phrases.*.skew")),
+    ("skew (triples)", *_share("triple_skew.*.skew")),
+    ("accuracy",),
     ("accuracy by section", _each(_SECTIONS, "scores.*.estimate"), _each(_SECTIONS, "shift.estimate"),
      _each(_SECTIONS, "shift.p_method")),
     ("change of skew, unpaired", "", _each(("skew.*", "skew.*.by_direction.*", "quality", "unseen_phrases.*.skew"), "unpaired")),
     ("means over trainings", _each(_OVER_SEEDS, "after"), _each(_OVER_SEEDS, "change")),
-    ("human skew", f"{_VOTED}.human_skew"),
-    ("skew on voted contrasts", *_share(f"{_VOTED}.skew_on_voted")),
-    ("miscalibration", *_share(f"{_VOTED}.miscalibration")),
-    ("gap", *_share(f"{_VOTED}.gap")),
-    ("skew − human skew", f"{_VOTED}.signed_gap.{_SCORED}", f"{_VOTED}.skew_on_voted.change", f"{_VOTED}.gap_test"),
-    ("AUC of the margin", *_share(f"{_VOTED}.auc")),
+    *((key,) for key in ("human_skew", "skew_on_voted", "miscalibration", "gap", "signed_gap", "auc")),
     ("people's mean majority share", f"{_VOTED}.agreement.majority_share"),
     ("Krippendorff's alpha", f"{_VOTED}.agreement.alpha"),
     ("miscalibration of a second majority", f"{_VOTED}.noise_ceiling"),
@@ -343,7 +340,7 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
     ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
-    ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")[:2]),
+    ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")),
     ("mean margin by column", f"by.*.contrasts.*.levels.*.margin.{_SCORED}.estimate by.*.contrasts.*.slope.{_SCORED}.estimate", "",
      f"by.*.contrasts.*.levels.*.test by.*.contrasts.*.differ.{_SCORED} by.*.contrasts.*.change_differs"),
     ("RATE effects by column", f"by.*.triples.*.effects|slope.{_SCORED}.effects.*.estimate|standardised", "",
@@ -361,14 +358,20 @@ MEASURES: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("quality at a chosen dose, held out", "dose.methods.*.quality"),
     ("dose–response", f"{_RESPONSE}.people|quality", f"{_RESPONSE}.quality_change"),
 )  # fmt: skip
-"""Each measure, and where the audit holds its intervals, those of its change, and its tests: paths of `_parts`."""
+"""Keys of measures; and names of other numbers with the places where the audit holds their intervals, those of their changes, and their
+tests: paths of `_parts`."""
 
 
 def method_table(audit: AuditResult) -> Table:
     """Methods of the intervals and tests."""
     rows = []
-    for name, *paths in MEASURES:
-        intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "")[:3])
+    for name, *paths in METHODS:
+        intervals, changes, tests = (list(_parts(audit, path)) for path in (*paths, "", "", "")[:3])
+        if name in MEASURES:
+            own = numbers_in(audit).where(name)
+            intervals = [each.found for each in own if each.moment != "change"]
+            changes, tests = [each.found for each in own.where(moment="change")], [each.test for each in own]
+            name = MEASURES[name].title
         cells = [methods_of(intervals), methods_of(changes), map(_test_method, tests)]
         named = [
             "; ".join(dict.fromkeys(filter(None, names))).replace("log_ratio", "log ratio")
@@ -418,10 +421,24 @@ def _test_method(found: object) -> str:
 
 def every_entry() -> dict[str, dict[str, Entry]]:
     """All entries that any audit can have, by heading and key: the core of the report's README."""
-    return {
-        heading: {key: Entry(**{"term": key, **entry}) for key, entry in entries.items()}
-        for heading, entries in report_texts("glossary.yaml").items()
-    }
+    texts = report_texts("glossary.yaml")
+    found = {heading: {key: _entry(key, entry) for key, entry in entries.items()} for heading, entries in texts.items()}
+    found[_HOW_OFTEN] |= {key: _entry(key, key) for key in _unlisted()}
+    return found
+
+
+def _entry(key: str, entry: str | dict[str, str]) -> Entry:
+    """An entry of glossary.yaml: a measure's key, or its own words."""
+    if isinstance(entry, dict):
+        return Entry(**{"term": key, **entry})
+    measure = MEASURES[entry]
+    return Entry(measure.term, measure.formula, measure.meaning)
+
+
+def _unlisted() -> list[str]:
+    """Measures with words for the glossary, of which glossary.yaml has no entry."""
+    listed = [entry for entries in report_texts("glossary.yaml").values() for entry in entries.values()]
+    return [key for key, measure in MEASURES.items() if measure.term and key not in listed]
 
 
 def glossary(audit: AuditResult) -> list[Entry]:
@@ -457,6 +474,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         "powered": any(voted.prediction_powered is not None for voted in votes),
         "judged quality" if halves else "quality": audit.quality,
         "section": audit.quality_sections,
+        **{key: any(isinstance(each.found, Estimate) for each in numbers_in(audit).where(key)) for key in _unlisted()},
         "change": compares(audit),
         "unpaired": compares(audit),
         **dict.fromkeys(by_heading[_TRAINING], compares(audit)),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib import resources
 from typing import Any
 
 import yaml
 
-from cda.report.numbers import NOT_ESTIMATED, cell, count, distance, in_each, p_value, points, share, signed
+from cda.numbers.measures import MEASURES, of_place
+from cda.report.numbers import (
+    FORMS,
+    NO_VOTES,
+    NOT_ESTIMATED,
+    NOT_MEASURED,
+    cell,
+    count,
+    in_each,
+    p_value,
+    points,
+    share,
+    signed,
+)
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test
@@ -22,18 +34,12 @@ from cda.results.effects import (
     PairsEffect,
     RateEffects,
     SameMargin,
-    average_of,
 )
-from cda.results.skew import BiasSkew, OverSeeds, Plain
+from cda.results.skew import BiasSkew, OverSeeds
 from cda.stats.verdict import TOLERATED_LOSS, Margin
 
 EMBEDDED = "embedded"
 """Name of the model that ships with the package."""
-NO_VOTES = "no votes"
-NOT_MEASURED = "not measured"
-RATE = "RATE ATE"
-"""Name of the average effect, before its unit."""
-bare_points = partial(points, unit="")
 
 
 @cache
@@ -89,53 +95,49 @@ def estimates(audit: AuditResult) -> Row:
     return ("before", after, "change (points)", "n", *(("plain CDA (dose 1)",) if audit.plain else ()))
 
 
+def number_cells(audit: AuditResult, key: str, bias: str = "") -> Row:
+    """A measure in the columns of `estimates`, with the originals that could be flipped as the n of RATE. A change of quality gets
+    the digits that tell it from the loss that is tolerated."""
+    measure = MEASURES[key]
+    found = {str(moment): each for moment, each in measure.moments(audit, bias).items()}
+    form = points if measure.unit == "share difference" else FORMS.get(measure.unit, signed)
+    limit = -TOLERATED_LOSS if measure.on == "quality" else None
+    moved = partial(points, unit="", limit=limit) if "share" in measure.unit else signed
+    plain = measure.last(audit.plain, bias) if audit.plain else None
+    last = () if plain is None else (cell(plain, form, NOT_MEASURED if "change" in found else ""),)
+    change, first = found.pop("change", None), found.get("model") or found["before"]
+    flipped = flipped_cell(audit.rate[bias]) if key == "rate" and bias in audit.rate else ""
+    if isinstance(first, Missing):
+        why = first.reason if measure.unit == "AUC" else NOT_ESTIMATED
+        return why, *([""] * 2 if compares(audit) else []), flipped, *last
+    cells = [cell(each, form) for each in found.values()]
+    cells += [cell(change, moved)] if change else ["the same", ""] if compares(audit) else []
+    return *cells, flipped or count(change if isinstance(change, Estimate) else first), *last
+
+
 def measures(audit: AuditResult, name: str) -> dict[str, Row]:
-    """Cells of every measure of a bias, by its name in a report, in the columns of `estimates`."""
-    own, plain = _shares(audit, name), _shares(audit.plain, name)
-    rows = {what: (*change_cells(measure), *plain_cell(audit, plain.get(what))) for what, measure in own.items()}
-    if name in audit.votes:
-        people, same = audit.votes[name].human_skew, ("the same", "") if compares(audit) else ()
-        rows["human skew"] = share(people), *same, count(people), *blank_of_plain(audit)
-        rows["gap"] = gap_cells(audit, name)
-    else:
-        rows["miscalibration"] = NO_VOTES, NO_VOTES, "", "", *blank_of_plain(audit)
-    if name in audit.triple_skew:
-        rows["skew (triples)"] = triple_cells(name, audit)
-    if name in audit.rate:
-        rate = audit.rate[name]
-        effects = [effect for scored in rate.under().values() for effect in effects_in(scored.overall)]
-        unit = f" ({effects[0].estimate.unit})" if effects else ""
-        rows[f"{RATE}{unit}"] = *average_cells(rate, audit), *plain_cell(audit, None)
+    """Cells of the measures of a bias that the first table has, by their names there, in the columns of `estimates`."""
+    rows: dict[str, Row] = {}
+    for key, measure in of_place("report").items():
+        found = measure.find(audit, name) if measure.find and measure.of_bias else None
+        if found is None and measure.on == "votes":
+            rows[measure.title] = NO_VOTES, NO_VOTES, "", "", *blank_of_plain(audit)
+        elif found is not None:
+            rate = list(audit.rate[name].under().values()) if key == "rate" else []
+            units = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored.overall)]
+            rows["".join([measure.title, *units[:1]])] = number_cells(audit, key, name)
+        if key == "skew":
+            rows |= {f"skew, {way}": cells for way, cells in direction_cells(audit, name).items()}
     return rows
 
 
-def _shares(result: AuditResult | Plain | None, name: str) -> dict[str, Measure]:
-    """Shares of a bias in an audit, or in plain CDA's part of it."""
-    if result is None or name not in result.skew:
-        return {}
-    skew, votes = result.skew[name], result.votes.get(name)
-    shares: dict[str, Measure] = {"skew": skew, **{f"skew, {way}": part for way, part in skew.by_direction.items()}}
-    if votes is not None:
-        shares |= {"skew on voted contrasts": votes.skew_on_voted, "miscalibration": votes.miscalibration}
-    return shares
-
-
-def triple_cells(name: str, audit: AuditResult) -> Row:
-    """Cells of the skew over a bias's triples."""
-    own, plain = audit.triple_skew[name], audit.plain.triple_skew.get(name) if audit.plain else None
-    last = plain_cell(audit, plain.skew if plain else None)
-    if isinstance(own.skew, Missing):
-        return NOT_ESTIMATED, *([""] * 2 if compares(audit) else []), str(own.n), *last
-    return *change_cells(own.skew), *last
-
-
-def quality_cells(audit: AuditResult) -> Row:
-    """Cells of quality accuracy, with the digits that tell its change from the loss that is tolerated."""
-    if audit.quality is None:
-        raise TypeError("quality was not measured")
-    return *change_cells(audit.quality, -TOLERATED_LOSS), *plain_cell(
-        audit, audit.plain.quality if audit.plain else None
-    )
+def direction_cells(audit: AuditResult, name: str) -> dict[str, Row]:
+    """Cells of skew by the way in which the contrasts were made, if they were made in both."""
+    plain = audit.plain.skew[name].by_direction if audit.plain else {}
+    return {
+        way: (*change_cells(part), *plain_cell(audit, plain.get(way)))
+        for way, part in audit.skew[name].by_direction.items()
+    }
 
 
 def plain_cell(audit: AuditResult, measure: Measure | Missing | None) -> Row:
@@ -209,33 +211,9 @@ def tested_cells(test: Test | Missing | None) -> tuple[str, str]:
     return p_value(test.p_value), p_value(test.p_holm)
 
 
-def gap_cells(audit: AuditResult, name: str) -> Row:
-    """Cells of the gap, in points: a distance has no sign, its change has one."""
-    votes, plain = audit.votes[name], audit.plain.votes.get(name) if audit.plain else None
-    cells = paired_cells((gap for _, gap in votes.gap.items()), votes.gap.change, distance, bare_points)
-    return *cells, count(votes.human_skew), *((cell(plain.gap.last, distance),) if plain else ())
-
-
-def paired_cells(
-    values: Iterable[Estimate | Missing], change: Estimate | Missing, form: Callable[[Estimate], str],
-    change_form: Callable[[Estimate], str],
-) -> Row:  # fmt: skip
-    """Values under every scoring, and the change between them if there is one."""
-    return *(cell(value, form) for value in values), *(() if isinstance(change, Missing) else (change_form(change),))
-
-
 def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
     """The effects that could be estimated; none of a part that is missing."""
     return () if isinstance(part, Missing) else part.effects
-
-
-def average_cells(rate: BiasRate, audit: AuditResult) -> Row:
-    """The average effect of one bias under every scoring, its change if there are two, and the share flipped."""
-    averages = [scored.average for scored in rate.under().values()]
-    if not averages or isinstance(averages[0], Missing):
-        return (NOT_ESTIMATED, *([""] * 2 if compares(audit) else []), flipped_cell(rate))
-    averages += [average_of(rate.changes)] if compares(audit) else []
-    return (*map(margin_cell, averages), flipped_cell(rate))
 
 
 def flipped_cell(rate: BiasRate) -> str:

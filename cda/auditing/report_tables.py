@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from cda.auditing import report_cells as cells
-from cda.auditing.report_cells import NO_VOTES, compares, estimates, targets, voted_names
+from cda.auditing.report_cells import compares, estimates, targets, voted_names
 from cda.data.release import SOURCE
-from cda.report.numbers import cell, count, decimals, p_value, percent, points, reward, share, signed
+from cda.numbers.measures import BOUNDS, Moment, of_audits, of_place
+from cda.report.numbers import NO_VOTES, cell, count, decimals, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Test
-from cda.results.skew import NoiseCeiling, PoweredShare, PoweredVotes, VotedBias
+from cda.results.skew import NoiseCeiling, PoweredShare, PoweredVotes
 
 _PAIRS = {"embedded": "authored pairs", "file": "pairs of your file", SOURCE: "triples that people voted on"}
-_OF_VOTES = ("human skew", "skew on voted contrasts", "gap")
-"""Measures that the first table leaves to that of votes."""
 SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 
 
@@ -23,19 +22,21 @@ def main_table(audit: AuditResult) -> Table:
     if not compares(audit):
         return model_table(audit)
     rows: list[Row] = [
-        (f"{name} {what}", *own)
-        for name in targets(audit)
-        for what, own in cells.measures(audit, name).items()
-        if what not in _OF_VOTES
+        (f"{name} {what}", *own) for name in targets(audit) for what, own in cells.measures(audit, name).items()
     ]
     if audit.quality is not None:
-        rows.append(("quality accuracy", *cells.quality_cells(audit)))
+        rows.append(("quality accuracy", *cells.number_cells(audit, "accuracy")))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+
+
+_ALONE = ("skew", "miscalibration", "triple_skew", "rate")
+"""Measures of the first table that have their own columns, or another table, if one model was audited."""
 
 
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge."""
     voted, rated = bool(audit.votes), bool(audit.rate)
+    further = {key: one for key, one in of_place("report").items() if one.of_bias and key not in _ALONE}
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()))
     header += (f"mean margin ({cells.margin_unit(audit)})", "n")
     rows = []
@@ -50,41 +51,28 @@ def model_table(audit: AuditResult) -> Table:
         row.append(cells.margin_cell(audit.effects[name].before.direct))
         row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
         if rated:
-            row += cells.average_cells(audit.rate[name], audit) if name in audit.rate else ("no triples", "")
-        rows.append(tuple(row))
-    header += ("RATE ATE", "rewrites") if rated else ()
+            row += cells.number_cells(audit, "rate", name) if name in audit.rate else ("no triples", "")
+        rows.append((*row, *(cells.number_cells(audit, key, name)[0] for key in further)))
+    header += (*(("RATE ATE", "rewrites") if rated else ()), *(one.title for one in further.values()))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
 
 def votes_table(audit: AuditResult) -> Table | None:
     """The model next to people, for every bias that people voted on, with the tests of the audit's family."""
-    rows: list[Row] = []
-    for name in voted_names(audit):
-        votes, plain = audit.votes[name], audit.plain.votes.get(name) if audit.plain else None
-        signed_gap = cells.paired_cells(
-            (value for _, value in votes.signed_gap.items()), votes.skew_on_voted.change, points, cells.bare_points
+    moment: Moment = "change" if compares(audit) else "model"
+    rows = [
+        (
+            f"{name} {one.title}",
+            *cells.number_cells(audit, key, name),
+            *cells.tested_cells(one.tested(audit, name, moment)),
         )
-        own = cells.measures(audit, name)
-        tests = {"skew on voted contrasts": votes.skew_on_voted.test, "miscalibration": votes.miscalibration.test}
-        rows += [
-            *((f"{name} {what}", *own[what], *cells.tested_cells(tests.get(what)))
-              for what in ("human skew", "skew on voted contrasts", "miscalibration", "gap")),
-            (f"{name} skew − human skew", *signed_gap, count(votes.human_skew),
-             *((points(plain.signed_gap.last),) if plain else ()), *cells.tested_cells(votes.gap_test)),
-            (f"{name} AUC of the margin", *_auc_cells(votes, audit),
-             *(("" if isinstance(plain.auc, Missing) else cell(plain.auc.last, decimals),) if plain else ()), "", ""),
-        ]  # fmt: skip
+        for name in voted_names(audit)
+        for key, one in sorted(of_audits().items(), key=lambda item: list(BOUNDS).index(item[1].unit))
+        if one.on == "votes"
+    ]
     what = "nothing changed" if compares(audit) else "the model's skew is that of people"
     caption = f"The model next to people, with 95% intervals; p is for the test that {what}"
     return table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), rows)
-
-
-def _auc_cells(votes: VotedBias, audit: AuditResult) -> Row:
-    auc = votes.auc
-    if isinstance(auc, Missing):
-        return (auc.reason, *[""] * (3 if compares(audit) else 1))
-    n = cell(auc.before if isinstance(auc.change, Missing) else auc.change, count, "")
-    return *cells.paired_cells((value for _, value in auc.items()), auc.change, decimals, signed), n
 
 
 def people_table(audit: AuditResult) -> Table | None:
@@ -142,7 +130,7 @@ def skew_table(audit: AuditResult) -> Table:
             p_values = (skew.test.p_value, skew.test.p_holm, skew.test.p_bh)
             tests += [p_value(p) for p in p_values if p is not None]
         pairs = _PAIRS.get(skew.source, "rewritten answers")
-        rows.append((label, *cells.measures(audit, name)["skew"], *tests, pairs))
+        rows.append((label, *cells.number_cells(audit, "skew", name), *tests, pairs))
     header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
@@ -155,7 +143,7 @@ def triple_skew_table(audit: AuditResult) -> Table | None:
             rate = audit.rate.get(name)
             flipped = cells.flipped_cell(rate) if rate else ""
             released = "; all of them count here" if rate and rate.flips.by == SOURCE else ""
-            rows.append((name, *cells.triple_cells(name, audit), flipped + released))
+            rows.append((name, *cells.number_cells(audit, "triple_skew", name), flipped + released))
     caption = "Skew (triples: rewrite of the rewrite against rewrite), with 95% intervals"
     return table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), rows)
 
@@ -181,17 +169,13 @@ def quality_table(audit: AuditResult) -> Table | None:
         return None
     tests = cells.tested_cells(audit.quality.test) if compares(audit) else ()
     header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
-    row = ("quality accuracy", *cells.quality_cells(audit), *tests)
+    row = ("quality accuracy", *cells.number_cells(audit, "accuracy"), *tests)
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
 
 def direction_table(audit: AuditResult) -> Table | None:
     """Skew by how the contrasts were made, if they were made in both directions."""
-    rows = (
-        (f"{name} {way}", *cells.measures(audit, name)[f"skew, {way}"])
-        for name, skew in audit.skew.items()
-        for way in skew.by_direction
-    )
+    rows = ((f"{name} {way}", *own) for name in audit.skew for way, own in cells.direction_cells(audit, name).items())
     caption = "Skew by whether the bias was added to a plain answer or removed from one that had it, with 95% intervals"
     return table(caption, ("contrasts", *estimates(audit)), rows)
 

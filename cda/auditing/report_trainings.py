@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import change_cells, compares, said, targets
+from cda.numbers.measures import MEASURES
+from cda.numbers.views import seed_numbers
 from cda.report.numbers import (
     NOT_ESTIMATED,
     cell,
@@ -295,9 +297,12 @@ def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     seeds = several(audit)
     if seeds is None:
         return None
-    by_measure = (("skew", seeds.skew), ("miscalibration", seeds.miscalibration), ("skew (triples)", seeds.triple_skew))
-    measures = [(f"{name} {what}", own[name]) for name in audit.skew for what, own in by_measure if name in own]
-    measures += [("quality accuracy", seeds.quality)] if seeds.quality else []
+    measures = [
+        (f"{bias} {MEASURES[key].title}".strip(), over)
+        for name in (*audit.skew, "")
+        for key, bias, over in seed_numbers(audit)
+        if bias == name and MEASURES[key].unit == "share"
+    ]
     # Doses that were chosen on the very contrasts that they are shown on.
     listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
     doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"

@@ -12,12 +12,12 @@ from cda.auditing.report_cells import applied, compares, targets
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, user_path
+from cda.numbers.measures import MEASURES, of_place
 from cda.recipe.sections import kind_of
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.effects import Effect
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.results.panel import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs, TrainedAs
 from cda.run import RunFolder, StageRecord
@@ -25,8 +25,6 @@ from cda.run import RunFolder, StageRecord
 NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"
 MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
 _SIDES = {"contrast": ("perturbed", "base"), "quality": ("chosen", "rejected")}
-_NO_VOTES = Missing(reason="people did not vote on its contrasts")
-_NO_TRIPLES = Missing(reason="there are no triples of it")
 _PATH = re.compile(
     r"(?:(?<=^)|(?<=[\s'\"(=,:@]))(?:~?[/\\](?![/\\])|[A-Za-z]:[/\\](?![/\\]))(?:[^\s,;:'\")]*[/\\])?([^\s,;:'\")/\\]+)"
 )
@@ -117,7 +115,7 @@ def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
         training=_training(audit, found.adapter),
         text_set=_version(biases, pairs, _votes(found)),
         biases=biases,
-        quality=audit.quality.last if audit.quality else Missing(reason="quality was not measured"),
+        quality=MEASURES["accuracy"].last(audit, ""),
         quality_pairs=pairs,
     )
 
@@ -167,7 +165,7 @@ def _training(audit: AuditResult, adapter: str | None) -> TrainedAs | None:
 
 
 def _bias(found: AuditFolder, name: str) -> BiasRow:
-    audit, skew, votes = found.audit, found.audit.skew[name], found.audit.votes.get(name)
+    audit, skew = found.audit, found.audit.skew[name]
     source = audit.sources.contrasts if skew.source == "file" else skew.source
     n = skew.before.n + skew.unread
     rate = audit.rate.get(name)
@@ -175,25 +173,16 @@ def _bias(found: AuditFolder, name: str) -> BiasRow:
     if rate is not None and (rate.n or rate.unread):
         content = _content(found, "triple", name)
         triples = MeasuredTexts(name=without_paths(rate.flips.by), n=rate.n + rate.unread, content=content)
-    return BiasRow(
-        contrasts=MeasuredTexts(name=without_paths(shown_path(source)), n=n, content=_content(found, "contrast", name)),
-        skew=skew.last,
-        people=votes.human_skew if votes else _NO_VOTES,
-        distance=votes.signed_gap.last if votes else _NO_VOTES,
-        miscalibration=votes.miscalibration.last if votes else _NO_VOTES,
-        triples=triples,
-        rate=_rate(audit, name),
-    )
+    measured = {
+        measure.shown_as.get("row", key): _public(measure.last(audit, name))
+        for key, measure in of_place("row").items()
+        if measure.of_bias
+    }
+    contrasts = MeasuredTexts(name=without_paths(shown_path(source)), n=n, content=_content(found, "contrast", name))
+    return BiasRow.model_validate({"contrasts": contrasts, "triples": triples, **measured})
 
 
-def _rate(audit: AuditResult, name: str) -> Estimate | Missing:
-    if name not in audit.rate:
-        return _NO_TRIPLES
-    scorings = list(audit.rate[name].under().values())
-    if not scorings:
-        return Missing(reason="RATE could not be measured on its triples")
-    average = scorings[-1].average
-    found = average.standardised if isinstance(average, Effect) else average
+def _public(found: Estimate | Missing) -> Estimate | Missing:
     return Missing(reason=without_paths(found.reason)) if isinstance(found, Missing) else found
 
 

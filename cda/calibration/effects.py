@@ -4,8 +4,9 @@ correction that all votes fit."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -192,16 +193,10 @@ def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def _joined(chunks: list[list[Measures]]) -> Resampled:
-    def joined(at: int) -> Measures:
-        own = [chunk[at] for chunk in chunks]
-        quality = [part.quality for part in own if part.quality is not None]
-        return Measures(
-            skew=np.concatenate([part.skew for part in own]),
-            miscalibration=np.concatenate([part.miscalibration for part in own]),
-            signed_gap=np.concatenate([part.signed_gap for part in own]),
-            half_gaps=np.concatenate([part.half_gaps for part in own]),
-            quality=np.concatenate(quality) if quality else None,
-        )
+    def of(at: int) -> Measures:
+        parts = {each.name: [getattr(chunk[at], each.name) for chunk in chunks] for each in fields(Measures)}
+        joined: dict[str, Any] = {name: np.concatenate(part) for name, part in parts.items() if part[0] is not None}
+        return Measures(**{"quality": None, **joined})
 
-    corrected, as_it_is = joined(0), joined(1)
+    corrected, as_it_is = of(0), of(1)
     return Resampled(corrected, as_it_is, as_it_is)

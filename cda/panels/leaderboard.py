@@ -14,11 +14,13 @@ from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, is_a_folder, user_path
 from cda.inert import guarded
+from cda.numbers.measures import MEASURES, AuditMeasure
+from cda.numbers.views import numbers_in
 from cda.records import content_id
 from cda.report.document import Document, headings
-from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, inert, listed, points, share, signed
+from cda.report.numbers import NOT_MEASURED, cell, count, decimals, inert, listed, share
 from cda.report.page import Headline, ReportSection
-from cda.report.tables import Row, Table
+from cda.report.tables import Row, Table, tables_by_bias
 from cda.results.base import Estimate, Missing, load
 from cda.results.panel import (
     BiasRow,
@@ -193,7 +195,6 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
 
 
 Form = Callable[[Estimate], str]
-_NONE = "not measured"
 _RANKS = (
     "Places go by the mean over the biases, each of the same weight; of them the first measure that all rows have: miscalibration "
     "against people's votes, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far the "
@@ -205,12 +206,6 @@ _GROUPS = (
     "Rows on other texts, or with other votes, stand in another group: their numbers differ for that reason alone."
 )
 _BLANK = MeasuredTexts(name="none", n=0, content=None)
-_COLUMNS: tuple[tuple[str, str, Callable[[BiasRow], Estimate | Missing], Form], ...] = (
-    ("skew", "Skew: share of contrasts on which the side with the bias is preferred", lambda row: row.skew, share),
-    ("distance", "Skew − people, in percentage points", lambda row: row.distance, lambda value: points(value, "")),
-    ("miscalibration", "Miscalibration: share on which model and people's majority disagree", lambda row: row.miscalibration, share),
-    ("rate", "RATE's ATE in standard deviations of the originals' rewards", lambda row: row.rate, signed),
-)  # fmt: skip
 
 
 def leaderboard_document(result: LeaderboardResult) -> Document:
@@ -230,7 +225,9 @@ def leaderboard_document(result: LeaderboardResult) -> Document:
 
 def _sections(result: LeaderboardResult) -> Iterator[ReportSection]:
     for at, group in enumerate(result.groups, 1):
-        tables = [_places(group, "Places"), *_measures(group), _made(group)]
+        labels = {entry.file: entry.row.label for entry in group.entries}
+        measured = tables_by_bias(numbers_in(group), "leaderboard", ("model", labels), {})
+        tables = [_places(group, "Places"), *measured, _made(group)]
         yield ReportSection(f"group-{at}", _title(at, group), (_RANKS,) if at == 1 else (), tuple(tables))
     yield ReportSection("texts", "Measured on", (_GROUPS,), (_text_sets(result.groups),))
 
@@ -305,7 +302,7 @@ def _date(entry: Entry) -> str:
 
 def _quality(row: LeaderboardRow) -> Row:
     if isinstance(row.quality, Missing):
-        return (_NONE, "")
+        return (NOT_MEASURED, "")
     return (share(row.quality), count(row.quality))
 
 
@@ -338,25 +335,6 @@ def scored_words(scored: ScoredAs) -> str:
         "calibrated" if scored.calibration else None,
     ]
     return ", ".join(part for part in parts if part)
-
-
-def _measures(group: RankedGroup) -> Iterator[Table]:
-    """A table for each measure that any row has, biases across."""
-    biases = list(dict.fromkeys(bias for entry in group.entries for bias in entry.row.biases))
-    for _, caption, part, form in _COLUMNS:
-        rows = []
-        for entry in group.entries:
-            found = [part(entry.row.biases[bias]) if bias in entry.row.biases else None for bias in biases]
-            rows.append((entry.row.label, found))
-        if any(isinstance(value, Estimate) for _, found in rows for value in found):
-            cells = tuple((label, *(_with_n(value, form) for value in found)) for label, found in rows)
-            yield Table(f"{caption}, with 95% intervals and n", ("model", *biases), cells)
-
-
-def _with_n(value: Estimate | Missing | None, form: Form) -> str:
-    if value is None:
-        return _NONE
-    return NOT_ESTIMATED if isinstance(value, Missing) else f"{form(value)}, n {count(value)}"
 
 
 def _made(group: RankedGroup) -> Table:
@@ -409,7 +387,8 @@ def leaderboard_csv(result: LeaderboardResult) -> str:
     biases = list(
         dict.fromkeys(name for group in result.groups for entry in group.entries for name in entry.row.biases)
     )
-    measures = ["score", "quality", *(f"{bias} {name}" for bias in biases for name, *_ in _COLUMNS)]
+    columns = [f"{bias} {measure.shown_as.get('row', key)}" for bias in biases for key, measure in _columns().items()]
+    measures = ["score", "quality", *columns]
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     ends = ("", " low", " high", " n")
@@ -430,6 +409,10 @@ def leaderboard_csv(result: LeaderboardResult) -> str:
     return out.getvalue()
 
 
+def _columns() -> dict[str, AuditMeasure]:
+    return {key: measure for key, measure in MEASURES.items() if measure.caption}
+
+
 def _line(group: RankedGroup, entry: Entry, biases: Sequence[str]) -> list[object]:
     row, scored = entry.row, entry.row.scored
     training = row.training and f"{row.training.recipe}, dose {row.training.dose:g}"
@@ -445,7 +428,9 @@ def _line(group: RankedGroup, entry: Entry, biases: Sequence[str]) -> list[objec
         *facts,
     ]
     found: list[Estimate | Missing | None] = [entry.score, row.quality]
-    found += [part(row.biases[bias]) if bias in row.biases else None for bias in biases for _, _, part, _ in _COLUMNS]
+    by_bias = numbers_in(row).pivot("bias", "measure")
+    numbers = [by_bias.get(bias, {}).get(key) for bias in biases for key in _columns()]
+    found += [number.found if number else None for number in numbers]
     for value in found:
         cells += [value.value, value.low, value.high, value.n] if isinstance(value, Estimate) else [None] * 4
     return [guarded(inert(cell)) if isinstance(cell, str) else cell for cell in cells]

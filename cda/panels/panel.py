@@ -22,6 +22,8 @@ from cda.auditing.verdict_sentences import ties_sentence
 from cda.errors import RunError
 from cda.files.paths import is_a_file
 from cda.jobs.perform import Done
+from cda.numbers.measures import MEASURES, of_place
+from cda.numbers.views import IN_PANEL
 from cda.panels import panel_report as report
 from cda.provenance import versions
 from cda.records import Preference, TieRule, content_id
@@ -47,7 +49,6 @@ from cda.results.panel import (
     TrainedBias,
     TrainingMean,
 )
-from cda.results.skew import VotedBias
 from cda.run import RunFolder
 from cda.stats.draws import Stream, generator
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
@@ -341,24 +342,29 @@ def _template(facts: Scorer) -> str | None:
 
 def _model_bias(member: Member, bias: str) -> ModelBias:
     audit = member.audit
-    voted = audit.votes.get(bias)
     analysis = audit.analysis.get(bias)
     return ModelBias(
+        **_further(audit, bias),
         text_set=member.contrasts[bias].text_set,
         skew=audit.skew[bias].before,
         unread=audit.skew[bias].unread,
-        people=None if voted is None else _people(voted),
+        people=_people(audit, bias) if bias in audit.votes else None,
         correlation=analysis.correlation if analysis else None,
     )
 
 
-def _people(voted: VotedBias) -> NextToPeople:
-    return NextToPeople(
-        human_skew=voted.human_skew,
-        skew=voted.skew_on_voted.before,
-        distance=voted.signed_gap.before,
-        miscalibration=voted.miscalibration.before,
-    )
+def _further(audit: AuditResult, bias: str) -> dict[str, Any]:
+    """Numbers of the measures that have no field in a panel's result."""
+    measures = {key: measure for key, measure in of_place("panel").items() if measure.of_bias}
+    return {
+        key: BeforeAfter.model_validate(measure.moments(audit, bias)) if compares(audit) else measure.last(audit, bias)
+        for key, measure in measures.items()
+        if key not in ("skew", *IN_PANEL)
+    }
+
+
+def _people(audit: AuditResult, bias: str) -> NextToPeople:
+    return NextToPeople.model_validate({name: MEASURES[key].last(audit, bias) for key, name in IN_PANEL.items()})
 
 
 def _panel(members: Sequence[Member], seed: int) -> Panel:
@@ -472,6 +478,7 @@ def _trained_bias(member: Member, bias: str) -> TrainedBias:
     audit = member.audit
     voted = audit.votes.get(bias)
     return TrainedBias(
+        **_further(audit, bias),
         target=audit.skew[bias].target,
         text_set=member.contrasts[bias].text_set,
         skew=_as_measure(audit.skew[bias]),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.numbers.measures import MEASURES, AuditMeasure, of_place
+from cda.numbers.number import Number
+from cda.numbers.views import in_panel, numbers_in
 from cda.report import plots
 from cda.report.document import Document, headings
 from cda.report.numbers import (
+    FORMS,
+    NO_VOTES,
     NOT_ESTIMATED,
+    NOT_MEASURED,
     cell,
     clipped,
     count,
@@ -22,12 +28,13 @@ from cda.report.numbers import (
     percent,
     points,
     share,
+    signed,
 )
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import AFTER, BEFORE, FAINT, PAGE, PEOPLE_MARK, SCORINGS, THIRD, Mark, Plot, PlotRow, Scale, named
 from cda.report.tables import Row, Table, table
 from cda.results.base import Estimate, Missing
-from cda.results.panel import ModelBias, Panel, PanelBias, PanelMean, PanelModel, PanelResult, TrainingMean
+from cda.results.panel import ModelBias, Panel, PanelMean, PanelModel, PanelResult, TrainedBias, TrainingMean
 from cda.stats.panel import FEW_MODELS
 
 if TYPE_CHECKING:
@@ -190,130 +197,84 @@ def _shares(
     return Plot(id, title, words, draw, plots.rows_height(len(rows), len(kept)))
 
 
-NOT_MEASURED, NO_VOTES = "not measured", "no votes"
-_MEASURES: dict[str, tuple[str, Callable[[Estimate], str]]] = {
-    "skew": ("Skew: how often each model prefers the side with the bias", share),
-    "distance": (
-        "Distance from people: skew − people's share, in percentage points, where people have a majority",
-        partial(points, unit=""),
-    ),
-    "miscalibration": ("Miscalibration: how often a model and people's majority disagree", share),
-}
-
-
-def measured_in(found: ModelBias | PanelMean | None) -> dict[str, Estimate]:
-    """Each measure of a model, or a mean, on one bias."""
-    if found is None:
-        return {}
-    measured = {"skew": found.skew}
-    if found.people is not None:
-        people = found.people
-        measured |= {
-            "human skew": people.human_skew, "skew on voted contrasts": people.skew, "distance": people.distance,
-            "miscalibration": people.miscalibration,
-        }  # fmt: skip
-    return measured
+Parts = list[tuple[str, str, Mapping[str, ModelBias | PanelMean]]]
+"""Rows of a panel: the label, the cell of a bias without a measurement, and the measurements by bias."""
 
 
 def measure_tables(result: PanelResult) -> list[Table]:
     """Skew, distance and miscalibration: models and means by biases, for each panel; the latter two if people voted."""
-    tables = []
-    for panel in result.panels:
-        for measure, (title, form) in _MEASURES.items():
-            rows = _rows(result, panel, measure, form)
-            if any(value != NO_VOTES for row in rows[1] for value in row[1:] if value not in ("", NOT_MEASURED)):
-                what = f"{panel.kind.capitalize()}. {title}, with 95% intervals"
-                tables.append(Table(what, *rows))
-    return tables
+    tables = [
+        _measure_table(panel, _parts(result, panel), key, measure)
+        for panel in result.panels
+        for key, measure in of_place("panel").items()
+        if measure.caption
+    ]
+    return [each for each in tables if each is not None]
 
 
-def _rows(
-    result: PanelResult, panel: Panel, measure: str, form: Callable[[Estimate], str]
-) -> tuple[Row, tuple[Row, ...]]:
-    """Header and rows; n stands in the header if all numbers of a column have it."""
-    counts = {bias: _counts(result, panel, bias, measure) for bias in panel.biases}
-    header = [f"{inert(bias)}, n {counts[bias][0]}" if len(counts[bias]) == 1 else inert(bias) for bias in panel.biases]
+def _parts(result: PanelResult, panel: Panel) -> Parts:
+    """Models, then means with one another that are over the same models, as far as there are at least two of them."""
+    means: dict[tuple[str, ...], dict[str, PanelMean]] = {}
+    for bias, found in panel.biases.items():
+        for mean in found.means:
+            if len(mean.models) > 1:
+                means.setdefault(mean.models, {})[bias] = mean
+    parts: Parts = [(inert(name), NOT_MEASURED, result.models[name].biases) for name in panel.models]
+    for models, by_bias in means.items():
+        whole = len(models) == len(panel.models)
+        parts.append((f"mean of {len(models)}" + ("" if whole else f" ({', '.join(map(inert, models))})"), "", by_bias))
+    return parts
 
-    def shown(found: ModelBias | PanelMean | None, bias: str) -> str:
-        if found is None:
-            return NOT_MEASURED
-        estimate = measured_in(found).get(measure)
+
+def _measure_table(panel: Panel, parts: Parts, key: str, measure: AuditMeasure) -> Table | None:
+    """A measure; n stands in the header if all numbers of a column have it. None without any number."""
+    form = FORMS.get(measure.unit, signed)
+    found = [{bias: in_panel(own[bias]).get(key) for bias in panel.biases if bias in own} for _, _, own in parts]
+    ns = {bias: {count(each) for own in found if (each := own.get(bias))} for bias in panel.biases}
+    header = (f"{inert(bias)}, n {min(ns[bias])}" if len(ns[bias]) == 1 else inert(bias) for bias in panel.biases)
+
+    def shown(estimate: Estimate | None, bias: str) -> str:
         if estimate is None:
             return NO_VOTES
-        return form(estimate) + ("" if len(counts[bias]) == 1 else f", n {count(estimate)}")
+        return form(estimate) + ("" if len(ns[bias]) == 1 else f", n {count(estimate)}")
 
-    rows: list[Row] = [
-        (inert(name), *(shown(result.models[name].biases.get(bias), bias) for bias in panel.biases))
-        for name in panel.models
+    rows = [
+        (label, *(shown(own[bias], bias) if bias in own else blank for bias in panel.biases))
+        for (label, blank, _), own in zip(parts, found, strict=True)
     ]
-    if measure != "skew":
-        return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown))
-    people = [_people_share(result, panel, bias) for bias in panel.biases]
-    shares = (cell(found, _with_n) or NO_VOTES for found in people)
-    last = [("people", *shares)] if any(people) else []
-    return (f"{panel.kind}", *header), (*rows, *_mean_rows(panel, shown), *last)
+    people = {
+        bias: [each.people for each in (*own.means, *(by[bias] for _, _, by in parts if bias in by)) if each.people]
+        for bias, own in panel.biases.items()
+    }
+    if key == "skew" and any(people.values()):
+        rows.append(("people", *(_with_n(own[0].human_skew) if own else NO_VOTES for own in people.values())))
+    title = measure.shown_as.get("panel caption", measure.caption)
+    caption = f"{panel.kind.capitalize()}. {title}, with 95% intervals"
+    return Table(caption, (panel.kind, *header), tuple(rows)) if any(ns.values()) else None
 
 
 def _with_n(estimate: Estimate) -> str:
     return f"{share(estimate)}, n {count(estimate)}"
 
 
-def _counts(result: PanelResult, panel: Panel, bias: str, measure: str) -> list[str]:
-    """The different n of a column."""
-    found = [*(result.models[name].biases.get(bias) for name in panel.models), *panel.biases[bias].means]
-    known = (measured_in(each).get(measure) for each in found)
-    return list(dict.fromkeys(count(estimate) for estimate in known if estimate is not None))
-
-
-def _mean_rows(panel: Panel, shown: Callable[[ModelBias | PanelMean | None, str], str]) -> Iterator[Row]:
-    """Means with one another that are over the same models, as far as there are at least two of them."""
-    names = dict.fromkeys(
-        mean.models for found in panel.biases.values() for mean in found.means if len(mean.models) > 1
-    )
-    for models in names:
-        by_bias = {
-            bias: next((mean for mean in found.means if mean.models == models), None)
-            for bias, found in panel.biases.items()
-        }
-        whole = len(models) == len(panel.models)
-        label = f"mean of {len(models)}" + ("" if whole else f" ({', '.join(map(inert, models))})")
-        yield (label, *("" if mean is None else shown(mean, bias) for bias, mean in by_bias.items()))
-
-
-def _people_share(result: PanelResult, panel: Panel, bias: str) -> Estimate | None:
-    """People's share by the first mean or model that has votes."""
-    found = [*panel.biases[bias].means, *(result.models[name].biases.get(bias) for name in panel.models)]
-    return next((each.people.human_skew for each in found if each is not None and each.people is not None), None)
-
-
-def mean_name(mean: PanelMean | TrainingMean, of: PanelBias | None = None) -> str:
-    names = mean.models if isinstance(mean, PanelMean) else mean.trainings
-    apart = of is not None and len(of.means) > 1
-    return f"mean of {len(names)}" + (f" ({', '.join(names)})" if apart else "")
-
-
 def rank_tables(result: PanelResult) -> list[Table]:
     """Ranks by skew and, if people voted, by distance; for each panel of two models or more."""
     tables = []
     for panel in result.panels:
-        for by in ("skew", "distance"):
-            rows = [
-                (inert(name), *(_rank_cell(found, name, by) for found in panel.biases.values()))
-                for name in panel.models
-            ]
-            if any(value for row in rows for value in row[1:]):
-                first = "the highest skew" if by == "skew" else "the nearest to people's share"
+        for by, first in {"skew": "the highest skew", "distance": "the nearest to people's share"}.items():
+            if ranks := numbers_in(result).where(f"rank_by_{by}", kind=panel.kind).pivot("model", "bias"):
+                rows = (
+                    (inert(name), *(_rank_cell(ranks.get(name, {}).get(bias)) for bias in panel.biases))
+                    for name in panel.models
+                )
                 caption = f"{panel.kind.capitalize()}. Rank by {by}, 1: {first}; in brackets the middle 95% of places over draws of prompts"
                 tables.append(Table(caption, (panel.kind, *map(inert, panel.biases)), tuple(rows)))
     return tables
 
 
-def _rank_cell(found: PanelBias, name: str, by: str) -> str:
-    ranks = found.ranks.get(name)
-    if ranks is None or isinstance(ranks, Missing):
-        return ""
-    rank = ranks.skew if by == "skew" else ranks.distance
-    return "" if rank is None else f"{rank.value:g} [{rank.low:g}, {rank.high:g}]"
+def _rank_cell(number: Number | None) -> str:
+    found = number.found if number else None
+    return cell(found, lambda rank: f"{rank.value:g} [{rank.low:g}, {rank.high:g}]")
 
 
 def correlation_table(result: PanelResult) -> Table | None:
@@ -347,21 +308,21 @@ def _training_rows(result: PanelResult) -> Iterator[Row]:
     for name, training in result.trainings.items():
         for bias, trained in training.biases.items():
             if trained.target:
-                people = cell(trained.human_skew, _with_n) or NO_VOTES
-                label = f"{inert(name)}: {inert(bias)}"
-                yield (label, "skew", *_moved(trained.skew.before, trained.skew.after, trained.skew.change), people)
-                if (missed := trained.miscalibration) is not None:
-                    yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+                yield from _moved_rows(f"{inert(name)}: {inert(bias)}", trained)
 
 
 def _training_mean_rows(result: PanelResult) -> Iterator[Row]:
     for bias, means in result.training_means.items():
         for mean in means:
-            label = f"mean of {len(mean.trainings)}: {inert(bias)}"
-            people = cell(mean.human_skew, _with_n) or NO_VOTES
-            yield (label, "skew", *_moved(mean.skew.before, mean.skew.after, mean.skew.change), people)
-            if (missed := mean.miscalibration) is not None:
-                yield (label, "miscalibration", *_moved(missed.before, missed.after, missed.change), "")
+            yield from _moved_rows(f"mean of {len(mean.trainings)}: {inert(bias)}", mean)
+
+
+def _moved_rows(label: str, trained: TrainedBias | TrainingMean) -> Iterator[Row]:
+    people = cell(trained.human_skew, _with_n) or NO_VOTES
+    for what, moved in {"skew": trained.skew, "miscalibration": trained.miscalibration}.items():
+        if moved is not None:
+            cells = _moved(moved.before, moved.after, moved.change)
+            yield (label, what, *cells, people if what == "skew" else "")
 
 
 def _moved(before: Estimate | Missing, after: Estimate | Missing, change: Estimate | Missing) -> Row:
@@ -424,6 +385,13 @@ _TERMS = (
 )  # fmt: skip
 
 
+def _terms() -> tuple[Entry, ...]:
+    """What the numbers mean; further measures of a bias have their words in the table of measures."""
+    known = {entry.term for entry in _TERMS}
+    more = [each for each in of_place("panel").values() if each.of_bias and each.term and each.term not in known]
+    return (*_TERMS, *(Entry(each.term, each.formula, each.meaning) for each in more))
+
+
 def panel_document(result: PanelResult) -> Document:
     """Every model and mean, trainings, and what limits them."""
     parts = [_counted(len(panel.models), panel.kind) for panel in result.panels]
@@ -436,7 +404,7 @@ def panel_document(result: PanelResult) -> Document:
         f"Panel: {listed(parts)} next to each other",
         f"Biases: {', '.join(map(inert, biases | trained))}.",
         tuple(_headlines(result)), sections,
-        (*measure_tables(result), *training_tables(result), sentences), (sentences, *headings(sections), *_TERMS),
+        (*measure_tables(result), *training_tables(result), sentences), (sentences, *headings(sections), *_terms()),
         "Panel: models next to each other",
     )  # fmt: skip
 
@@ -448,42 +416,16 @@ def panel_csv(result: PanelResult) -> str:
     writer.writerow(
         ["who", "kind", "bias", "measure", "value", "low", "high", "n", "n_prompts", "n_models", "unit", "method"]
     )
-    for who, kind, bias, measure, n_models, estimate in _estimates(result):
-        numbers = [estimate.value, estimate.low, estimate.high, estimate.n, estimate.n_prompts, n_models]
-        # A spreadsheet takes a text that begins like this for a formula.
-        name = f"'{who}" if who[:1] in "=+-@\t\r" else who
-        writer.writerow([name, kind, bias, measure, *numbers, estimate.unit, estimate.method])
+    for number in numbers_in(result):
+        found, measure, kind = number.found, MEASURES[number.measure], number.at["kind"]
+        if isinstance(found, Estimate):
+            who = number.at.get("model") or number.at["training"]
+            # A spreadsheet takes a text that begins like this for a formula.
+            name = f"'{who}" if who[:1] in "=+-@\t\r" else who
+            what = measure.shown_as.get("panel", measure.title) + f" {number.moment}" * (kind == "training")
+            numbers = [found.value, found.low, found.high, found.n, found.n_prompts, number.at.get("models", "1")]
+            writer.writerow([name, kind, number.at.get("bias", ""), what, *numbers, found.unit, found.method])
     return text.getvalue()
-
-
-def _estimates(result: PanelResult) -> Iterator[tuple[str, str, str, str, int, Estimate]]:
-    for panel in result.panels:
-        for bias, found in panel.biases.items():
-            for name in panel.models:
-                for measure, estimate in measured_in(result.models[name].biases.get(bias)).items():
-                    yield name, panel.kind, bias, measure, 1, estimate
-                rank = found.ranks.get(name)
-                if rank is not None and not isinstance(rank, Missing):
-                    yield name, panel.kind, bias, "rank by skew", 1, rank.skew
-                    if rank.distance is not None:
-                        yield name, panel.kind, bias, "rank by distance", 1, rank.distance
-            for mean in found.means:
-                for measure, estimate in measured_in(mean).items():
-                    yield mean_name(mean, found), panel.kind, bias, measure, len(mean.models), estimate
-        for name in panel.models:
-            if (quality := result.models[name].quality) is not None:
-                yield name, panel.kind, "", "quality accuracy", 1, quality
-    for name, training in result.trainings.items():
-        for bias, trained in training.biases.items():
-            moments = {"skew": trained.skew, "miscalibration": trained.miscalibration, "distance": trained.distance}
-            for what, measure_found in moments.items():
-                for when in ("before", "after", "change"):
-                    estimate_found = getattr(measure_found, when, None)
-                    if isinstance(estimate_found, Estimate):
-                        yield name, "training", bias, f"{what} {when}", 1, estimate_found
-        for when in ("before", "after", "change"):
-            if isinstance(estimate_found := getattr(training.quality, when, None), Estimate):
-                yield name, "training", "", f"quality accuracy {when}", 1, estimate_found
 
 
 def panel_sentences(result: PanelResult) -> list[str]:
@@ -590,4 +532,4 @@ def _sections(result: PanelResult) -> Iterator[ReportSection]:
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     facts = (("seed", str(result.seed)), ("versions", packages))
     yield ReportSection("scoring", "How each was scored", (), tuple(scored_tables(result)), facts=facts)
-    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
+    yield ReportSection("meaning", "What the numbers mean", entries=_terms())

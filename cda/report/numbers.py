@@ -9,6 +9,7 @@ from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
+from cda.numbers.measures import Unit
 from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.stats.digits import MINUS as MINUS
@@ -17,7 +18,7 @@ from cda.stats.digits import two_digits as two_digits
 from cda.stats.digits import with_ends as with_ends
 
 T = TypeVar("T")
-NOT_ESTIMATED = "not estimated"
+NOT_ESTIMATED, NOT_MEASURED, NO_VOTES = "not estimated", "not measured", "no votes"
 FEW_PROMPTS = 10
 """Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
 _LEVELS = (0.05, 0.01)
@@ -54,6 +55,15 @@ def distance(estimate: Estimate) -> str:
     """A distance between two shares, which has no sign, with its interval in percentage points."""
     low, high = _points(estimate.low, fewest=0.05), _points(estimate.high, fewest=0.05)
     return f"{_points(estimate.value)} [{low}, {high}] points"
+
+
+FORMS: Mapping[Unit, Callable[[Estimate], str]] = {
+    "share": share,
+    "share difference": lambda estimate: points(estimate, ""),
+    "distance of shares": distance,
+    "AUC": lambda estimate: decimals(estimate),
+}
+"""How an estimate of a measure is printed, by the measure's unit; others are `signed`."""
 
 
 def count(estimate: Estimate | SameMargin) -> str:

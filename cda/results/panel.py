@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from cda.arrays import LARGEST
 from cda.results.audit import AuditResult
@@ -123,8 +123,10 @@ class TrainedAs(Result):
 
 
 class BiasRow(Result):
-    """Numbers of one bias."""
+    """Numbers of one bias; a measure without a field here has one of its own, by its key."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Estimate | Missing]
     contrasts: MeasuredTexts
     skew: Estimate
     """Share of contrasts on which the side with the bias is preferred."""
@@ -187,10 +189,11 @@ class LeaderboardRow(Saved):
         """Every estimate, with its place and the bounds of its measure."""
         share, difference, free = (0.0, 1.0), (-1.0, 1.0), (-LARGEST, LARGEST)
         bounds = {"skew": share, "people": share, "distance": difference, "miscalibration": share, "rate": free}
-        found = {(bias, name): getattr(row, name) for bias, row in self.biases.items() for name in bounds}
-        for (bias, name), value in found.items():
-            if isinstance(value, Estimate):
-                yield f"{name} of {bias}", bounds[name], value
+        of_unit = {"share": share, "AUC": share, "share difference": difference}
+        for bias, row in self.biases.items():
+            for name, value in row:
+                if isinstance(value, Estimate):
+                    yield f"{name} of {bias}", bounds.get(name, of_unit.get(value.unit, free)), value
         if isinstance(self.quality, Estimate):
             yield "quality", share, self.quality
 
@@ -294,8 +297,10 @@ class NextToPeople(Result):
 
 
 class ModelBias(Result):
-    """One model on one bias."""
+    """One model on one bias; a measure without a field here has one of its own, by its key."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Estimate | Missing]
     text_set: str
     """Name of the contrasts: equal for two models if, and only if, they were asked about the same ones."""
     skew: Estimate
@@ -376,8 +381,10 @@ class Panel(Result):
 
 
 class TrainedBias(Result):
-    """One bias before and after a training."""
+    """One bias before and after a training; a measure without a field here has one of its own, by its key."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, BeforeAfter]
     target: bool
     """True if it was trained against."""
     text_set: str

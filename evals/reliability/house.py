@@ -108,9 +108,29 @@ def docstring_tells(trees: Iterable[ast.Module]) -> dict[str, float]:
     }
 
 
+def hand_lists(package: Path) -> int:
+    """Functions and module-level values that name three measures of an audit or more, except the table of measures itself."""
+    from cda.numbers.measures import MEASURES
+
+    names = {name for key, measure in MEASURES.items() for name in (key, measure.title, *measure.shown_as.values())}
+    found = 0
+    for path, text in sources(package).items():
+        for node in ast.parse(text).body if path.parent.name != "numbers" else ():
+            for part in node.body if isinstance(node, ast.ClassDef) else [node]:
+                words = {
+                    each.value
+                    for each in ast.walk(part)
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                }
+                words |= {str(each.arg) for each in ast.walk(part) if isinstance(each, ast.keyword)}
+                found += len(words & names) > 2
+    return found
+
+
 def of_checkout(tree: Path) -> dict[str, float]:
     own = measures(tree / "cda")
     own["test lines"] = n_lines(sources(tree / "tests").values())
+    own["places where measures are listed by hand"] = hand_lists(tree / "cda")
     own["test lines per line"] = round(own["test lines"] / own["lines"], 2)
     own["golden lines"] = sum(
         file.read_text(encoding="utf-8").count("\n") for file in (tree / "tests/golden").rglob("*.json")

@@ -64,8 +64,8 @@ def test_a_condition_without_a_number_fails_with_its_reason_and_one_that_does_no
     voted, quality = "length.miscalibration>0.9", "quality.accuracy<0.1"
     done = run(f"{AUDIT} --limit 4", "--fail-if", voted, "--fail-if", quality)
     assert done.exit_code == 1
-    assert f"failed: {voted}: no value: nobody voted on this bias\n" in done.stderr
-    assert f"failed: {quality}: no value: the audit has no quality pairs\n" in done.stderr
+    assert f"failed: {voted}: no value: people did not vote on its contrasts\n" in done.stderr
+    assert f"failed: {quality}: no value: quality was not measured\n" in done.stderr
     passed = run(f"{AUDIT} --limit 4", "--fail-if", "length.skew<=0.99")
     assert (passed.exit_code, passed.stderr) == (0, "")
     audit = cda.load("runs/audit-rm.py-longer").audit  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report import INTERVALS, MEASURES, every_entry, method_table, methods_of, sections
+from cda.auditing.report import INTERVALS, METHODS, every_entry, method_table, methods_of, sections
 from cda.auditing.report_data import exclusion_table
 from cda.auditing.report_tables import votes_table
 from cda.report.tables import Table
@@ -77,7 +77,7 @@ def test_the_table_of_methods_names_fields_that_results_have() -> None:
     kinds: list[type[Result]] = [Result]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    steps = {step for _, *paths in MEASURES for path in paths for step in re.split(r"[.| ]", path)}
+    steps = {step for _, *paths in METHODS for path in paths for step in re.split(r"[.| ]", path)}
     assert len(steps) > 40 and steps - {"*", ""} <= {field for kind in kinds for field in kind.model_fields}
 
 

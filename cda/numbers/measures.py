@@ -1,0 +1,270 @@
+"""The measures of an audit. A new measure is one entry here: conditions, trackers, model cards, rows, leaderboards, panels,
+comparisons, CSV, frames and the glossary read it from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from cda.arrays import LARGEST
+from cda.errors import did_you_mean
+from cda.launch import say
+from cda.results.audit import AuditResult
+from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
+from cda.results.effects import Effect, RateOfScoring, average_of
+from cda.results.skew import Plain
+
+Moment = Literal["model", "before", "after", "change"]
+"""`model` if one model is measured as it is; else before and after its training, and the paired change."""
+Found = Estimate | Missing
+Place = Literal["tracker", "row", "panel", "report"]
+"""Trackers and model cards; rows of leaderboards and comparisons; panels of models; the first table of an audit's report."""
+Unit = Literal["share", "share difference", "distance of shares", "AUC", "reward", "standard deviations", "rank"]
+On = Literal["contrasts", "votes", "triples", "quality"]
+_FREE = (-LARGEST, LARGEST)
+BOUNDS: Mapping[Unit, tuple[float, float]] = {
+    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0), "reward": _FREE,
+    "standard deviations": _FREE, "rank": _FREE,
+}  # fmt: skip
+"""Least and largest value of a unit, in the order in which tables have the units."""
+_ABSENT: Mapping[On, str] = {
+    "contrasts": "it was not measured for this bias",
+    "votes": "people did not vote on its contrasts",
+    "triples": "there are no triples of it",
+    "quality": "quality was not measured",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditMeasure:
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs."""
+
+    title: str
+    """In the reports of audits."""
+    unit: Unit
+    on: On
+    """The texts that it is measured on."""
+    find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
+    """Its numbers in an `AuditResult`, or in the `Plain` part of one, for a bias; an estimate is of no scoring. None: audits alone
+    do not have it."""
+    test: Callable[[Any, str], Test | Missing | None] | None = None
+    """Test of the last scoring's number; without it a change has the test that was found with it."""
+    term: str = ""
+    """Heading of its entry in the glossary; empty: entries of glossary.yaml explain it."""
+    formula: str = ""
+    meaning: str = ""
+    """Both of the glossary."""
+    places: Collection[str] = get_args(Place)
+    """The places that have it, beside conditions and frames, which have all."""
+    caption: str = ""
+    """Of its table in leaderboards, comparisons and panels; empty: it has none."""
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+    """Place to its name there, and `comparison` or `panel caption` to its caption there, until these are the key and the caption."""
+
+    @property
+    def of_bias(self) -> bool:
+        return self.on != "quality"
+
+    def bounds(self, moment: str = "") -> tuple[float, float]:
+        """Least and largest value; of a change of a bounded measure −1 to 1."""
+        low, high = BOUNDS[self.unit]
+        return (-high, high) if moment == "change" else (low, high)
+
+    def moments(self, audit: AuditResult | Plain, bias: str) -> dict[Moment, Found]:
+        """The numbers of a bias by moment, in an audit or plain CDA's part of it; Missing ones with the reason."""
+        found = self.find(audit, bias) if self.find else None
+        alone = isinstance(audit, AuditResult) and len(audit.scorings) == 1
+        if isinstance(found, PerScoring):
+            return by_moment(found)
+        if isinstance(found, Estimate):
+            return {"model" if alone else "before": found}
+        missing = found or Missing(reason=_ABSENT[self.on])
+        return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
+
+    def last(self, audit: AuditResult | Plain, bias: str) -> Found:
+        """The number of the model as it is, or after its training; of people, theirs."""
+        found = self.moments(audit, bias)
+        return next(found[moment] for moment in ("model", "after", "before") if moment in found)
+
+    def tested(self, audit: AuditResult | Plain, bias: str, moment: Moment) -> Test | None:
+        """The test of a number."""
+        if self.find and moment == "change":
+            return test_of_change(self.find(audit, bias))
+        found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
+        return found if isinstance(found, Test) else None
+
+
+def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
+    """Numbers under each scoring, and their change if they have one."""
+    change = getattr(found, "change", None) if found.is_trained else None
+    return {**dict(found.items()), **({"change": change} if change else {})}
+
+
+def test_of_change(found: object) -> Test | None:
+    """The test that a change is 0."""
+    test = getattr(found, "test", None)
+    return test if isinstance(test, Test) else None
+
+
+def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
+    """A bias's part of an audit, or a field of that."""
+
+    def find(audit: object, bias: str) -> object:
+        found = getattr(audit, part, {}).get(bias)
+        return getattr(found, name, None) if name else found
+
+    return find
+
+
+def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
+    votes = audit.votes.get(bias)
+    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+
+
+def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
+    """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
+
+    def number(effect: Effect | Missing) -> Found:
+        return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
+
+    def of_scoring(scored: RateOfScoring | Missing) -> Found:
+        return scored if isinstance(scored, Missing) else number(scored.average)
+
+    def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
+        rate = getattr(audit, "rate", {}).get(bias)
+        if rate is None:
+            return None
+        if isinstance(rate.measured, Missing):
+            return Missing(reason=unmeasured) if unmeasured else rate.measured
+        before, after = rate.measured.before, rate.measured.after
+        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=number(average_of(rate.changes)))
+
+    return find
+
+
+MEASURES: dict[str, AuditMeasure] = {
+    "skew": AuditMeasure(
+        title="skew",
+        unit="share",
+        on="contrasts",
+        find=_at("skew"),
+        term="skew",
+        formula="contrasts with margin > 0 / all contrasts",
+        meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
+        "of exactly 0 counts as no preference for it.",
+        caption="Skew: share of contrasts on which the side with the bias is preferred",
+        shown_as={"comparison caption": "Skew", "panel caption": "Skew: how often each model prefers the side with the bias"},
+    ),
+    "human_skew": AuditMeasure(
+        title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
+        places=("tracker", "row", "panel"), shown_as={"row": "people"},
+    ),
+    "skew_on_voted": AuditMeasure(
+        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=("panel",),
+    ),
+    "signed_gap": AuditMeasure(
+        title="skew − human skew",
+        unit="share difference",
+        on="votes",
+        find=_signed_gap,
+        test=_at("votes", "gap_test"),
+        places=("row", "panel"),
+        caption="Skew − people, in percentage points",
+        shown_as={
+            "row": "distance",
+            "panel": "distance",
+            "panel caption": "Distance from people: skew − people's share, in percentage points, where people have a majority",
+        },
+    ),
+    "miscalibration": AuditMeasure(
+        title="miscalibration",
+        unit="share",
+        on="votes",
+        find=_at("votes", "miscalibration"),
+        caption="Miscalibration: share on which model and people's majority disagree",
+        shown_as={"panel caption": "Miscalibration: how often a model and people's majority disagree"},
+    ),
+    "gap": AuditMeasure(
+        title="gap",
+        unit="distance of shares",
+        on="votes",
+        find=_at("votes", "gap"),
+        places=(),
+        term="gap",
+        formula="|skew on voted contrasts − human skew|",
+        meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
+        "sign: above 0 the model wants more of the bias than people do.",
+    ),
+    "auc": AuditMeasure(
+        title="AUC of the margin",
+        unit="AUC",
+        on="votes",
+        find=_at("votes", "auc"),
+        places=(),
+        term="AUC of the margin",
+        formula="P(margin where people prefer perturbed > margin where they prefer base)",
+        meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
+        "move when all margins shift by a constant; this does not. People's ties are left out.",
+    ),
+    "triple_skew": AuditMeasure(
+        title="skew (triples)",
+        unit="share",
+        on="triples",
+        find=_at("triple_skew", "skew"),
+        places=("report",),
+        term="skew (triples: rewrite of the rewrite against rewrite)",
+        formula="triples with score(side with the bias) > score(side without it) / all triples",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
+        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+    ),
+    "accuracy": AuditMeasure(
+        title="quality accuracy",
+        unit="share",
+        on="quality",
+        find=lambda audit, _: audit.quality,
+        term="quality accuracy",
+        formula="pairs with score(chosen) > score(rejected) / all pairs",
+        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        shown_as={"tracker": "quality_accuracy", "row": "quality"},
+    ),
+    "rate": AuditMeasure(
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
+        shown_as={"tracker": "ate"},
+        test=_at("rate", "test"),
+    ),
+    "rate_standardised": AuditMeasure(
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),
+        find=_rate("standardised", "RATE could not be measured on its triples"),
+        caption="RATE's ATE in standard deviations of the originals' rewards", shown_as={"row": "rate"},
+    ),
+    "rank_by_skew": AuditMeasure(title="rank by skew", unit="rank", on="contrasts", places=()),
+    "rank_by_distance": AuditMeasure(title="rank by distance", unit="rank", on="votes", places=()),
+}  # fmt: skip
+"""By key. Trackers, rows and reports have them in this order."""
+
+
+def of_audits() -> dict[str, AuditMeasure]:
+    """The measures that an audit has by itself."""
+    return {key: measure for key, measure in MEASURES.items() if measure.find}
+
+
+def of_place(place: Place) -> dict[str, AuditMeasure]:
+    """The measures that a place has, by key."""
+    return {key: measure for key, measure in MEASURES.items() if place in measure.places}
+
+
+def known_key(name: str, known: Collection[str]) -> str:
+    """The key of a measure, for its key or an older name, which warns; the name itself if it is neither."""
+    if name in known:
+        return name
+    for key in known:
+        if name in MEASURES[key].shown_as.values() or name == MEASURES[key].title:
+            say(f"'{name}' is now called '{key}'")
+            return key
+    return name
+
+
+def unknown(name: str, known: Collection[str], what: str) -> str:
+    """Message on an unknown name, with the nearest known one."""
+    return f"'{name}' is no {what}.{did_you_mean(name, known)} Known: {', '.join(known) or 'none'}"

@@ -1,0 +1,282 @@
+"""Results as rows: known numbers, what can be asked of them, and a measure that is one entry of the table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_audits import KINDS, make_audit
+
+from cda.auditing.conditions import conditions_of, failures
+from cda.auditing.report import every_entry, glossary
+from cda.auditing.report_tables import main_table
+from cda.auditing.row import AuditFolder, leaderboard_row
+from cda.auditing.tracked import as_metrics, tracked_numbers
+from cda.errors import DataError, RecipeError
+from cda.numbers.measures import MEASURES, AuditMeasure
+from cda.numbers.number import Number, Numbers
+from cda.numbers.views import numbers_in
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_document, ranked
+from cda.report.tables import tables_by_bias
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.base import Measure as Share
+from cda.results.panel import LeaderboardResult, LeaderboardRow
+
+
+def estimate(value: float, unit: str = "share") -> Estimate:
+    low, high = (max(0.0, value - 0.1), min(1.0, value + 0.1)) if unit == "share" else (value - 0.1, value + 0.1)
+    return Estimate(value=value, low=low, high=high, n=40, n_prompts=40, unit=unit, method="made")
+
+
+@pytest.fixture(scope="module")
+def voted() -> AuditResult:
+    return make_audit(**KINDS["voted"])
+
+
+@pytest.fixture(scope="module")
+def alone() -> AuditResult:
+    return make_audit(**KINDS["one_model"])
+
+
+def test_the_numbers_of_an_audit_are_those_of_its_fields(voted: AuditResult) -> None:
+    numbers, votes = numbers_in(voted), voted.votes["jargon"]
+    change = numbers.where("skew", "change", bias="jargon")
+    assert [each.found for each in change] == [voted.skew["jargon"].change]
+    assert change[0].test == voted.skew["jargon"].test
+    for key, before in (
+        ("human_skew", votes.human_skew),
+        ("skew_on_voted", votes.skew_on_voted.before),
+        ("signed_gap", votes.signed_gap.before),
+        ("miscalibration", votes.miscalibration.before),
+        ("gap", votes.gap.before),
+    ):
+        assert [each.found for each in numbers.where(key, "before", bias="jargon")] == [before], key
+    assert numbers.where("signed_gap", "change", bias="jargon")[0].found == votes.skew_on_voted.change
+    assert voted.quality is not None
+    assert numbers.where("accuracy", "after")[0].found == voted.quality.after
+
+
+def test_one_model_has_one_moment_and_a_measure_without_numbers_says_why(alone: AuditResult) -> None:
+    numbers = numbers_in(alone)
+    assert {each.moment for each in numbers} == {"model"}
+    (bias,) = numbers.where("skew").values_of("bias")[:1]
+    missing = numbers.where("miscalibration", bias=bias)[0].found
+    assert missing == Missing(reason="people did not vote on its contrasts") or bias in alone.votes
+
+
+def test_a_pivot_has_rows_and_columns_and_refuses_two_numbers_in_a_cell(voted: AuditResult) -> None:
+    skew = numbers_in(voted).where("skew")
+    by_bias = skew.pivot("bias", "moment")
+    assert list(by_bias) == list(voted.skew)
+    assert by_bias["jargon"]["after"].found == voted.skew["jargon"].after
+    assert list(by_bias["jargon"]) == ["before", "after", "change"]
+    with pytest.raises(DataError, match=r"two numbers of skew and jargon.*choose with where"):
+        skew.pivot("measure", "bias")
+    chosen = skew.where(moment="after").pivot("measure", "bias")  # what the message says
+    assert chosen["skew"]["jargon"].found == voted.skew["jargon"].after
+
+
+def test_unknown_measures_moments_and_levels_are_refused_together_with_the_nearest_names(voted: AuditResult) -> None:
+    with pytest.raises(DataError) as refused:
+        numbers_in(voted).where("skw", "befor", bias="jargn", topc="law")
+    said = str(refused.value)
+    for words in (
+        "'skw' is no measure. Did you mean 'skew'?",
+        "'befor' is no moment. Did you mean 'before'? Known: model, before, after, change",
+        "'jargn' is no bias. Did you mean 'jargon'?",
+        "'topc' is no level. Did you mean 'topic'?",
+    ):
+        assert words in said
+
+
+def test_a_level_that_no_number_has_is_said_to_have_none(voted: AuditResult) -> None:
+    with pytest.raises(DataError, match=r"'law' is no topic\. Known: none"):
+        numbers_in(voted).where(topic="law")
+
+
+def test_an_older_key_is_read_and_warns(voted: AuditResult, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "cda"):
+        assert numbers_in(voted).where("distance") == numbers_in(voted).where("signed_gap")
+        (condition,) = conditions_of(["quality.quality_accuracy<0.5"])
+    assert condition.measure == "accuracy"
+    assert "'distance' is now called 'signed_gap'" in caplog.text
+    assert "'quality_accuracy' is now called 'accuracy'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("jargon.miscalibraton>0.2", "'miscalibraton' is no measure of jargon. Did you mean 'miscalibration'?"),
+        ("jargon.skew.befor>0.2", "'befor' is no moment. Did you mean 'before'? Known: before, after, change"),
+        ("quality.skew>0.2", "'skew' is no measure of quality. Known: accuracy"),
+        ("jargon.accuracy>0.2", "'accuracy' is no measure of jargon"),
+        ("jargon.rank_by_skew>1", "'rank_by_skew' is no measure of jargon"),
+        ("jargon.auc>1.5", "would never hold"),
+        ("jargon.signed_gap<-1.5", "is a share difference, from -1 to 1"),
+        ("jargon.gap<-0.5", "is a share, from 0 to 1"),
+    ],
+)
+def test_conditions_on_what_is_no_measure_or_outside_of_its_bounds_are_refused(word: str, said: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        conditions_of([word])
+    assert said in str(refused.value)
+
+
+def test_every_measure_can_be_a_condition_with_and_without_a_moment(voted: AuditResult, alone: AuditResult) -> None:
+    assert voted.votes["jargon"].human_skew.value > 0
+    (found,) = failures(voted, conditions_of(["jargon.human_skew>0"]))
+    assert found.startswith("jargon.human_skew>0: found ")
+    (none,) = failures(voted, conditions_of(["jargon.human_skew.after>0"]))
+    assert none == "jargon.human_skew.after>0: no value: human skew has no value after"
+    assert len(failures(voted, conditions_of(["jargon.auc>0", "jargon.signed_gap>-1", "jargon.skew_on_voted>=0"]))) == 3
+    bias = next(iter(alone.skew))
+    (same,) = failures(alone, conditions_of([f"{bias}.skew.before>=0"]))
+    assert "found" in same
+    (never,) = failures(alone, conditions_of([f"{bias}.skew.after>=0"]))
+    assert never.endswith("no value: one model was measured, without a training")
+
+
+def test_rows_are_flat_with_estimates_tests_and_reasons() -> None:
+    test = Number("skew", "change", {"bias": "jargon"}, estimate(0.1, "share difference"))
+    missing = Number("gap", "after", {"bias": "jargon", "model": "m"}, Missing(reason="nobody voted"))
+    first, second = Numbers([test, missing]).rows()
+    assert (first["measure"], first["moment"], first["bias"], first["model"], first["value"]) == (
+        "skew", "change", "jargon", "", 0.1,
+    )  # fmt: skip
+    assert (second["value"], second["reason"]) == (None, "nobody voted")
+
+
+def test_measures_have_bounds_by_their_unit() -> None:
+    assert MEASURES["skew"].bounds() == (0, 1) and MEASURES["skew"].bounds("change") == (-1, 1)
+    assert MEASURES["signed_gap"].bounds() == (-1, 1)
+    assert MEASURES["rate"].bounds()[1] > 1e9
+    assert all(measure.formula and measure.meaning for measure in MEASURES.values() if measure.term)
+
+
+def leaning(audit: Any, bias: str) -> Share | None:
+    """A measure that exists nowhere but here: the distance of skew from one half, doubled."""
+    skew = audit.skew.get(bias)
+    if skew is None:
+        return None
+    moments = {moment: estimate(abs(2 * found.value - 1)) for moment, found in skew.items()}
+    before, after = moments.get("before", moments.get("model")), moments.get("after")
+    return Share(before=before, **({"after": after, "change": estimate(-0.2, "share difference")} if after else {}))
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry of the table."""
+    entry = AuditMeasure(
+        title="leaning",
+        unit="share",
+        on="contrasts",
+        find=leaning,
+        term="leaning",
+        formula="|2 · skew − 1|",
+        meaning="How far the model leans.",
+        caption="Leaning: how far each model leans",
+    )
+    monkeypatch.setitem(MEASURES, "leaning", entry)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of_the_report(voted: AuditResult) -> None:
+    value = abs(2 * voted.skew["jargon"].last.value - 1)
+    (found,) = failures(voted, conditions_of(["jargon.leaning>=0", "jargon.leaning.change>0"]))
+    assert found.startswith(f"jargon.leaning>=0: found {value:.3g}"[:28])
+    assert as_metrics(voted)["cda/leaning/jargon/after"] == pytest.approx(value)
+    assert ("leaning", "after") in {(number.measure, number.moment) for number, _ in tracked_numbers(voted)}
+    assert [entry.formula for entry in glossary(voted) if entry.term == "leaning"] == ["|2 · skew − 1|"]
+    assert "leaning" in next(iter(every_entry().values()))
+    rows = {row[0]: row[1:] for row in main_table(voted).rows}
+    assert rows["jargon leaning"][3] == "40" and "−20" in rows["jargon leaning"][2]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alone: AuditResult) -> None:
+    row = leaderboard_row(AuditFolder(alone))
+    bias = next(iter(alone.skew))
+    first = main_table(alone)
+    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(
+        f"{100 * leaning(alone, bias).before.value:.0f}%"
+    )  # type: ignore[union-attr]
+    value = abs(2 * alone.skew[bias].before.value - 1)
+    again = LeaderboardRow.model_validate_json(row.model_dump_json())
+    assert again == row and again.biases[bias].model_dump()["leaning"]["value"] == pytest.approx(value)
+    result = LeaderboardResult(name="rows", groups=(ranked("set", {"a.json": row}),))
+    header, line = (next(each) for each in [iter(leaderboard_csv(result).splitlines())] * 2)
+    assert float(line.split(",")[header.split(",").index(f"{bias} leaning")]) == pytest.approx(value)
+    assert "Leaning: how far each model leans" in leaderboard_document(result).markdown()
+    (found,) = [
+        table
+        for table in tables_by_bias(numbers_in(result), "comparison", ("audit", {"a.json": "a"}), {})
+        if table.caption.startswith("Leaning")
+    ]
+    assert found.rows[0][0] == "a" and found.rows[0][1].endswith("n 40")
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_row_with_an_impossible_further_measure_is_refused(alone: AuditResult) -> None:
+    content = leaderboard_row(AuditFolder(alone)).model_dump()
+    bias = next(iter(alone.skew))
+    own = content["biases"][bias]
+    with pytest.raises(ValueError, match="skw"):
+        LeaderboardRow.model_validate(content | {"biases": {bias: own | {"skw": 0.7}}})
+    own["leaning"] |= {"value": 4.0, "high": 5.0}
+    with pytest.raises(ValueError, match=r"leaning of .* is outside of 0 to 1"):
+        LeaderboardRow.model_validate(content)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_one_entry_is_in_frames(alone: AuditResult) -> None:
+    pytest.importorskip("pandas")
+    from cda.api.results import Audit, to_frame
+
+    frame = to_frame(alone)
+    bias = next(iter(alone.skew))
+    own = frame[(frame.measure == "leaning") & (frame.of == bias)]
+    assert list(frame[frame.key == "skew"].of) == list(alone.skew)
+    assert list(own.value) == [pytest.approx(abs(2 * alone.skew[bias].before.value - 1))]
+    audit = Audit.model_validate(alone.model_dump())
+    assert audit.numbers.where("leaning", bias=bias)[0].found == own_estimate(audit, bias)
+
+
+def own_estimate(audit: AuditResult, bias: str) -> Estimate:
+    return estimate(abs(2 * audit.skew[bias].before.value - 1))
+
+
+@pytest.mark.usefixtures("made_up")
+def test_one_entry_is_in_panels_their_csv_and_their_file(tmp_path: Path) -> None:
+    import cda
+
+    contrasts = [
+        {
+            "id": f"c{at}",
+            "prompt": f"What is {at}?",
+            "base": f"Plain thing {at}.",
+            "perturbed": f"Scalable paradigm {at}.",
+        }
+        for at in range(8)
+    ]
+
+    def fond(_: Any, responses: Any) -> list[float]:
+        return [float("paradigm" in text) for text in responses]
+
+    def split(_: Any, responses: Any) -> list[float]:
+        return [float("paradigm" in text) * (-1) ** int(text.rstrip(".")[-1]) for text in responses]
+
+    given: dict[str, Any] = {"biases": "jargon", "quality": "none", "triples": "none", "progress": False}
+    panel = cda.audit([fond, split], contrasts=contrasts, out=tmp_path / "out", **given)
+    assert [each.found.value for each in panel.numbers.where("leaning")] == [1.0, 0.0]  # type: ignore[union-attr]
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "panel" / "panel.csv").read_text(encoding="utf-8"))))
+    found = {line["who"]: line["value"] for line in lines if line["measure"] == "leaning"}
+    assert found == {"memory:fond": "1.0", "memory:split": "0.0"}
+    assert "Leaning: how far each model leans" in str(panel)
+    assert "How far the model leans." in (tmp_path / "out" / "panel" / "panel.md").read_text(encoding="utf-8")
+    again = cda.load(tmp_path / "out" / "panel")
+    assert isinstance(again, cda.Panel) and again.numbers == panel.numbers
