@@ -20,7 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from serving import Answer, serving
 
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import Pair, Prompt, TrainingExample, user_prompt
 from cda.training.arguments import Lora

@@ -29,7 +29,8 @@ from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS
 from cda.finetuning.train import ADAPTER, Training
 from cda.launch import say
-from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import AuditSection, DoseSection
 from cda.records import Contrast, Exclusions, Pair, TieRule, prompt_id

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cda.errors import ModelError
 from cda.files.paths import cache_folder
 from cda.inert import sendable
-from cda.models.load import quiet_files
+from cda.models.config import quiet_files
 from cda.progress import Bar
 from cda.run import file_fingerprint, fingerprint
 

@@ -13,7 +13,8 @@ from cda.finetuning.train import ADAPTER, Training
 from cda.keys import address_problem
 from cda.launch import say, world_size
 from cda.models.adapter_base import check_base
-from cda.models.load import check_adapter, head_names, load_config
+from cda.models.config import load_config
+from cda.models.weights import check_adapter, head_names
 from cda.recipe.schema import ModelSection
 from cda.recipe.sections import bare_name, kind_of
 from cda.resources.named_scorer import ScorerSettings, Subject

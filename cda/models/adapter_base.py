@@ -7,8 +7,9 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.files.jsonl import read_json
-from cda.models.load import ModelSpec, skeleton
+from cda.models.config import ModelSpec
 from cda.models.refusals import first_line
+from cda.models.weights import skeleton
 
 _PREFIX = "base_model.model."
 _SIDES = {".lora_A.weight": 1, ".lora_B.weight": 0}

@@ -14,9 +14,11 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.models.agreement import check_tensors
-from cda.models.load import ModelSpec, adapter_task, for_scoring, load_template, read_config, read_weights, with_adapter
+from cda.models.config import ModelSpec, read_config
+from cda.models.load import for_scoring, load_template
 from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template
+from cda.models.weights import adapter_task, read_weights, with_adapter
 from cda.records import Prompt
 
 # Parts of architecture names whose models give no probability of a next token.

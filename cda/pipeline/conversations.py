@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, EMBEDDED
 from cda.errors import CdaError, refuse
-from cda.models.load import load_config, load_template
+from cda.models.config import load_config
+from cda.models.load import load_template
 from cda.models.own_files import is_cached
 from cda.recipe.load import LoadedRecipe
 from cda.records import Prompt

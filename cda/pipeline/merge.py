@@ -23,7 +23,9 @@ from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import say
 from cda.models.adapter_base import check_base
-from cda.models.load import ModelSpec, check_adapter, head_names, load_config, load_reward_model, quiet_files
+from cda.models.config import ModelSpec, load_config, quiet_files
+from cda.models.load import load_reward_model
+from cda.models.weights import check_adapter, head_names
 from cda.recipe.schema import ModelSection
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec

@@ -14,18 +14,9 @@ from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine, say
+from cda.models.config import ModelSpec, compares_two, load_config
 from cda.models.identity import content_of
-from cda.models.load import (
-    ModelSpec,
-    RewardModel,
-    compares_two,
-    compile_base,
-    free_memory,
-    load_config,
-    load_reward_model,
-    load_template,
-    without_adapter,
-)
+from cda.models.load import RewardModel, compile_base, free_memory, load_reward_model, load_template, without_adapter
 from cda.models.own_files import is_cached
 from cda.recipe.sections import LogRatioSection, policy_and_reference
 from cda.resources.named_scorer import (

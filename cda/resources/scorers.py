@@ -18,8 +18,9 @@ from cda.files.reads import changed_reads
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.llm.protocol import LLM
+from cda.models.config import ModelSpec
 from cda.models.identity import content_of
-from cda.models.load import ModelSpec, load_template
+from cda.models.load import load_template
 from cda.models.template import Template
 from cda.recipe.load import Opened
 from cda.recipe.sections import Kind, bare_name, judges_of

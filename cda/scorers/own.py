@@ -13,7 +13,8 @@ import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, reading_of, template_of, without_adapter
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, reading_of, template_of, without_adapter
 from cda.models.reading import as_it_was, read_by_mask
 from cda.models.template import add_segments
 from cda.records import Prompt

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cda.models.load import ModelSpec, load_config, load_template, reading_of, skeleton, without_adapter
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import load_template, reading_of, without_adapter
 from cda.models.reading import Reading
 from cda.models.template import Template
+from cda.models.weights import skeleton
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text, TextScorer
 

@@ -18,7 +18,9 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.files.paths import is_there
 from cda.models.agreement import replaced_tensors
-from cda.models.load import ModelSpec, RewardModel, check_adapter, head_names, load_config, load_reward_model
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import RewardModel, load_reward_model
+from cda.models.weights import check_adapter, head_names
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,8 +14,10 @@ from typing import Any
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say, world_size
+from cda.models.config import ModelSpec, load_config
 from cda.models.eight_bit import free_inputs
-from cda.models.load import ModelSpec, RewardModel, load_config, skeleton
+from cda.models.load import RewardModel
+from cda.models.weights import skeleton
 from cda.records import TrainingExample
 from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config

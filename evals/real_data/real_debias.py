@@ -46,7 +46,7 @@ from cda.dosing.held_out import cross_validated_doses
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
-from cda.models.load import ModelSpec
+from cda.models.config import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.base import Missing
 from cda.results.effects import PairsEffect

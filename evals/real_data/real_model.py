@@ -15,7 +15,8 @@ import numpy as np
 
 from cda.embedded.model import encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.files.jsonl import read_json, write_json
-from cda.models.load import ModelSpec, free_memory, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import free_memory, load_reward_model
 from cda.models.template import Template
 from cda.records import Contrast, Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer

@@ -18,7 +18,8 @@ from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.finetuning.train import with_base_preferences
-from cda.models.load import ModelSpec, free_memory, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import free_memory, load_reward_model
 from cda.records import LabelledPair, Pair, TrainingExample, TrainingPair
 from cda.rewriting.labels import label_pair
 from cda.run import fingerprint

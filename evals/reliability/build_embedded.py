@@ -24,7 +24,8 @@ import numpy as np
 
 from cda.embedded.model import ADAPTERS, EMBEDDED, EMBEDDED_JUDGE, encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
-from cda.models.load import ModelSpec, RewardModel
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel
 from cda.models.template import Template
 from cda.records import Pair, TrainingExample
 from cda.training.arguments import Lora

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from cda.embedded.model import ADAPTER, embedded_model_folder, encoder_folder, save_merged
 from cda.embedded.texts import EMBEDDED_BIASES, audit_contrasts, authored_pairs
-from cda.models.load import ModelSpec, free_memory, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import free_memory, load_reward_model
 from cda.records import Pair, prompt_id
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import text_id

@@ -93,7 +93,13 @@ def _started(command: list[str], folder: Path, variables: Mapping[str, str]) -> 
 
 def _app() -> Callable[[list[str]], object]:
     """The command line, with the libraries that an audit imports."""
-    for name in ("transformers.models.llama", "cda.api.runs", "cda.auditing.audit", "cda.models.load"):
+    for name in (
+        "transformers.models.llama",
+        "cda.api.runs",
+        "cda.auditing.audit",
+        "cda.models.load",
+        "cda.models.weights",
+    ):
         importlib.import_module(name)
     return importlib.import_module("cda.cli").app  # type: ignore[no-any-return]
 

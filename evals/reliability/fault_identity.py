@@ -101,7 +101,8 @@ def own_class(part: str, file: str, auto_map: Any) -> Callable[[Path], str | Non
 
     def attack(folder: Path) -> str | None:
         from cda.errors import ModelError
-        from cda.models.load import ModelSpec, load_reward_model
+        from cda.models.config import ModelSpec
+        from cda.models.load import load_reward_model
 
         model = _embedded_copy(folder / "model")
         settings = json.loads((model / file).read_text("utf-8"))
@@ -287,7 +288,8 @@ def _dated(folder: Path) -> Path:
 
 def _scores(model: Path, cache: Path | None, batch_tokens: int | None = None) -> tuple[list[float], int]:
     """Rewards of the texts, rounded, and how many came from the cache."""
-    from cda.models.load import ModelSpec, load_reward_model
+    from cda.models.config import ModelSpec
+    from cda.models.load import load_reward_model
     from cda.records import user_prompt
     from cda.scorers.classifier import ClassifierScorer
     from cda.scorers.engine import ScoreCache, scope_of, score_texts

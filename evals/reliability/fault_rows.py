@@ -183,7 +183,8 @@ def separators(folder: Path) -> str | None:
 def double_spaces(_: Path) -> str | None:
     """60 pairs that differ in double spaces alone, in 8-bit: the same token ids, in other batches."""
     from cda.embedded.model import embedded_model_folder
-    from cda.models.load import ModelSpec, load_reward_model
+    from cda.models.config import ModelSpec
+    from cda.models.load import load_reward_model
     from cda.scorers.classifier import ClassifierScorer
     from cda.scorers.engine import score_texts
 

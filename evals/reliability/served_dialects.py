@@ -30,7 +30,8 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model, load_template
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, load_reward_model, load_template
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.rendering import Rendering

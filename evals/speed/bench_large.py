@@ -84,7 +84,8 @@ def of_texts(n: int) -> dict[str, float]:
 def scored(n: int) -> dict[str, float]:
     """The same, in this process."""
     from cda.embedded.model import embedded_model_folder
-    from cda.models.load import ModelSpec, load_reward_model
+    from cda.models.config import ModelSpec
+    from cda.models.load import load_reward_model
     from cda.scorers.classifier import ClassifierScorer
     from cda.scorers.engine import ScoreCache, score_texts
 

@@ -27,7 +27,8 @@ from typing import Any, cast
 import numpy as np
 
 from cda.embedded.model import encoder_folder
-from cda.models.load import ModelSpec, compile_base, free_memory, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import compile_base, free_memory, load_reward_model
 from cda.models.precision import Precision
 from cda.quiet import quiet_libraries
 from cda.records import prompt_text

@@ -99,7 +99,8 @@ def one_run(variant: str, pairs: Sequence[Mapping[str, str]], seed: int, setting
 
     from cda.embedded.model import encoder_folder, fresh_classifier
     from cda.files.yaml_file import parse_yaml
-    from cda.models.load import ModelSpec, RewardModel
+    from cda.models.config import ModelSpec
+    from cda.models.load import RewardModel
     from cda.models.template import Template
     from cda.quiet import quiet_libraries
     from cda.records import Pair, TrainingExample, user_prompt

@@ -24,7 +24,7 @@ import cda
 from cda.api.rewards import RewardFunction
 from cda.arrays import FloatArray
 from cda.cli import app
-from cda.models.load import ModelSpec
+from cda.models.config import ModelSpec
 from cda.pipeline.merge import merge_adapter
 from cda.recipe.load import load_model_audit
 from cda.records import Message, user_prompt

@@ -17,7 +17,8 @@ import yaml
 from cda.benchmarks.best_of_n import run_best_of_n
 from cda.errors import DataError, RecipeError
 from cda.finetuning.applied import asked_subjects
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer

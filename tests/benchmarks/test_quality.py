@@ -15,7 +15,8 @@ from replies import Answer, reply
 
 from cda.benchmarks.quality import public_name, quality_scoring
 from cda.files.jsonl import read_json, read_jsonl
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
 from cda.resources.named_scorer import Subject

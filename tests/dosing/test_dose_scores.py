@@ -14,7 +14,8 @@ import pytest
 from cda.dosing.stage import dosed_rewards, read_alike
 from cda.errors import ModelError
 from cda.finetuning.train import _base_scores, with_base_preferences
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
 from cda.resources.model_scorers import classifier_scores

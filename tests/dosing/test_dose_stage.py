@@ -15,7 +15,8 @@ from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import authored_contrasts
 from cda.files.hashes import contents
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.pipeline.plan import plan
 from cda.recipe.load import load_recipe
 from cda.resources.sources import audit_inputs

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, load_reward_model
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from evals.reliability.reward_models_families import FAMILIES, TEXTS, Family

@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import ModelError
 from cda.models.adapter_base import check_base
-from cda.models.load import ModelSpec, load_config
+from cda.models.config import ModelSpec, load_config
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained

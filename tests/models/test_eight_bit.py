@@ -16,8 +16,9 @@ from torch.utils.checkpoint import checkpoint
 
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import audit_contrasts
+from cda.models.config import ModelSpec
 from cda.models.eight_bit import Dequantizing, compute_as, free_inputs, multiply_by_rounded_weights
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.load import load_reward_model
 from cda.scorers.batching import forward
 
 SIZE, ROWS = 16, 4

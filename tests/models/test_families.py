@@ -14,9 +14,10 @@ from safetensors.torch import load_file, save_file
 from tiny import edit_json, message_of
 
 from cda.arrays import FloatArray
+from cda.models.config import ModelSpec, family_for
 from cda.models.families import FAMILIES, family_of
 from cda.models.families.family import published
-from cda.models.load import ModelSpec, RewardModel, family_for, load_reward_model
+from cda.models.load import RewardModel, load_reward_model
 from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
 from cda.pipeline.merge import merge_adapter

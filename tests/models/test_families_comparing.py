@@ -14,8 +14,10 @@ from tiny import edit_json
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, head_names, load_config, load_reward_model, load_template
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import RewardModel, load_reward_model, load_template
 from cda.models.template import Template
+from cda.models.weights import head_names
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.classifier import ClassifierScorer, self_check
 from cda.scorers.pairs import in_order, preferred

@@ -10,7 +10,8 @@ import pytest
 from published import assert_as_the_author, assert_near_in_8bit, built, by_author, scored, spec_of
 
 from cda.errors import ModelError
-from cda.models.load import load_config, load_reward_model
+from cda.models.config import load_config
+from cda.models.load import load_reward_model
 from cda.pipeline.merge import merge_adapter
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer

@@ -17,7 +17,8 @@ from serving import Served
 from tiny import edit_json
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, load_config, load_reward_model, load_template
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import load_reward_model, load_template
 from cda.pipeline.merge import merge_adapter
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer, self_check

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import edit_json, load, message_of
 
-from cda.models.load import check_adapter
 from cda.models.precision import Precision
 from cda.models.refusals import why_not_loadable
+from cda.models.weights import check_adapter
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained

@@ -16,7 +16,8 @@ from tiny import scores_of
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, load_config, load_reward_model
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import load_reward_model
 from cda.models.reading import one_output
 
 if TYPE_CHECKING:

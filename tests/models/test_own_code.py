@@ -14,7 +14,8 @@ from tiny import edit_json, load, message_of, scores_of
 from cda.embedded.model import encoder_folder, encoder_tokenizer
 from cda.errors import ModelError
 from cda.models.causal import load_causal_config
-from cda.models.load import ModelSpec, RewardModel, load_config, load_reward_model
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import RewardModel, load_reward_model
 from cda.models.template import Template
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer

@@ -11,8 +11,10 @@ from devices import on_a_cpu
 
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import audit_contrasts
-from cda.models.load import ModelSpec, load_reward_model, n_weights
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.models.precision import automatic, bf16_units
+from cda.models.weights import n_weights
 from cda.recipe.load import load_recipe
 from cda.recipe.schema import ModelSection
 from cda.resources.sources import model_spec

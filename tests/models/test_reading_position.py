@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tiny import edit_json, load, message_of, scores_of
 
-from cda.models.load import ModelSpec, load_reward_model, load_template
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model, load_template
 from cda.records import user_prompt
 from cda.scorers.batching import packed, padded
 from cda.scorers.classifier import self_check

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import message_of
 
-from cda.models.load import ModelSpec, load_template, template_of
+from cda.models.config import ModelSpec
+from cda.models.load import load_template, template_of
 from cda.models.template import Template, padding_token
 from cda.records import Message, user_prompt
 

@@ -12,7 +12,8 @@ import pytest
 from cda.inert import TURNS, without_turns
 from cda.llm.protocol import fenced
 from cda.models.causal import response_spans
-from cda.models.load import ModelSpec, load_config, load_template
+from cda.models.config import ModelSpec, load_config
+from cda.models.load import load_template
 from cda.records import user_prompt
 from cda.scorers.served_client import ServedClient
 from cda.scorers.served_options import ServedOptions

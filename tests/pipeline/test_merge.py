@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from cda.arrays import FloatArray
 from cda.cli import app
 from cda.files.hashes import contents
-from cda.models.load import ModelSpec
+from cda.models.config import ModelSpec
 from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult

@@ -23,7 +23,7 @@ from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
 from cda.llm.protocol import json_of
-from cda.models.load import check_adapter
+from cda.models.weights import check_adapter
 from cda.records import user_prompt
 from cda.report.page import word_differences
 from cda.results.audit import AuditResult

@@ -16,7 +16,7 @@ from cda.cli import app
 from cda.errors import CdaError, RecipeError
 from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
-from cda.models.load import ModelSpec
+from cda.models.config import ModelSpec
 from cda.recipe.load import load_model_audit
 from cda.recipe.sections import bare_name, kind_of
 from cda.records import user_prompt

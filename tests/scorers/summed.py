@@ -6,7 +6,8 @@ import zlib
 from types import SimpleNamespace
 from typing import Any
 
-from cda.models.load import ModelSpec, RewardModel
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel
 from cda.models.template import Encoded
 from cda.records import Prompt
 

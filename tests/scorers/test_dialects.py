@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.errors import LLMError, ModelError
-from cda.models.load import ModelSpec, RewardModel, load_template
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, load_template
 from cda.records import Message, user_prompt
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer

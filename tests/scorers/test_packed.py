@@ -13,7 +13,8 @@ import torch
 from tiny import load
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, compile_base, load_reward_model, without_adapter
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel, compile_base, load_reward_model, without_adapter
 from cda.scorers.batching import forward, packed, packs, padded
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from tiny import load
 
 from cda.errors import ModelError, RunError
 from cda.files.hub import ask_again
-from cda.models.load import ModelSpec, RewardModel
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel
 from cda.models.template import Template
 from cda.recipe.load import load_recipe
 from cda.resources.named_scorer import Subject, scorer_settings

@@ -18,7 +18,8 @@ import pytest
 from devices import on_a_cpu
 from tiny import load
 
-from cda.models.load import ModelSpec, load_reward_model, load_template
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model, load_template
 from cda.models.template import Template
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.training import lora as training

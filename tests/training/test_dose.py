@@ -14,7 +14,8 @@ import pytest
 from tiny import edit_json, load, scores_of
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel
+from cda.models.config import ModelSpec
+from cda.models.load import RewardModel
 from cda.training.dose import DosedModel, compose_adapters, head_of, read_head
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 import torch
 from devices import on_a_cpu
 
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora

@@ -11,7 +11,8 @@ import pytest
 from devices import on_a_cpu
 
 from cda.errors import DataError, ModelError, RecipeError
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.config import ModelSpec
+from cda.models.load import load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.training import trackers
 from cda.training.arguments import Lora
