@@ -154,16 +154,16 @@ def _competition(row: Row) -> Sides:
     said = [what for name, what in _OUTCOMES.items() if truth(name, row.get(name))]
     if len(said) > 1:
         raise RowError("columns state different preferences")
-    asked, *answers = (structured(row.get(name)) for name in ("prompt", "response_a", "response_b"))
+    asked, first, second = (structured(row.get(name)) for name in ("prompt", "response_a", "response_b"))
     if not isinstance(asked, list):
-        return _sides(asked, *answers, said[0] if said else None)
+        return _sides(_asked(row, "prompt"), first, second, said[0] if said else None)
     first, second = (
         [
             {"role": role, "content": text}
             for texts in zip(asked, side if isinstance(side, list) else [side], strict=False)
             for role, text in zip(("user", "assistant"), texts, strict=True)
         ]
-        for side in answers
+        for side in (first, second)
     )
     return _sides(None, first, second, said[0] if said else None)
 
