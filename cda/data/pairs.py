@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, TypeVar
 
 import numpy as np
 
+from cda.data.earlier import earlier_in, with_earlier
 from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
 from cda.data.shapes import UnreadableError, grouped, shape_of
 from cda.errors import DataError, refuse
@@ -79,12 +80,14 @@ def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, sett
     """The pair of each row, repeated ones included; `columns`, `setting` and errors as of `clean_pairs`."""
     shape = shape_of(rows, columns, where, setting)
     items = list(grouped(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
-    found = ReadPairs([], [], len(items), shape.taken and f"read as {shape.name}: {shape.taken}")
+    taken = "; ".join(filter(None, (shape.taken, earlier_in(rows))))
+    found = ReadPairs([], [], len(items), taken and f"read as {shape.name}: {taken}")
     unknown: dict[str, list[tuple[int, str]]] = {}
     for number, row in items:
         try:
             sides = shape.read(row)
-            found.numbered.append((number, pair_of(sides.prompt, sides.chosen, sides.rejected)))
+            pair = pair_of(sides.prompt, sides.chosen, sides.rejected)
+            found.numbered.append((number, replace(pair, prompt=with_earlier(row, pair.prompt))))
         except RowError as problem:
             found.unusable.append((number, str(problem)))
         except UnreadableError as problem:
@@ -195,9 +198,11 @@ def _dialogue(text: str) -> list[Message]:
 
 def _conversation_pair(prompt: Prompt | None, chosen: list[Message], rejected: list[Message]) -> Pair:
     if prompt is not None:
-        shared = list(prompt)
-        # Some data sets repeat the prompt inside the sides although it is given by itself.
-        repeats = len(chosen) > 1 and all(_same_turns(shared, side[: len(shared)]) for side in (chosen, rejected))
+        shared, before = list(prompt), chosen[:-1]
+        # Some data sets repeat the prompt inside the sides although it is given by itself, or give its first or last turn alone.
+        repeats = before and any(_same_turns(shared, own) for own in (before[: len(shared)], before[-len(shared) :]))
+        if repeats and _same_turns(before, rejected[:-1]):
+            shared = before
         start = len(shared) if repeats else 0
     else:
         turns = zip(chosen[:-1], rejected[:-1], strict=False)

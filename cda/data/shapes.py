@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
 from cda.data.load import Row, RowError, check_columns, is_turn
+from cda.data.tables import structured
 from cda.errors import DataError, did_you_mean
-from cda.files.jsonl import parse_json
 from cda.inert import inert
 from cda.records import content_id
 
@@ -37,7 +36,17 @@ _TOKENS = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 
 _TWO = re.compile(r"(.*?)[_\- ]?([abAB]|[012])")
 _ENDS = (("a", "b"), ("1", "2"), ("0", "1"))
-_ANSWERS = ("response", "answer", "completion", "output", "text", "conversation", "message", "summary", "generation")
+_ANSWER_WORDS = (
+    "response",
+    "answer",
+    "completion",
+    "output",
+    "text",
+    "conversation",
+    "message",
+    "summary",
+    "generation",
+)
 
 
 class UnreadableError(Exception):
@@ -68,7 +77,7 @@ def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:
     """The two columns that differ in their last part alone, `a` and `b`, `1` and `2` or `0` and `1`; None without one such pair."""
     by_stem: dict[str, dict[str, str]] = {}
     for name in names:
-        if (match := _TWO.fullmatch(name)) and any(word in match[1].lower() for word in _ANSWERS):
+        if (match := _TWO.fullmatch(name)) and any(word in match[1].lower() for word in _ANSWER_WORDS):
             by_stem.setdefault(match[1].lower(), {})[match[2].lower()] = name
     found = [
         (ends[a], ends[b]) for ends in by_stem.values() for a, b in _ENDS if len(ends) == 2 and {a, b} == ends.keys()
@@ -125,20 +134,6 @@ def number_in(cell: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def structured(cell: object) -> Any:
-    """The list or mapping that a table holds as text, in JSON or as Python prints it; any other cell as it is."""
-    if not (isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{")):
-        return cell
-    try:
-        return parse_json(cell)
-    except ValueError:
-        pass
-    try:
-        return ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return cell
-
-
 def choices_in(cell: object) -> Iterator[object]:
     """The single choices in a cell of an annotation tool: one for each person who answered.
 
@@ -192,7 +187,7 @@ def _key(cell: object) -> str:
     return " ".join(token for token in tokens if token not in _FILLERS) or " ".join(tokens)
 
 
-PROMPTS = ("prompt", "instruction", "question", "query", "conversations")
+PROMPTS = ("prompt", "instruction", "question", "query", "conversations", "input", "trajectory", "context")
 _OURS = ("prompt", "chosen", "rejected", "preference")
 STATED = (
     "winner", "preference", "preferred", "label", "better", "choice", "overall_preference", "human_preference", "comparison",
@@ -201,8 +196,10 @@ STATED = (
 """Columns that may say which of two answers is preferred."""
 SCORES = tuple(
     (f"chosen{sep}{word}", f"rejected{sep}{word}") if after else (f"{word}{sep}chosen", f"{word}{sep}rejected")
-    for word, sep, after in product(("score", "rating"), ("_", "-"), (True, False))
+    for word, sep, after in product(("score", "rating", "avg_rating"), ("_", "-"), (True, False))
 )
+_ANSWERS = (("chosen", "rejected"), ("chosen_response", "rejected_response"), ("accepted", "rejected"))
+"""Columns whose names say which of two answers is preferred."""
 NONE = "none"
 """Instead of a column's name: no column states a preference."""
 
@@ -260,6 +257,9 @@ def _submitted(row: Row, column: str) -> object:
 
 def _asked(row: Row, column: str | None) -> object:
     cell = row.get(column) if column else None
+    extra = row.get("input") if column == "instruction" else None  # as Alpaca's data are laid out
+    if isinstance(extra, str) and extra.strip():
+        return f"{cell}\n{extra}"
     return "" if column and cell is None else cell
 
 
@@ -312,6 +312,25 @@ def _seen(turns: object, exchanges: float | None) -> object:
         place for place, turn in enumerate(turns, 1) if isinstance(turn, Mapping) and turn.get("role") == "assistant"
     ]
     return turns[: answers[int(exchanges) - 1]] if 1 <= exchanges <= len(answers) else turns
+
+
+def _competition(row: Row) -> Sides:
+    """Questions and answers as lists of texts, one for each exchange; and a column for each outcome, of which one is 1."""
+    said = [what for name, what in _OUTCOMES.items() if truth(name, row.get(name))]
+    if len(said) > 1:
+        raise RowError("columns state different preferences")
+    asked, first, second = (structured(row.get(name)) for name in ("prompt", "response_a", "response_b"))
+    if not isinstance(asked, list):
+        return _sides(_asked(row, "prompt"), first, second, said[0] if said else None)
+    first, second = (
+        [
+            {"role": role, "content": text}
+            for texts in zip(asked, side if isinstance(side, list) else [side], strict=False)
+            for role, text in zip(("user", "assistant"), texts, strict=True)
+        ]
+        for side in (first, second)
+    )
+    return _sides(None, first, second, said[0] if said else None)
 
 
 def _openai(row: Row) -> Sides:
@@ -368,10 +387,13 @@ def _results_file(row: Row) -> Sides:
     return Sides(None, _one_turn(row.get("text_chosen")), _one_turn(row.get("text_rejected")))
 
 
+_OUTCOMES: dict[str, Verdict] = {"winner_model_a": "first", "winner_model_b": "second", "winner_tie": "tie"}
 _BEST = "the best answer by {} against one that is rated lower, one pair a prompt"
 SHAPES: tuple[Shape, ...] = (
     Shape("Chatbot Arena", ("conversation_a", "conversation_b", "winner"), _arena,
           "conversation_a and conversation_b, the preferred one by winner"),
+    Shape("Chatbot Arena (55k)", ("prompt", "response_a", "response_b", *_OUTCOMES), _competition,
+          f"exchanges from prompt, response_a and response_b, the preferred one by {', '.join(_OUTCOMES)}"),
     two_sided("HelpSteer3", "context", "response1", "response2", "overall_preference", _sign, " (below 0: the first)"),
     two_sided("HelpSteer2 preferences", "prompt", "response_1", "response_2", "preference_strength", _sign, " (below 0: the first)"),
     Shape("HelpSteer2", ("prompt", "response", "helpfulness", "correctness", "coherence"), _rated("prompt", "answers", "response",
@@ -408,16 +430,16 @@ def chosen_rejected(
 
     def read(row: Row) -> Sides:
         said = {agreed(column, row.get(column), names) for column in stated if column != "tie"}
-        if "tie" in stated and truth("tie", row.get("tie")):
+        # Argilla's revision of Orca's pairs keeps those that its judge found equal.
+        if ("tie" in stated and truth("tie", row.get("tie"))) or row.get("status") == "tie":
             said.add("tie")
         for higher, lower in scores:
             numbers = score(higher, row.get(higher)), score(lower, row.get(lower))
             said |= {_sign(numbers[1] - numbers[0])} if numbers[0] is not None and numbers[1] is not None else set()
         sides = _sides(_asked(row, prompt), row.get(chosen), row.get(rejected), _together(said))
-        if "second" in said and chosen == "chosen":
+        if "second" in said and (chosen, rejected) in _ANSWERS:
             raise RowError("the rejected side is stated to be preferred")
-        extra = row.get("input") if prompt == "instruction" else None  # as Alpaca's data are laid out
-        return replace(sides, prompt=f"{sides.prompt}\n{extra}") if isinstance(extra, str) and extra.strip() else sides
+        return sides
 
     of = f"prompt from {prompt}" if prompt else "the prompt is what both share"
     by = [*stated, *(f"{higher} and {lower}" for higher, lower in scores)]
@@ -448,8 +470,8 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
     }
     check_columns(rows, named, where, setting)
     if not {"chosen", "rejected"} & columns.keys():
-        if {"chosen", "rejected"} <= present.keys():
-            return _generic(columns, present)
+        if (sides := next((names for names in _ANSWERS if set(names) <= present.keys()), None)) is not None:
+            return _generic({**columns, "chosen": sides[0], "rejected": sides[1]}, present)
         for shape in SHAPES:
             if all(name in present for name in shape.needs):
                 return shape
@@ -459,7 +481,7 @@ def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, settin
             None,
         )
         if found is not None and stated is not None and stated != NONE:
-            asked = columns.get("prompt") or next((name for name in (*PROMPTS, "input") if name in present), None)
+            asked = columns.get("prompt") or next((name for name in PROMPTS if name in present), None)
             return two_sided("two answers and a preference", asked, *found, stated)
     if not named and not any(side in present or did_you_mean(side, present) for side in ("chosen", "rejected")):
         raise DataError(
@@ -477,7 +499,7 @@ def _generic(columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
     if (own := columns.get("preference")) is not None:
         return chosen_rejected(asked, chosen, rejected, [] if own == NONE else [own], [])
     stated = [name for name in ("tie", *STATED) if name in present and name not in (chosen, rejected, asked)]
-    scores = [pair for pair in SCORES if chosen == "chosen" and all(name in present for name in pair)]
+    scores = [pair for pair in SCORES if (chosen, rejected) in _ANSWERS and all(name in present for name in pair)]
     return chosen_rejected(asked, chosen, rejected, stated, scores)
 
 

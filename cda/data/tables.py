@@ -224,3 +224,17 @@ def _turns(cell: str) -> list[Any] | None:
         return []
     are_turns = all(isinstance(turn, Mapping) and any(keys <= turn.keys() for keys in _KEYS) for turn in value)
     return list(value) if are_turns else []
+
+
+def structured(cell: object) -> Any:
+    """The list or mapping that a table holds as text, in JSON or as Python prints it; any other cell as it is."""
+    if not (isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{")):
+        return cell
+    try:
+        return parse_json(cell)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return cell

@@ -327,7 +327,7 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
             problems.append(
                 f"{asked.subject.name}: a discovery takes no grades, whose calls it does not plan; name judge:… or a reward model"
             )
-        attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded)))
+        attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded), singly=asked is model))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "

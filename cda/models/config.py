@@ -203,7 +203,9 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
     if plain is None and causal and not unknown:
         raise ModelError(
             f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
-            f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. {WAYS_OUT}"
+            f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. "
+            'If it is a published one in a folder of another name, write its family into config.json, such as "reward_family": '
+            f'"pair-preference-model". {WAYS_OUT}'
         )
     if not unknown and not (plain and (causal or a_token or _renamed_head(files))):
         return

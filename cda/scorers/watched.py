@@ -1,7 +1,8 @@
 """What a user's code reads while it runs: files, listed folders and modules, and the environment variables that it asks for.
 
 Python's audit events tell of files. Compiled code opens some unseen, mostly weights: of `safetensors` these are noted too, and
-files of such types that lie next to something that was read. Not seen: the network, clocks, random numbers, other programs.
+files of such types that lie next to something that was read. Not seen: the network, clocks, random numbers, other programs,
+the environment as a whole (every variable of the shell would count), sizes and dates of files.
 """
 
 from __future__ import annotations

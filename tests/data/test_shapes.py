@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -137,6 +138,30 @@ KNOWN: dict[str, tuple[Rows, dict[str, int]]] = {
           "score_rejected": 7.5} for prompt in "qp"],
         {},
     ),
+    "Chatbot Arena (55k)": (
+        [{"prompt": json.dumps(asked), "response_a": json.dumps(first), "response_b": json.dumps(second), "winner_model_a": a, "winner_model_b": b,
+          "winner_tie": tie}
+         for asked, first, second, a, b, tie in (
+             (["q"], ["good"], ["bad"], 1, 0, 0), (["p"], ["bad"], ["good"], "0", "1.0", "0"), (["r"], ["x"], ["y"], 0, 0, 1),
+             (["r", "s"], ["x", "y"], ["v", "w"], 1, 0, 0), (["r"], ["x"], ["y"], 1, 1, 0), (["r"], ["x"], ["y"], None, None, None))],
+        {"tie": 1, "more than one turn after the shared prompt": 1, "columns state different preferences": 1, "no preference stated": 1},
+    ),
+    "preference pairs: other names": (
+        [{"question": prompt, "chosen_response": "good", "rejected_response": "bad", "chosen_avg_rating": rating, "rejected_avg_rating": 3.0}
+         for prompt, rating in (("q", 4.0), ("p", "3.5"), ("r", 3))],
+        {"tie": 1},
+    ),
+    "preference pairs: accepted": ([{"input": prompt, "accepted": "good", "rejected": "bad"} for prompt in "qp"], {}),
+    "preference pairs: Argilla's revision of Orca's": (
+        [{"input": prompt, "chosen": "good", "rejected": "bad", "status": status}
+         for prompt, status in (("q", "unchanged"), ("p", "swapped"), ("r", "tie"))],
+        {"tie": 1},
+    ),
+    "preference pairs: the prompt's last turn alone": (
+        [{"prompt": prompt, "chosen": [user(prompt), bot("good")], "rejected": [user(prompt), bot("bad")]} for prompt in "qp"]
+        + [{"prompt": "r", "chosen": [user("s"), bot("good")], "rejected": [user("s"), bot("bad")]}],
+        {"more than one turn after the shared prompt": 1},
+    ),
     "preference pairs: hh-rlhf": (
         [{"chosen": f"\n\nHuman: {prompt}\n\nAssistant: good", "rejected": f"\n\nHuman: {prompt}\n\nAssistant: bad"} for prompt in "qp"]
         + [{"chosen": "\n\nHuman: r\n\nAssistant: x\n\nHuman: s\n\nAssistant: good", "rejected": "\n\nHuman: r\n\nAssistant: y\n\nHuman: s\n\nAssistant: z"},
@@ -162,9 +187,7 @@ def test_each_shape_gives_the_known_pairs(name: str) -> None:
     assert pairs == [GOOD, OTHER]
     assert dict(cleaned.exclusions.reasons) == reasons
     assert cleaned.exclusions.seen == 2 + cleaned.exclusions.dropped
-    plain = (
-        name == "preference pairs: hh-rlhf with its prompt"
-    )  # prompt, chosen and rejected, of which nothing need be said
+    plain = rows[0].keys() == {"prompt", "chosen", "rejected"}  # of which nothing need be said
     assert cleaned.taken.startswith("" if plain else f"read as {name.partition(':')[0]}: ")
 
 
@@ -201,6 +224,56 @@ def test_the_lower_answer_depends_on_the_prompt_alone() -> None:
     pairs = clean_pairs(rows).pairs
     assert {pair.chosen for pair in pairs} == {"a1"} and len({pair.rejected for pair in pairs}) == 6
     assert set(clean_pairs(rows[::-1]).pairs) == set(pairs)
+
+
+SYSTEM, EARLIER = Message("system", "s"), (Message("user", "h"), Message("assistant", "a"))
+ASKED = Message("user", "q")
+
+
+@pytest.mark.parametrize(
+    ("row", "prompt", "told"),
+    [
+        ({"system": "s", "question": "q"}, (SYSTEM, ASKED), "system turns from system"),
+        ({"system_prompt": "s", "prompt": "q"}, (SYSTEM, ASKED), "system turns from system_prompt"),
+        ({"system": "", "prompt": "q", "history": []}, (ASKED,), ""),
+        (
+            {"system": "other", "prompt": [{"role": "system", "content": "s"}, user("q")]},
+            (SYSTEM, ASKED),
+            "system turns from system",
+        ),
+        (
+            {"instruction": "q", "input": "", "system": "s", "history": '[["h", "a"]]'},
+            (SYSTEM, *EARLIER, ASKED),
+            "earlier turns from history",
+        ),
+        (
+            {"conversations": [{"from": "human", "value": "q"}], "history": [user("h"), bot("a")]},
+            (*EARLIER, ASKED),
+            "history",
+        ),
+        ({"trajectory": [user("h"), bot("a"), user("q")]}, (*EARLIER, ASKED), "prompt from trajectory"),
+    ],
+)
+def test_turns_in_columns_of_their_own_stand_before_the_prompt(
+    row: dict[str, Any], prompt: tuple[Message, ...], told: str
+) -> None:
+    for answers in ({"chosen": "good", "rejected": "bad"}, {"response_a": "bad", "response_b": "good", "winner": "b"}):
+        cleaned = clean_pairs([row | answers])
+        assert cleaned.pairs == (Pair(prompt, "good", "bad"),)
+        assert told in cleaned.taken
+
+
+@pytest.mark.parametrize("prompt", ["q", "h"])
+def test_sides_that_hold_more_than_the_prompt_keep_all_of_it(prompt: str) -> None:
+    turns = [{"role": "system", "content": "s"}, user("h"), bot("a"), user("q")][0 if prompt == "q" else 1 :]
+    row = {"prompt": prompt, "chosen": [*turns, bot("good")], "rejected": [*turns, bot("bad")]}
+    (pair,) = clean_pairs([row]).pairs
+    assert pair == Pair((*([SYSTEM] if prompt == "q" else []), *EARLIER, ASKED), "good", "bad")
+
+
+def test_the_input_of_an_instruction_belongs_to_it() -> None:
+    row = {"instruction": "q", "input": "text", "output_1": "good", "output_2": "bad", "preference": 1}
+    assert clean_pairs([row]).pairs == (Pair(user_prompt("q\ntext"), "good", "bad"),)
 
 
 def test_roles_and_parts_are_read() -> None:

@@ -178,7 +178,10 @@ def test_where_one_answer_needs_a_reward_it_is_refused_with_a_way(folders: dict[
 
 def test_another_name_is_another_model_unless_config_json_says_so(folders: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(folders["pair-preference-model"], tmp_path / "mine"))
-    with pytest.raises(ModelError, match=r"is a LlamaForCausalLM"):
+    with pytest.raises(ModelError, match=r'is a LlamaForCausalLM.*"reward_family": "pair-preference-model"'):
+        loaded(folder)
+    edit_json(folder / "config.json", reward_family="pair_preference_model")
+    with pytest.raises(ModelError, match=r"config\.json has reward_family .* Did you mean 'pair-preference-model'\?"):
         loaded(folder)
     edit_json(folder / "config.json", reward_family="pair-preference-model")
     wanted = log_odds(loaded(folders["pair-preference-model"]), 1)

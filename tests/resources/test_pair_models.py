@@ -124,6 +124,14 @@ def test_what_needs_a_reward_of_one_answer_is_refused_before_anything_is_done(
         cda.best_of(folder, rows, out=tmp_path / "best")
     with pytest.raises(cda.CdaError, match=said):
         cda.train("jargon", model={"name_or_path": str(folder)}, llm={"model": None}, out=tmp_path / "train")
+    with pytest.raises(cda.CdaError, match=said):
+        cda.discover(folder, out=tmp_path / "found")
+    mine = tmp_path / "mine.py"
+    mine.write_text("def better(prompts, first, second): return [0.0 for _ in first]\n", encoding="utf-8")
+    with pytest.raises(cda.CdaError, match="better: compares two answers and gives no reward of single ones"):
+        cda.best_of(f"{mine}:better", rows, out=tmp_path / "best")
+    with pytest.raises(cda.CdaError, match="better: compares two answers and gives no reward of single ones"):
+        cda.discover(f"{mine}:better", out=tmp_path / "found")
     pairs = [{"prompt": "a", "chosen": "b", "rejected": "c"}]
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}", encoding="utf-8")
@@ -131,7 +139,7 @@ def test_what_needs_a_reward_of_one_answer_is_refused_before_anything_is_done(
         cda.quality(folder, pairs, adapter=tmp_path / "adapter", out=tmp_path / "q")
     with pytest.raises(cda.RunError, match="compares two answers, so it cannot be used with another scorer"):
         cda.quality(folder, pairs, against=folder, out=tmp_path / "q")
-    assert not [path for path in tmp_path.rglob("*") if path.name in ("best", "train", "q")]
+    assert not [path for path in tmp_path.rglob("*") if path.name in ("best", "train", "q", "found")]
 
 
 def test_a_plan_says_how_two_answers_are_read(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from cda.errors import ModelError, did_you_mean
 from cda.models.families.causal import CAUSAL, by_key, is_causal, logit_of
 from cda.models.families.comparing import COMPARING
 from cda.models.families.family import Family
@@ -24,7 +25,13 @@ def family_of(name_or_path: str, revision: str | None = None, stamp: object = No
     if key := files.config.get("reward_family"):
         if str(key).startswith("head:"):
             return named_head(files, files.config.get("reward_reads"))
-        return next((family for family in FAMILIES if family.key == key), by_key(key))
+        found = next((family for family in FAMILIES if family.key == key), None) or by_key(str(key))
+        if found is None:
+            known = [family.key for family in FAMILIES]
+            raise ModelError(
+                f"{name_or_path}: config.json has reward_family {key!r}, which is no family.{did_you_mean(str(key), known)} Known: {', '.join(known)}"
+            )
+        return found
     return next((family for family in FAMILIES if family.claims(files)), None)
 
 
