@@ -10,7 +10,7 @@ from typing import Literal
 
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable
 from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
-from cda.data.shapes import structured
+from cda.data.tables import structured
 from cda.errors import DataError
 from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
 

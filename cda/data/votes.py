@@ -13,7 +13,7 @@ from typing import Any
 
 from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
-from cda.data.shapes import structured
+from cda.data.tables import structured
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, user_path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cda.data.shapes import Names, UnreadableError, agreed, number_in, structured, truth, verdict
+from cda.data.shapes import Names, UnreadableError, agreed, number_in, truth, verdict
+from cda.data.tables import structured
 
 AB = Names.of("response_a", "response_b", "gpt-4", "claude-2")
 ONE_TWO = Names.of("output_1", "output_2")
