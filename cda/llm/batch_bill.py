@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from cda.llm.money import Account
-from cda.llm.outcome import Again
-from cda.llm.protocol import Completion
 
 
 class BatchBill:
@@ -16,14 +15,14 @@ class BatchBill:
         self._account, self._max_tokens = account, max_tokens
         self._dollars, self._n_unsaid = 0.0, 0
 
-    def begin(self, part_id: str, n_requests: int, file: Path) -> bool:
+    def begin(self, part_id: str, n_requests: int, file: Path, running: Collection[str] = ()) -> bool:
         """Set aside the most that a batch could cost, once: every byte of its file a token, and the longest answers. False: not
-        before other batches have ended. LLMError: it could exceed the budget.
+        before others, of the `running` ones, have ended. LLMError: it could exceed the budget.
         """
         if self._account is None or not file.is_file():
             return True
         most = self._account.price.of(file.stat().st_size, n_requests * self._max_tokens)
-        has_room = self._account.purse.begin(most, self._account.budget_usd, part_id)
+        has_room = self._account.purse.begin(most, self._account.budget_usd, part_id, running)
         if has_room is None:
             raise self._account.used_up(
                 f"a batch of {n_requests} requests, which cannot be stopped halfway, could cost ${most:.2f} with answers of "
@@ -31,16 +30,18 @@ class BatchBill:
             )
         return has_room
 
-    def add(self, answer: Completion | Again) -> None:
-        """Count an answer of the batch that is collected."""
+    def add(self, input_tokens: int, output_tokens: int) -> None:
+        """Count a result of the batch that is collected by its tokens; 0 for what the server does not say."""
         if self._account is not None:
-            self._dollars += self._account.price.of(answer.input_tokens, answer.output_tokens)
-            self._n_unsaid += not (answer.input_tokens and answer.output_tokens)
+            self._dollars += self._account.price.of(input_tokens, output_tokens)
+            self._n_unsaid += not (input_tokens and output_tokens)
 
-    def end(self, part_id: str, n_requests: int) -> None:
-        """Count the batch, whose answers are all read; those without a count each at their share of the most."""
+    def end(self, part_id: str, n_requests: int, n_missing: int = 0) -> None:
+        """Count the batch, whose results are all read; those without a count, and the missing ones that may have been answered,
+        each at their share of the most.
+        """
         if self._account is not None:
             purse = self._account.purse
-            unsaid = purse.batch_set_aside(part_id) * self._n_unsaid / n_requests
+            unsaid = purse.batch_set_aside(part_id) * (self._n_unsaid + n_missing) / n_requests
             purse.end(0.0, self._dollars + unsaid, unsaid, part_id)
         self._dollars, self._n_unsaid = 0.0, 0

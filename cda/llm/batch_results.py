@@ -14,8 +14,18 @@ from cda.llm.batch_bill import BatchBill
 from cda.llm.cache import Cache
 from cda.llm.ledger import BatchPart, Ledger
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Endpoint, Rejected, Throttled, of_data, of_status, problem_inside
-from cda.llm.protocol import Completion, json_of
+from cda.llm.outcome import (
+    Again,
+    Endpoint,
+    Outcome,
+    Rejected,
+    Throttled,
+    of_data,
+    of_status,
+    problem_inside,
+    tokens_used,
+)
+from cda.llm.protocol import FILTERED, Completion, json_of
 
 MAX_LINE_BYTES = 16 << 20
 """Longest result line that is read; each such piece of a longer one counts as unreadable."""
@@ -23,6 +33,8 @@ GROUP = 64
 """Requests looked up, and answers written, together."""
 _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 """Parameters of a request that a server may reject and that can be left out."""
+UNSURE = ("gone", "completed")
+"""Ends of batches whose missing requests may have been answered and paid for."""
 NOT_HELD = "the answer does not follow its schema"
 
 
@@ -37,6 +49,7 @@ class End:
     n_completed: int = 0
     """Requests that the server says it has answered; 0 if it does not say."""
     paths: list[Path] = field(default_factory=list)
+    lacks_a_file: bool = False
     n_lines: int = 0
     n_unreadable: int = 0
     names: set[str] = field(default_factory=set)
@@ -60,6 +73,12 @@ class End:
         if self.n_lines + self.n_unreadable < self.n_completed:
             return f"{self.n_lines:,} of {self.n_completed:,} answers came"
         return self.reason if self.sight == "cancelled" else None
+
+    @property
+    def may_lack_answers(self) -> bool:
+        """Requests without a result may have been answered, and are billed then."""
+        fewer = self.n_lines < self.n_completed
+        return self.sight in UNSURE or self.lacks_a_file or self.n_unreadable > 0 or fewer
 
     def delete_files(self) -> None:
         """Have them asked for anew at the next look."""
@@ -91,6 +110,8 @@ class Results:
     """Of the part that is collected; see `Ledger.members`."""
     noted: dict[str, str] = field(init=False, default_factory=dict)
     """Why that part has no answer to a key."""
+    billed: set[str] = field(init=False, default_factory=set)
+    """Keys of that part with a result that tells what was used, or that nothing was."""
     plain: set[str] = field(init=False, default_factory=set)
     """Keys of that part for which plain words may help."""
     paid: dict[str, Completion] = field(init=False, default_factory=dict)
@@ -102,7 +123,7 @@ class Results:
 
     def of(self, part: BatchPart, paths: Iterable[Path]) -> Iterator[tuple[int, Completion]]:
         """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
-        self.members, self.noted, self.plain = self.ledger.members(part.id), {}, set()
+        self.members, self.noted, self.plain, self.billed = self.ledger.members(part.id), {}, set(), set()
         seen: set[str] = set()
         group: list[tuple[str, Completion]] = []
         for line in (line for path in paths for line in _lines(path, self.endpoint)):
@@ -114,13 +135,15 @@ class Results:
                 self.ignored["unknown"] += 1
             elif key in seen:
                 self.ignored["duplicate"] += 1
-            elif not self.ledger.is_open(key) and self.cache.get(key) is not None:
-                continue  # an earlier run has taken it, and paid
-            elif isinstance(answer := self._read(key, line), str):
-                self.noted[key] = answer
             else:
-                seen.add(key)
-                group.append((key, answer))
+                answer = self._read(key, line)
+                if not self.ledger.is_open(key) and self.cache.get(key) is not None:
+                    continue  # an earlier run has taken it
+                if isinstance(answer, str):
+                    self.noted[key] = answer
+                else:
+                    seen.add(key)
+                    group.append((key, answer))
             if len(group) >= GROUP:
                 yield from self._keep(group)
                 group = []
@@ -132,6 +155,7 @@ class Results:
         if response is None:
             problem = problem_inside({"error": line.error})
             if problem is None or problem.told_status is None:
+                self.billed |= {key} if problem else set()
                 code = problem and problem.code
                 return self.endpoint.hide(code or "no response").replace("_", " ")
             response = Response(body={"error": line.error})
@@ -145,9 +169,9 @@ class Results:
                 outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
         except LLMError as error:
             # One line does not end the work: the others may hold answers that are paid for.
+            self.billed.add(key)
             return Completion(None, str(error))
-        if isinstance(outcome, Again | Completion) and status == 200:
-            self._pay(key, outcome)
+        self._pay(key, outcome, in_answer=status == 200)
         if isinstance(outcome, Rejected):
             if not self.client.give_up_parameter(_SENT, outcome.param, outcome.message):
                 if self.members[key] is None:
@@ -171,10 +195,16 @@ class Results:
             completion = replace(completion, text=text)
         return self._with_all_tokens(key, completion)
 
-    def _pay(self, key: str, answer: Completion | Again) -> None:
-        self.bill.add(answer)
-        paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
-        self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
+    def _pay(self, key: str, outcome: Outcome, in_answer: bool) -> None:
+        """Count what a request's first result was billed with, as for a call: a fault, or a text that a filter stops, may be billed."""
+        used = tokens_used(outcome)
+        asked = isinstance(outcome, Again) or (
+            isinstance(outcome, Completion) and (in_answer or outcome.reason == FILTERED)
+        )
+        if key not in self.billed and (any(used) or asked):
+            self.bill.add(*used)
+            self.paid[key] = Completion(None, None, *used).with_tokens_of(self.paid.get(key, Completion(None)))
+        self.billed.add(key)
 
     def _with_all_tokens(self, key: str, completion: Completion) -> Completion:
         paid = self.paid.pop(key, Completion(None))

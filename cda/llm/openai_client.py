@@ -18,7 +18,7 @@ from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import Account, Bill, request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status, tokens_used
 from cda.llm.prices import OPENAI
 from cda.llm.protocol import FILTERED, TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
@@ -260,8 +260,9 @@ class OpenAIClient:
         if isinstance(answer, openai.APIStatusError):
             return self._refused(answer.response, bill)
         outcome = of_content(answer, self.endpoint, one_token=bool(body.get("logprobs")))
-        if isinstance(outcome, Completion | Again):
-            bill.used(outcome.input_tokens, outcome.output_tokens)
+        used = tokens_used(outcome)
+        if any(used) or isinstance(outcome, Completion | Again):
+            bill.used(*used)
         else:
             bill.free()
         return outcome

@@ -86,9 +86,11 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """Too fast: all calls wait, and this one is repeated without counting as an attempt."""
+    """Too fast: all calls wait, and this one is repeated without counting as an attempt. Tokens as the server counted them."""
 
     wait_s: float | None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +258,16 @@ def of_problem(problem: Problem, endpoint: Endpoint, input_tokens: int = 0, outp
     status, words = problem.told_status, _shown(problem, endpoint)
     reason = unfinished(": ".join(filter(None, (f"error {status}" if status else "error", words))))
     outcome = _acted(status, problem, problem.waits, reason, endpoint)
-    if isinstance(outcome, Again):
-        return replace(outcome, input_tokens=input_tokens, output_tokens=output_tokens)
-    return outcome
+    if isinstance(outcome, Rejected):
+        paid = replace(outcome.completion, input_tokens=input_tokens, output_tokens=output_tokens)
+        return replace(outcome, completion=paid)
+    return replace(outcome, input_tokens=input_tokens, output_tokens=output_tokens)
+
+
+def tokens_used(outcome: Outcome) -> tuple[int, int]:
+    """Tokens of input and output, as the server counted them; 0 for what it does not say."""
+    paid = outcome.completion if isinstance(outcome, Rejected) else outcome
+    return paid.input_tokens, paid.output_tokens
 
 
 def _acted(
