@@ -124,7 +124,6 @@ class Results:
     def of(self, part: BatchPart, paths: Iterable[Path]) -> Iterator[tuple[int, Completion]]:
         """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
         self.members, self.noted, self.plain, self.billed = self.ledger.members(part.id), {}, set(), set()
-        seen: set[str] = set()
         group: list[tuple[str, Completion]] = []
         for line in (line for path in paths for line in _lines(path, self.endpoint)):
             if line is None:
@@ -133,7 +132,7 @@ class Results:
             key = line.custom_id
             if key not in self.members:
                 self.ignored["unknown"] += 1
-            elif key in seen:
+            elif key in self.billed and key not in self.noted:
                 self.ignored["duplicate"] += 1
             else:
                 answer = self._read(key, line)
@@ -142,7 +141,7 @@ class Results:
                 if isinstance(answer, str):
                     self.noted[key] = answer
                 else:
-                    seen.add(key)
+                    self.noted.pop(key, None)
                     group.append((key, answer))
             if len(group) >= GROUP:
                 yield from self._keep(group)
