@@ -167,8 +167,8 @@ class Endpoint:
         return key
 
     def hide(self, text: str) -> str:
-        """Take the key out of a text that is shown."""
-        return without_key(text, self.key)
+        """Take keys, ours and others, out of a text that is shown."""
+        return without_keys(without_key(text, self.key))
 
 
 def of_content(content: str | bytes, endpoint: Endpoint, one_token: bool = False) -> Outcome:
@@ -420,7 +420,7 @@ def _number(error: Mapping[str, object]) -> int | None:
 
 def _shown(problem: Problem, endpoint: Endpoint) -> str:
     """The server's words in one short line without keys."""
-    return without_keys(" ".join(sendable(endpoint.hide(problem.message)).split()))[:_SHORT_CHARACTERS].rstrip(" .")
+    return " ".join(sendable(endpoint.hide(problem.message)).split())[:_SHORT_CHARACTERS].rstrip(" .")
 
 
 def _first_choice(data: Mapping[str, object]) -> Mapping[str, object]:
@@ -451,7 +451,7 @@ def _first_logprobs(choice: Mapping[str, object]) -> tuple[tuple[str, float], ..
 
 def _model(data: Mapping[str, object]) -> str | None:
     name = data.get("model")
-    return sendable(name.strip())[:_LONGEST_NAME] if isinstance(name, str) and name.strip() else None
+    return without_keys(sendable(name.strip()))[:_LONGEST_NAME] if isinstance(name, str) and name.strip() else None
 
 
 def _text(content: object) -> str:
