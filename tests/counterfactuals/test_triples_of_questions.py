@@ -14,7 +14,7 @@ from cda.cli import app
 @pytest.mark.parametrize(
     ("source", "rows"),
     [
-        ("--queries", '{"prompt": "How do tides work?"}\n'),
+        ("--queries", '{"prompt": "How do the tides work here?"}\n'),
         ("--topics", "tides\n"),
         ("--responses", '{"prompt": "Why?", "response": "So.", "has_attribute": true}\n{"prompt": "Who?", "response": "We."}\n'),
     ],
