@@ -65,6 +65,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str
     if asks and (problems := llm_problems(recipe.llm, [str(recipe.llm.model)])):
         raise RecipeError(problems)
     read = _read(source, recipe.audit, recipe.seed)
+    _check_measured(read, loaded)
     steps: list[Step] = [(recipe.llm, planned) for planned in _planned(read, loaded)]
     stop_if_dry(loaded, lambda: _plan(read, loaded, free_place(out), steps), ("model", "name"))
     place_for(out)
@@ -225,11 +226,19 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
     return texts, Exclusions(len(rows), count_reasons(reasons))
 
 
-def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
-    if bias.measure is not None and bias.measure.relative:
+def _check_measured(read: _Read, loaded: LoadedRecipe) -> None:
+    """DataError, before anything is asked: responses without a label, and a bias that is measured against another response."""
+    if read.responses and all(row.has_attribute is not None for row in read.responses):
+        return
+    relative = [bias for bias in loaded.biases if bias.measure is not None and bias.measure.relative]
+    if unlabelled := [bias.name for bias in relative if not _is_asked(bias, loaded.recipe)]:
         raise DataError(
-            f"{bias.name}: whether one response by itself has it cannot be measured; give has_attribute in the file"
+            f"{', '.join(unlabelled)}: whether one response by itself has it cannot be measured; give has_attribute in a file of "
+            "--responses"
         )
+
+
+def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
     return [exhibits(text, bias) for text in responses]
 
 

@@ -23,6 +23,10 @@ class Agreed:
         """The user is asked about so many more."""
         self.planned = (self.planned or 0) + calls
 
+    def again(self) -> None:
+        """A call is made once more; the next one that is admitted finds out whether that exceeds the plan."""
+        self.made += 1
+
     def admit(self) -> None:
         """Count one more call. RunError: it exceeds the plan, and the user declines or cannot be asked."""
         if self.planned is not None and self.made >= _SHARE * self.planned + _FEW:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
-from cda.llm.batch_results import MAX_LINE_BYTES, BatchBill, End, Results
+from cda.llm.batch_results import MAX_LINE_BYTES, UNSURE, BatchBill, End, Results
 from cda.llm.batch_server import AwayError, Batch, BatchServer, LostError, NotOfferedError
 from cda.llm.cache import Cache
 from cda.llm.ledger import TRIES, BatchPart, InputFiles, Ledger, locked
@@ -34,8 +34,6 @@ LIST_PAUSES_S = (2.0, 5.0, 15.0)
 """After each look for a batch in the server's list, which may lag behind."""
 _BYTES_PER_TOKEN, _BYTES_PER_LINE = 16, 1 << 14
 """Largest result file: an escaped character takes six bytes, and a token is seldom more than two characters."""
-_UNSURE = ("gone", "completed")
-"""Ends of batches whose missing requests may have been answered and paid for."""
 _AGAIN = "run the same command again"
 
 
@@ -189,7 +187,7 @@ class _BatchRun:
                     self.server.download(file_id, path, f"the {kind} file of {batch.id}", MAX_LINE_BYTES + most)
                     end.paths.append(path)
                 except NotOfferedError:
-                    end.reason = f"the {kind} file of the batch is gone"
+                    end.reason, end.lacks_a_file = f"the {kind} file of the batch is gone", True
         return end.count(self.endpoint)
 
     def _write(self, key: str, request: Request, body: Mapping[str, object]) -> None:
@@ -202,7 +200,8 @@ class _BatchRun:
         """Take a part from the state in which an earlier process left it to a running batch."""
         if part.state == "submitted" or part.id in self.queued:
             return
-        if not self.bill.begin(part.id, part.n_requests, self.input.path(part.id)):
+        running = [other.id for other in self.ledger.wanted_parts() if other.batch_id]
+        if not self.bill.begin(part.id, part.n_requests, self.input.path(part.id), running):
             return  # asked again in the next round
         file_id = part.file_id
         if file_id is None:
@@ -261,6 +260,12 @@ class _BatchRun:
                 raise LLMError(f"{why}. {_AGAIN.capitalize()} to go on") from None
             self._ask(why)
             self.agreed.add(part.id)
+            self.bill.end(
+                part.id, part.n_requests, part.n_requests
+            )  # the other batch, if there is one, will be billed too
+            self.ledger.set_state(part.id, "uploaded")
+            if not self.bill.begin(part.id, part.n_requests, self.input.path(part.id)):
+                raise LLMError(f"{why}. {_AGAIN.capitalize()} once other batches have ended") from None
         return None
 
     def _collect(self, part: BatchPart, end: End) -> Iterator[tuple[int, Completion]]:
@@ -274,8 +279,8 @@ class _BatchRun:
             key for key in self.results.members if self.ledger.is_open(key) and not self.ledger.held(key, but=part.id)
         ]
         self._tell(part, Counter(self.results.noted.get(key, end.reason) for key in left), self.llm.ignored - before)
-        if left and end.doubt and (end.sight in _UNSURE or any(self.ledger.tried(key) + 1 < TRIES for key in left)):
-            paid = ", which may have been paid for" * (end.sight in _UNSURE)
+        if left and end.doubt and (end.sight in UNSURE or any(self.ledger.tried(key) + 1 < TRIES for key in left)):
+            paid = ", which may have been paid for" * (end.sight in UNSURE)
             self._ask(
                 f"{self.where}: {part.batch_id}: {end.doubt} (asked {LOOKS[end.sight]} times); no answer to {len(left):,} of "
                 f"its {part.n_requests:,} requests{paid}"
@@ -283,7 +288,8 @@ class _BatchRun:
         for key, body in self._left_out(part):
             if self.ledger.tried(key) + 1 < TRIES:
                 self._rewrite(key, body)
-        self.bill.end(part.id, part.n_requests)
+        n_missing = len(self.results.members.keys() - self.results.billed) if end.may_lack_answers else 0
+        self.bill.end(part.id, part.n_requests, n_missing)
         self.input.finish(part.id, self.results.noted, end.reason)
         self._drop_strays()
         yield from self.results.given_up()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,8 +14,18 @@ from cda.llm.cache import Cache
 from cda.llm.ledger import BatchPart, Ledger
 from cda.llm.money import Account
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Endpoint, Rejected, Throttled, of_data, of_status, problem_inside
-from cda.llm.protocol import Completion, json_of
+from cda.llm.outcome import (
+    Again,
+    Endpoint,
+    Outcome,
+    Rejected,
+    Throttled,
+    of_data,
+    of_status,
+    problem_inside,
+    tokens_used,
+)
+from cda.llm.protocol import FILTERED, Completion, json_of
 
 
 class BatchBill:
@@ -25,14 +35,14 @@ class BatchBill:
         self._account, self._max_tokens = account, max_tokens
         self._dollars, self._n_unsaid = 0.0, 0
 
-    def begin(self, part_id: str, n_requests: int, file: Path) -> bool:
+    def begin(self, part_id: str, n_requests: int, file: Path, running: Collection[str] = ()) -> bool:
         """Set aside the most that a batch could cost, once: every byte of its file a token, and the longest answers. False: not
-        before other batches have ended. LLMError: it could exceed the budget.
+        before others, of the `running` ones, have ended. LLMError: it could exceed the budget.
         """
         if self._account is None or not file.is_file():
             return True
         most = self._account.price.of(file.stat().st_size, n_requests * self._max_tokens)
-        has_room = self._account.purse.begin(most, self._account.budget_usd, part_id)
+        has_room = self._account.purse.begin(most, self._account.budget_usd, part_id, running)
         if has_room is None:
             raise self._account.used_up(
                 f"a batch of {n_requests} requests, which cannot be stopped halfway, could cost ${most:.2f} with answers of "
@@ -40,17 +50,19 @@ class BatchBill:
             )
         return has_room
 
-    def add(self, answer: Completion | Again) -> None:
-        """Count an answer of the batch that is collected."""
+    def add(self, input_tokens: int, output_tokens: int) -> None:
+        """Count a result of the batch that is collected by its tokens; 0 for what the server does not say."""
         if self._account is not None:
-            self._dollars += self._account.price.of(answer.input_tokens, answer.output_tokens)
-            self._n_unsaid += not (answer.input_tokens and answer.output_tokens)
+            self._dollars += self._account.price.of(input_tokens, output_tokens)
+            self._n_unsaid += not (input_tokens and output_tokens)
 
-    def end(self, part_id: str, n_requests: int) -> None:
-        """Count the batch, whose answers are all read; those without a count each at their share of the most."""
+    def end(self, part_id: str, n_requests: int, n_missing: int = 0) -> None:
+        """Count the batch, whose results are all read; those without a count, and the missing ones that may have been answered,
+        each at their share of the most.
+        """
         if self._account is not None:
             purse = self._account.purse
-            unsaid = purse.batch_set_aside(part_id) * self._n_unsaid / n_requests
+            unsaid = purse.batch_set_aside(part_id) * (self._n_unsaid + n_missing) / n_requests
             purse.end(0.0, self._dollars + unsaid, unsaid, part_id)
         self._dollars, self._n_unsaid = 0.0, 0
 
@@ -61,6 +73,8 @@ GROUP = 64
 """Requests looked up, and answers written, together."""
 _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 """Parameters of a request that a server may reject and that can be left out."""
+UNSURE = ("gone", "completed")
+"""Ends of batches whose missing requests may have been answered and paid for."""
 NOT_HELD = "the answer does not follow its schema"
 
 
@@ -75,6 +89,7 @@ class End:
     n_completed: int = 0
     """Requests that the server says it has answered; 0 if it does not say."""
     paths: list[Path] = field(default_factory=list)
+    lacks_a_file: bool = False
     n_lines: int = 0
     n_unreadable: int = 0
     names: set[str] = field(default_factory=set)
@@ -98,6 +113,12 @@ class End:
         if self.n_lines + self.n_unreadable < self.n_completed:
             return f"{self.n_lines:,} of {self.n_completed:,} answers came"
         return self.reason if self.sight == "cancelled" else None
+
+    @property
+    def may_lack_answers(self) -> bool:
+        """Requests without a result may have been answered, and are billed then."""
+        fewer = self.n_lines < self.n_completed
+        return self.sight in UNSURE or self.lacks_a_file or self.n_unreadable > 0 or fewer
 
     def delete_files(self) -> None:
         """Have them asked for anew at the next look."""
@@ -129,6 +150,8 @@ class Results:
     """Of the part that is collected; see `Ledger.members`."""
     noted: dict[str, str] = field(init=False, default_factory=dict)
     """Why that part has no answer to a key."""
+    billed: set[str] = field(init=False, default_factory=set)
+    """Keys of that part with a result that tells what was used, or that nothing was."""
     plain: set[str] = field(init=False, default_factory=set)
     """Keys of that part for which plain words may help."""
     paid: dict[str, Completion] = field(init=False, default_factory=dict)
@@ -140,8 +163,7 @@ class Results:
 
     def of(self, part: BatchPart, paths: Iterable[Path]) -> Iterator[tuple[int, Completion]]:
         """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
-        self.members, self.noted, self.plain = self.ledger.members(part.id), {}, set()
-        seen: set[str] = set()
+        self.members, self.noted, self.plain, self.billed = self.ledger.members(part.id), {}, set(), set()
         group: list[tuple[str, Completion]] = []
         for line in (line for path in paths for line in _lines(path, self.endpoint)):
             if line is None:
@@ -150,15 +172,17 @@ class Results:
             key = line.custom_id
             if key not in self.members:
                 self.ignored["unknown"] += 1
-            elif key in seen:
+            elif key in self.billed and key not in self.noted:
                 self.ignored["duplicate"] += 1
-            elif not self.ledger.is_open(key) and self.cache.get(key) is not None:
-                continue  # an earlier run has taken it, and paid
-            elif isinstance(answer := self._read(key, line), str):
-                self.noted[key] = answer
             else:
-                seen.add(key)
-                group.append((key, answer))
+                answer = self._read(key, line)
+                if not self.ledger.is_open(key) and self.cache.get(key) is not None:
+                    continue  # an earlier run has taken it
+                if isinstance(answer, str):
+                    self.noted[key] = answer
+                else:
+                    self.noted.pop(key, None)
+                    group.append((key, answer))
             if len(group) >= GROUP:
                 yield from self._keep(group)
                 group = []
@@ -170,6 +194,7 @@ class Results:
         if response is None:
             problem = problem_inside({"error": line.error})
             if problem is None or problem.told_status is None:
+                self.billed |= {key} if problem else set()
                 code = problem and problem.code
                 return self.endpoint.hide(code or "no response").replace("_", " ")
             response = Response(body={"error": line.error})
@@ -183,9 +208,9 @@ class Results:
                 outcome = of_status(status, {}, json.dumps(body).encode(), self.endpoint)
         except LLMError as error:
             # One line does not end the work: the others may hold answers that are paid for.
+            self.billed.add(key)
             return Completion(None, str(error))
-        if isinstance(outcome, Again | Completion) and status == 200:
-            self._pay(key, outcome)
+        self._pay(key, outcome, in_answer=status == 200)
         if isinstance(outcome, Rejected):
             if not self.client.give_up_parameter(_SENT, outcome.param, outcome.message):
                 if self.members[key] is None:
@@ -209,10 +234,16 @@ class Results:
             completion = replace(completion, text=text)
         return self._with_all_tokens(key, completion)
 
-    def _pay(self, key: str, answer: Completion | Again) -> None:
-        self.bill.add(answer)
-        paid = Completion(None, None, answer.input_tokens, answer.output_tokens)
-        self.paid[key] = paid.with_tokens_of(self.paid.get(key, Completion(None)))
+    def _pay(self, key: str, outcome: Outcome, in_answer: bool) -> None:
+        """Count what a request's first result was billed with, as for a call: a fault, or a text that a filter stops, may be billed."""
+        used = tokens_used(outcome)
+        asked = isinstance(outcome, Again) or (
+            isinstance(outcome, Completion) and (in_answer or outcome.reason == FILTERED)
+        )
+        if key not in self.billed and (any(used) or asked):
+            self.bill.add(*used)
+            self.paid[key] = Completion(None, None, *used).with_tokens_of(self.paid.get(key, Completion(None)))
+        self.billed.add(key)
 
     def _with_all_tokens(self, key: str, completion: Completion) -> Completion:
         paid = self.paid.pop(key, Completion(None))

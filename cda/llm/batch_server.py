@@ -179,7 +179,7 @@ def read(kind: type[Kind], content: bytes, endpoint: Endpoint) -> Kind:
             raise OddAnswerError(f"an error instead: {_short(endpoint.hide(problem.message))}") from None
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        found = endpoint.hide(_short(json.dumps(first["input"] if place and first["type"] != "missing" else data)))
+        found = _short(endpoint.hide(json.dumps(first["input"] if place and first["type"] != "missing" else data)))
         raise OddAnswerError(f"an answer without a usable '{place}': {found}" if place else f"{found} alone") from None
 
 

@@ -119,9 +119,14 @@ class Account:
             if purse.uncounted
             else ""
         )
+        batches = (
+            f", ${purse.in_batches:.4f} are set aside for batches under way (llm.mode=batch collects them)"
+            if purse.in_batches
+            else ""
+        )
         return LLMError(
             f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${purse.spent:.4f} are spent on {purse.n_calls} "
-            f"calls{since}{unsaid}, and {why}. Everything answered so far is kept: raise the budget and start again to go on"
+            f"calls{since}{unsaid}{batches}, and {why}. Everything answered so far is kept: raise the budget and start again to go on"
         )
 
 

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 from cda.errors import LLMError
 from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
+from cda.llm.agreed import Agreed
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
 from cda.llm.money import Account, Bill, request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status, tokens_used
 from cda.llm.prices import OPENAI
 from cda.llm.protocol import FILTERED, TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
@@ -63,6 +64,8 @@ class OpenAIClient:
     """Name of the further endpoint (llm.endpoints) that this is; then its key is needed."""
     account: Account | None = None
     """Pays for every attempt; None: no price is known."""
+    agreed: Agreed | None = None
+    """Counts what is asked again; None: nothing is paid for it."""
     _limiter: Limiter = field(init=False, repr=False)
     _given_up: set[str] = field(init=False, repr=False, default_factory=set)
     """Fields of a request that the model rejects."""
@@ -187,6 +190,7 @@ class OpenAIClient:
             return replace(held, text=text)
         if held.text is None and not rejected:
             return held
+        self._count_again()
         plain = await self._send(http, in_plain_words(request))
         # A 400 may have had another cause: then plain words fail too, and nothing is learnt of schemas.
         if not self._followed_a_schema and not self._lacks_schemas and (plain.text is not None or not rejected):
@@ -229,7 +233,13 @@ class OpenAIClient:
                 tries += 1
                 if tries > self.retries:
                     return self._give_up(tries, outcome)
+                if not outcome.lost:
+                    self._count_again()
                 await back_off(tries, self.backoff_s, outcome.wait_s)
+
+    def _count_again(self) -> None:
+        if self.agreed is not None:
+            self.agreed.again()
 
     async def _attempt(self, http: Any, body: Mapping[str, Any], bill: Bill) -> Outcome:
         import openai
@@ -260,8 +270,9 @@ class OpenAIClient:
         if isinstance(answer, openai.APIStatusError):
             return self._refused(answer.response, bill)
         outcome = of_content(answer, self.endpoint, one_token=bool(body.get("logprobs")))
-        if isinstance(outcome, Completion | Again):
-            bill.used(outcome.input_tokens, outcome.output_tokens)
+        used = tokens_used(outcome)
+        if any(used) or isinstance(outcome, Completion | Again):
+            bill.used(*used)
         else:
             bill.free()
         return outcome

@@ -86,9 +86,11 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """Too fast: all calls wait, and this one is repeated without counting as an attempt."""
+    """Too fast: all calls wait, and this one is repeated without counting as an attempt. Tokens as the server counted them."""
 
     wait_s: float | None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,8 @@ class Endpoint:
         return key
 
     def hide(self, text: str) -> str:
-        """Take the key out of a text that is shown."""
-        return without_key(text, self.key)
+        """Take keys, ours and others, out of a text that is shown."""
+        return without_keys(without_key(text, self.key))
 
 
 def of_content(content: str | bytes, endpoint: Endpoint, one_token: bool = False) -> Outcome:
@@ -256,9 +258,16 @@ def of_problem(problem: Problem, endpoint: Endpoint, input_tokens: int = 0, outp
     status, words = problem.told_status, _shown(problem, endpoint)
     reason = unfinished(": ".join(filter(None, (f"error {status}" if status else "error", words))))
     outcome = _acted(status, problem, problem.waits, reason, endpoint)
-    if isinstance(outcome, Again):
-        return replace(outcome, input_tokens=input_tokens, output_tokens=output_tokens)
-    return outcome
+    if isinstance(outcome, Rejected):
+        paid = replace(outcome.completion, input_tokens=input_tokens, output_tokens=output_tokens)
+        return replace(outcome, completion=paid)
+    return replace(outcome, input_tokens=input_tokens, output_tokens=output_tokens)
+
+
+def tokens_used(outcome: Outcome) -> tuple[int, int]:
+    """Tokens of input and output, as the server counted them; 0 for what it does not say."""
+    paid = outcome.completion if isinstance(outcome, Rejected) else outcome
+    return paid.input_tokens, paid.output_tokens
 
 
 def _acted(
@@ -411,7 +420,7 @@ def _number(error: Mapping[str, object]) -> int | None:
 
 def _shown(problem: Problem, endpoint: Endpoint) -> str:
     """The server's words in one short line without keys."""
-    return without_keys(" ".join(sendable(endpoint.hide(problem.message)).split()))[:_SHORT_CHARACTERS].rstrip(" .")
+    return " ".join(sendable(endpoint.hide(problem.message)).split())[:_SHORT_CHARACTERS].rstrip(" .")
 
 
 def _first_choice(data: Mapping[str, object]) -> Mapping[str, object]:
@@ -442,7 +451,7 @@ def _first_logprobs(choice: Mapping[str, object]) -> tuple[tuple[str, float], ..
 
 def _model(data: Mapping[str, object]) -> str | None:
     name = data.get("model")
-    return sendable(name.strip())[:_LONGEST_NAME] if isinstance(name, str) and name.strip() else None
+    return without_keys(sendable(name.strip()))[:_LONGEST_NAME] if isinstance(name, str) and name.strip() else None
 
 
 def _text(content: object) -> str:

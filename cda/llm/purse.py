@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import uuid
 import weakref
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +139,11 @@ class Purse:
         return self._sum("set_aside")
 
     @property
+    def in_batches(self) -> float:
+        """The part of `set_aside` of batches."""
+        return self._sum("set_aside", f"{_BATCH}%")
+
+    @property
     def n_calls(self) -> int:
         """Attempts that have ended, in all starts; a batch is one."""
         return int(self._sum("n_calls"))
@@ -146,9 +152,12 @@ class Purse:
         """Dollars that are set aside for a batch."""
         return self._sum("set_aside", _BATCH + batch)
 
-    def begin(self, dollars: float, budget_usd: float | None, batch: str | None = None) -> bool | None:
+    def begin(
+        self, dollars: float, budget_usd: float | None, batch: str | None = None, running: Collection[str] = ()
+    ) -> bool | None:
         """Set aside the most that an attempt, or a batch of this name, could cost. None: it does not fit into what is left of the
-        budget; False: not next to what is under way, which will end. A batch that has it set aside already is not counted twice.
+        budget; False: not next to what is under way, which will end: attempts, and the batches that the caller knows to be
+        `running`. A batch that has it set aside already is not counted twice.
         """
         owner = self._owner if batch is None else _BATCH + batch
         with self._lock, self._file.explained(), transaction(self._db):
@@ -157,15 +166,18 @@ class Purse:
                 and self._db.execute("SELECT 1 FROM spent WHERE owner = ? AND n_under_way", [owner]).fetchone()
             ):
                 return True
-            spent, under_way = self._db.execute("SELECT total(dollars), total(set_aside) FROM spent").fetchone()
-            if budget_usd is None or spent + under_way + dollars <= budget_usd:
+            rows = self._db.execute("SELECT owner, dollars, set_aside FROM spent").fetchall()
+            ends = [row for row in rows if not row[0].startswith(_BATCH) or row[0].removeprefix(_BATCH) in running]
+            under_way = sum(aside for *_, aside in ends)
+            counted = dollars + sum(spent + aside for _, spent, aside in rows)
+            if budget_usd is None or counted <= budget_usd:
                 self._db.execute(
                     "INSERT INTO spent (owner, set_aside, n_under_way) VALUES (?, ?, 1) ON CONFLICT (owner) DO UPDATE SET "
                     "set_aside = set_aside + excluded.set_aside, n_under_way = n_under_way + 1",
                     [owner, dollars],
                 )
                 return True
-        if under_way and spent + dollars <= budget_usd:
+        if under_way and counted - under_way <= budget_usd:
             self._settle_killed()
             return False
         return None
@@ -198,7 +210,7 @@ class Purse:
                 claim.release()
 
     def _sum(self, column: str, owner: str | None = None) -> float:
-        where = "" if owner is None else " WHERE owner = ?"
+        where = "" if owner is None else " WHERE owner LIKE ?"
         with self._lock, self._file.explained():
             found = self._db.execute(f"SELECT total({column}) FROM spent{where}", [] if owner is None else [owner])
             return float(found.fetchone()[0])

@@ -64,7 +64,8 @@ class LlmAccess:
         if price is not None:
             kept = self.opened.once(_PURSE, lambda: Purse(own_folder(self.run_folder / FOLDER)))
             account = Account(price, self.settings.budget_usd, kept)
-        client = llm_client(self.settings, account)
+        agreed = None if _is_free(self.settings) else agreed_calls(self.opened)
+        client = llm_client(self.settings, account, agreed)
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again)
         llm: LLM = CachedLLM(client, cache)
@@ -72,7 +73,6 @@ class LlmAccess:
             purse = account.purse if account else Purse()
             budget = self.settings.budget_usd
             llm = BatchLLM(client, cache, price=price, purse=purse, budget_usd=budget, resubmit=self._may_resubmit)
-        agreed = None if _is_free(self.settings) else agreed_calls(self.opened)
         return CountedLLM(llm, _tallies(self.opened).setdefault(client.name, Tally()), price, agreed)
 
     def _may_resubmit(self, why: str) -> bool:
@@ -119,10 +119,10 @@ def _tallies(opened: Opened) -> dict[str, Tally]:
     return opened.once("tallies", dict)
 
 
-def llm_client(llm: LlmSection, account: Account | None = None) -> OpenAIClient:
+def llm_client(llm: LlmSection, account: Account | None = None, agreed: Agreed | None = None) -> OpenAIClient:
     """The server and model of a recipe, without cache."""
     settings = llm.asked.model_dump(include=_OF_THE_CLIENT)
-    return OpenAIClient(name=llm.model or "", at=llm.endpoint, account=account, **settings)
+    return OpenAIClient(name=llm.model or "", at=llm.endpoint, account=account, agreed=agreed, **settings)
 
 
 def llm_problems(llm: LlmSection, models: Iterable[str]) -> list[str]:

@@ -155,7 +155,7 @@ class Served(NamedScorer):
 
     def source(self) -> str:
         client = self._client()
-        client.check()  # asks for the models' names, which are part of the settings
+        client.check(connects=not self._is_planned())  # asks for the models' names, which are part of the settings
         tokenizer = self.settings.score.served.tokenizer
         return fingerprint(
             [client.settings, content_of(str(user_path(tokenizer)), None)] if tokenizer else client.settings
@@ -169,8 +169,10 @@ class Served(NamedScorer):
         return {"served": asked} | self.settings.score.model_dump(mode="json", include={"scorer_version"})
 
     def missing(self) -> list[str]:
-        is_planned = only_noted(f"{self.name}: the server is asked what it is when the run begins, and not for a plan")
-        return self._client().check(connects=not is_planned)
+        return self._client().check(connects=not self._is_planned())
+
+    def _is_planned(self) -> bool:
+        return only_noted(f"{self.name}: the server is asked what it is when the run begins, and not for a plan")
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         client = self._client()

@@ -40,6 +40,7 @@ def line(**fields: Any) -> Line:
             b'{"error": {"message": "the key sk-secret-key\\n is\\u001b[31m odd."}}',
             "an error instead: the key *** is odd",
         ),
+        (b'{"x": "gsk_0123456789abcdef"}', 'an answer without a usable \'id\': {"x": "***"}'),
         (b'{"id": "\\ud800"}', "an answer without a usable 'id': \"\\ud800\""),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from replies import reply
-from stub_client import QUESTION, Stub, answers, asked, budgeted
+from stub_client import QUESTION, Stub, answers, asked, budgeted, client
 
 from cda.counterfactuals import label
 from cda.errors import LLMError
@@ -152,6 +152,29 @@ def test_calls_beyond_a_plan_ask_and_those_from_the_cache_do_not_count(
         with pytest.raises(RunError, match="nothing more was sent"):
             complete(llm, asked(*range(200, 400)), "asking")
     assert stub.calls.total() < 30 + 22 + 64
+
+
+def test_calls_that_are_made_again_count_against_the_plan(
+    serve: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that breaks every other answer: twice as many calls as were planned are not made without asking."""
+    from cda.errors import RunError
+    from cda.llm.cache import CachedLLM
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    calls: list[object] = []
+
+    def answer(body: object) -> Any:
+        calls.append(body)
+        return (200, b"{") if len(calls) % 2 else reply("yes")
+
+    agreed = Agreed(planned=200)
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        asker = client(serve(answer), retries=3, concurrency=2, agreed=agreed)
+        llm = CountedLLM(CachedLLM(asker, cache), Tally(), PRICE, agreed)
+        with pytest.raises(RunError, match="LLM calls were made, and about 200 were planned"):
+            complete(llm, asked(*range(200)), "asking")
+    assert 300 < len(calls) < 390
 
 
 def test_a_purse_in_memory_is_nobody_elses() -> None:

@@ -77,6 +77,7 @@ def test_a_plan_from_python_needs_no_key(capsys: pytest.CaptureFixture[str]) -> 
         f"audit URL embedded {AUDIT}",
         "quality URL pairs.jsonl",
         "best-of URL texts.jsonl --out b",
+        "discover URL llm.model=m llm.base_url=URL discover.rewriters=[m,n]",
     ],
 )
 def test_the_plan_of_a_served_model_connects_nowhere(words: str) -> None:
