@@ -174,7 +174,8 @@ def test_calls_that_are_made_again_count_against_the_plan(
         llm = CountedLLM(CachedLLM(asker, cache), Tally(), PRICE, agreed)
         with pytest.raises(RunError, match="LLM calls were made, and about 200 were planned"):
             complete(llm, asked(*range(200)), "asking")
-    assert 300 < len(calls) < 390
+    # 110 calls made again, each after one that broke, while first calls are admitted ahead of their answers.
+    assert 220 <= len(calls) < 390
 
 
 def test_a_purse_in_memory_is_nobody_elses() -> None:
