@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from cda.errors import RecipeError, RunError
+from cda.errors import ModelError, RecipeError, RunError
 from cda.files.jsonl import read_json
 from cda.files.paths import user_path
 from cda.finetuning.train import ADAPTER, Training
@@ -153,7 +153,9 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
     if singly and not subject.section.is_trainable and scorer.compares:
-        raise RunError(f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here")
+        raise ModelError(
+            f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here"
+        )
     if subject.section.is_trainable:
         spec = model_spec(subject.section)
         config = load_config(spec, compares=not singly and subject.adapter is None)
