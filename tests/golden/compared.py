@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from recorded import leaves
+from recorded import LEAVES, leaves
 
 SHOWN = 40
 """Differences that a failure lists."""
@@ -93,9 +93,9 @@ class Difference:
 
 def differences(case: str, file: str, recorded: Any, found: Any) -> list[Difference]:
     """Where a file differs from the recorded one: JSON by value, text by line."""
-    if isinstance(recorded, str) and isinstance(found, str):
-        return list(_line_differences(file, recorded.splitlines(), found.splitlines(), tolerance_of(case)))
-    return list(_json_differences(case, file, recorded, found))
+    if file.endswith(LEAVES):
+        return list(_json_differences(case, file, recorded, found))
+    return list(_line_differences(file, recorded.splitlines(), found.splitlines(), tolerance_of(case)))
 
 
 def all_differences(case: str, recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[Difference]:
@@ -126,7 +126,7 @@ def report(listed: list[Difference]) -> str:
 
 def settled(case: str, file: str, recorded: Any, found: Any) -> Any:
     """What to record anew: the recorded value wherever the found one is close to it, so that a diff shows changes alone."""
-    if isinstance(found, str):
+    if not file.endswith(LEAVES):
         return found if differences(case, file, recorded, found) else recorded
     return _settled_json(case, "", dict(leaves(recorded)), found)
 

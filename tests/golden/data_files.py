@@ -37,7 +37,7 @@ def write(folder: Path, found: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = _lines("", found[file], file, seen) if file.endswith(LEAVES) else _packed(found[file])
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    kept = {name: value if isinstance(value, str) else dict(leaves(value)) for name, value in found.items()}
+    kept = {name: dict(leaves(value)) if name.endswith(LEAVES) else value for name, value in found.items()}
     # As text, which tells 1 from 1.0 and one NaN from none.
     assert json.dumps(read(folder), sort_keys=True) == json.dumps(kept, sort_keys=True), (
         f"{folder} does not hold what was found"
@@ -55,7 +55,10 @@ def read(folder: Path) -> dict[str, Any]:
             continue
         files[name] = {}
         for line in text.split("\n")[:-1]:
-            files[name].update(_held(line, name, files))
+            held = _held(line, name, files)
+            twice = held.keys() & files[name].keys()
+            assert not twice, f"tests/golden/data: {name} holds {', '.join(sorted(twice))} twice"
+            files[name].update(held)
     return files
 
 
