@@ -115,7 +115,7 @@ def _changed(place: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "value", "shown"),
     [
-        ("skew.jargon.after.value", 0.5 * (1 + 2e-6), ["skew.jargon.after.value: recorded 0.5, found 0.5000009999999999"]),
+        ("skew.jargon.after.value", 0.500001, ["skew.jargon.after.value: recorded 0.5, found 0.500001"]),
         ("skew.length.before.n", 21, ["skew.length.before.n: recorded 20, found 21"]),
         ("skew.length.before.n", "20", ['skew.length.before.n: recorded 20, found "20"']),
         ("skew.length.before.n", True, ["skew.length.before.n: recorded 20, found true"]),
@@ -123,6 +123,11 @@ def _changed(place: str, value: Any) -> dict[str, Any]:
         ("skew.length.before.low", ..., ["skew.length.before.low: recorded 0.342085342, found nothing"]),
         ("skew.length.before.p", None, ["skew.length.before.p: recorded nothing, found null"]),
         ("skew.length.after.n", {}, ["skew.length.after.n: recorded 20, found {}"]),
+        (
+            "skew.length.odd key: {", [0, 1, [], [], 1, 1.0, float("inf")],
+            [f"skew.length.odd key: {{[{n}]: recorded {old}, found {new}" for n, old, new in
+             ((0, "null", "0"), (1, "true", "1"), (2, "{}", "[]"))],
+        ),
         ("order", ["b", "a"], ['order[0]: recorded "a", found "b"', 'order[1]: recorded "b", found "a"']),
         ("order", ["a"], ['order[1]: recorded "b", found nothing']),
         ("rows", [{"id": 1}, {"id": 2}, {}], ["rows[2]: recorded nothing, found {}"]),
