@@ -132,9 +132,8 @@ def of_checkout(tree: Path) -> dict[str, float]:
     own["test lines"] = n_lines(sources(tree / "tests").values())
     own["places where measures are listed by hand"] = hand_lists(tree / "cda")
     own["test lines per line"] = round(own["test lines"] / own["lines"], 2)
-    own["golden lines"] = sum(
-        file.read_text(encoding="utf-8").count("\n") for file in (tree / "tests/golden").rglob("*.json")
-    )
+    goldens = (file for file in (tree / "tests/golden/data").rglob("*") if file.is_file())
+    own["golden lines"] = n_lines(file.read_text(encoding="utf-8") for file in goldens)
     own["api + cli lines"] = n_lines(sources(tree / "cda/api").values()) + n_lines(sources(tree / "cda/cli").values())
     own["presentation lines"] = sum(
         n_lines([text]) for path, text in sources(tree / "cda").items() if _shows(path, text)

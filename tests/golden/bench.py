@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, folder: Path, serve: Callable[..., str]) -> None:
         self.folder = folder
-        self._found: dict[str, dict[str, str]] = {}
+        self._found: dict[str, dict[str, Any]] = {}
         scorers: dict[str, Any] = {}
         exec(SCORERS, scorers)
         self._reward: Callable[..., list[float]] = scorers["reward"]
@@ -47,15 +47,15 @@ class Bench:
         write_inputs(folder)
         discover_server.write_inputs(folder)
 
-    def output(self, case: Case) -> dict[str, str]:
-        """Name to text of everything that is kept of a case; cases that it needs run first."""
+    def output(self, case: Case) -> dict[str, Any]:
+        """Name to text or JSON of everything that is kept of a case; cases that it needs run first."""
         if case.name not in self._found:
             for name in case.after:
                 self.output(named(name))
             self._found[case.name] = self._run(case)
         return self._found[case.name]
 
-    def _run(self, case: Case) -> dict[str, str]:
+    def _run(self, case: Case) -> dict[str, Any]:
         if case.name == "study-import":
             for code in PARTICIPANTS[:3]:
                 content = result_of(self.folder / "study-export" / "run", code, planted)
@@ -75,7 +75,7 @@ class Bench:
                 patch.setenv(name, value)
             patch.chdir(self.folder)
             said = [self._command(command, places, case.fails) for command in case.commands]
-        found = {"printed.txt": printed("\n".join(said), scrub)}
+        found: dict[str, Any] = {"printed.txt": printed("\n".join(said), scrub)}
         out = self.folder / case.name
         files = sorted(path for path in out.rglob("*") if path.is_file())
         names = sorted(scrub(path.relative_to(out).as_posix()) for path in files)

@@ -6,15 +6,15 @@ import difflib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
-from recorded import as_json, leaves
+from recorded import LEAVES, leaves
 
-SHOWN = 20
+SHOWN = 40
 """Differences that a failure lists."""
 
 
@@ -86,18 +86,19 @@ class Difference:
     found: str | None
 
     def __str__(self) -> str:
-        both = (_short(value) if value is not None else "nothing" for value in (self.recorded, self.found))
-        return f"{self.file}: {self.place}: recorded {next(both)}, found {next(both)}"
+        start = _parting(self.recorded or "", self.found or "")
+        both = (_short(value, start) if value is not None else "nothing" for value in (self.recorded, self.found))
+        return f"  {self.place}: recorded {next(both)}, found {next(both)}"
 
 
-def differences(case: str, file: str, recorded: str, found: str) -> list[Difference]:
-    """Where a file's text differs from the recorded one: JSON by value, anything else by line."""
-    if file.endswith(".json"):
-        return list(_json_differences(case, file, json.loads(recorded), json.loads(found)))
+def differences(case: str, file: str, recorded: Any, found: Any) -> list[Difference]:
+    """Where a file differs from the recorded one: JSON by value, text by line."""
+    if file.endswith(LEAVES):
+        return list(_json_differences(case, file, recorded, found))
     return list(_line_differences(file, recorded.splitlines(), found.splitlines(), tolerance_of(case)))
 
 
-def all_differences(case: str, recorded: Mapping[str, str], found: Mapping[str, str]) -> list[Difference]:
+def all_differences(case: str, recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[Difference]:
     """Differences of a case's files, by name; a file that is missing or was not recorded is one."""
     listed = []
     for file in sorted({*recorded, *found}):
@@ -110,24 +111,24 @@ def all_differences(case: str, recorded: Mapping[str, str], found: Mapping[str, 
 
 
 def report(listed: list[Difference]) -> str:
-    """The first differences in words, and how many more there are."""
-    lines = [str(difference) for difference in listed[:SHOWN]]
-    if len(listed) > SHOWN:
-        lines.append(f"... and {len(listed) - SHOWN} more")
-    return "\n".join(lines)
+    """The first differences in words, by file, and how many more there are."""
+    shown: list[str] = []
+    for place, difference in enumerate(listed):
+        new = [difference.file] if not place or difference.file != listed[place - 1].file else []
+        if len(shown) + len(new) >= SHOWN:
+            rest = Counter(left.file for left in listed[place:])
+            counts = ", ".join(f"{file} {n}" for file, n in rest.most_common(3))
+            more = f", and {len(rest) - 3} more files" if len(rest) > 3 else ""
+            return "\n".join([*shown, f"and {len(listed) - place} more: {counts}{more}"])
+        shown += [*new, str(difference)]
+    return "\n".join(shown)
 
 
-def settled(case: str, file: str, recorded: str, found: str) -> str:
+def settled(case: str, file: str, recorded: Any, found: Any) -> Any:
     """What to record anew: the recorded value wherever the found one is close to it, so that a diff shows changes alone."""
-    if not file.endswith(".json"):
+    if not file.endswith(LEAVES):
         return found if differences(case, file, recorded, found) else recorded
-    return as_json(_settled_json(case, "", json.loads(recorded), json.loads(found)))
-
-
-def written(folder: Path) -> dict[str, str]:
-    """Name, relative to the folder, to text of every file in it."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    return _settled_json(case, "", dict(leaves(recorded)), found)
 
 
 def _json_differences(case: str, file: str, recorded: Any, found: Any) -> Iterator[Difference]:
@@ -185,19 +186,28 @@ def _last_digit(number: str) -> float:
     return float(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
 
 
-def _settled_json(case: str, path: str, recorded: Any, found: Any) -> Any:
-    if isinstance(recorded, dict) and isinstance(found, dict):
+def _settled_json(case: str, path: str, recorded: Mapping[str, Any], found: Any) -> Any:
+    """The value found at a path, with the recorded leaves, by path, that are close."""
+    if isinstance(found, dict) and found:
         return {
-            key: _settled_json(case, f"{path}.{key}" if path else key, recorded[key], item) if key in recorded else item
-            for key, item in found.items()
+            key: _settled_json(case, f"{path}.{key}" if path else key, recorded, item) for key, item in found.items()
         }
-    if isinstance(recorded, list) and isinstance(found, list):
-        pairs = zip_longest(recorded[: len(found)], found)
-        return [_settled_json(case, f"{path}[{place}]", *pair) for place, pair in enumerate(pairs)]
-    if isinstance(found, (dict, list)) or isinstance(recorded, (dict, list)):
-        return found
-    return recorded if _same(recorded, found, tolerance_of(case, path)) else found
+    if isinstance(found, list) and found:
+        return [_settled_json(case, f"{path}[{place}]", recorded, item) for place, item in enumerate(found)]
+    near = path in recorded and _same(recorded[path], found, tolerance_of(case, path))
+    return recorded[path] if near else found
 
 
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _parting(text: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other))
+    )
+
+
+def _short(text: str, start: int, most: int = 100) -> str:
+    """A text as it is, or the part of a long one around a place."""
+    if len(text) <= most:
+        return text
+    first = max(0, min(start - most // 4, len(text) - most))
+    return f"{'…' if first else ''}{text[first : first + most]}{'…' if first + most < len(text) else ''}"

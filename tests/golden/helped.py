@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
-from recorded import as_json
+from recorded import LEAVES
 from typer.models import ArgumentInfo, OptionInfo
 from typer.testing import CliRunner
 
@@ -18,8 +18,8 @@ from cda.cli import app
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
-def help_of_every_command() -> dict[str, str]:
-    """A file for each command: its description and parameters. That its `--help` prints each of these texts is checked."""
+def help_of_every_command() -> dict[str, Any]:
+    """A record for each command: its description and parameters. That its `--help` prints each of these texts is checked."""
     found = {}
     for words, callback in commands(app):
         content = {"help": " ".join(str(callback.__doc__).split()), "parameters": list(parameters(callback))}
@@ -28,8 +28,8 @@ def help_of_every_command() -> dict[str, str]:
         shown = _NO_LETTER.sub("", result.output)
         for text in (content["help"], *(parameter["help"] for parameter in content["parameters"])):
             assert _NO_LETTER.sub("", text or "") in shown, f"cda {' '.join(words)} --help does not say: {text}"
-        found[f"{'-'.join(['cda', *words])}.json"] = as_json(content)
-    found["cda.json"] = as_json({"help": app.info.help})
+        found[f"{'-'.join(['cda', *words])}{LEAVES}"] = content
+    found[f"cda{LEAVES}"] = {"help": app.info.help}
     return found
 
 

@@ -1,7 +1,7 @@
 """What a command wrote, in a form that can be kept and compared: nothing that differs between machines, and nothing long.
 
-A file of JSON stays JSON, with a long list as its length, a few items and the means of its columns. A file of rows becomes
-such a list. A page becomes its visible text, where no Markdown tells the same.
+Of a file of JSON its value is kept, with a long list as its length, a few items and the means of its columns. A file of rows
+becomes such a list. A page becomes its visible text, where no Markdown tells the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ LONG = 8
 """Lists of more items than this are kept as a summary."""
 TEXT = 200
 """Texts and lines of more characters than this are kept without their middle."""
+LEAVES = ".leaves"
+"""What the record of a file of JSON or of rows is called beyond the file's own name."""
 DIGITS = 9
 """Significant digits of a number that is kept: ten times finer than the comparison."""
 # Of the machine, the moment or the installation; or settings, which the dry runs show.
@@ -112,26 +114,21 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def kept_file(path: Path, scrub: Scrubber) -> tuple[str, str] | None:
-    """Suffix and text under which a file is kept; None if its name is all that is kept."""
+def kept_file(path: Path, scrub: Scrubber) -> tuple[str, Any] | None:
+    """Suffix of the record of a file, and its text or JSON; None if its name is all that is kept."""
     if FOREIGN.search(path.name) or path.suffix not in KEPT_SUFFIXES:
         return None
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return "", as_json(kept_json(json.loads(text), scrub))
+        return LEAVES, kept_json(json.loads(text), scrub)
     if path.suffix == ".jsonl":
         rows = [kept_json(json.loads(line), scrub) for line in text.splitlines()]
-        return ".json", as_json(summed_up(rows) if len(rows) > LONG else rows)
+        return LEAVES, summed_up(rows) if len(rows) > LONG else rows
     if path.suffix == ".html":
         if any(path.parent.glob("*.md")):
             return None
         return ".txt", scrub(visible_text(text)) + "\n"
     return "", scrub(text) + "\n"
-
-
-def as_json(value: Any) -> str:
-    """JSON with a value a line, so that a diff shows which one changed."""
-    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def visible_text(page: str) -> str:

