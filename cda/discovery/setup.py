@@ -26,7 +26,7 @@ from cda.inert import clipped
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.sections import DiscoverSection, Size, judges_of
+from cda.recipe.sections import DiscoverSection, Size
 from cda.records import Prompt, content_id, prompt_id
 from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
 from cda.resources.named_scorer import NamedScorer, Pairwise, Subject, scorer_settings
@@ -413,7 +413,7 @@ class Asked:
             "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS)
             | {"calibration": calibration and source_fingerprint(calibration)},
         }
-        if subject.section.is_judge:
+        if subject.section.kind.asks_llm:
             settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(self.loaded.prompts, "judge")}
         return settings
 
@@ -533,8 +533,8 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
     if name is None:
         name = f"judge:{recipe.llm.model}" if setup_of(loaded).by_llm else EMBEDDED_JUDGE
     section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
-    if section.is_judge:
-        first, *others = judges_of(name)
+    if section.kind.asks_llm:
+        first, *others = section.llms
         if others:
             raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{first}"])
         loaded = replace(loaded, recipe=recipe.model_copy(update={"llm": recipe.llm.named(first)}))
