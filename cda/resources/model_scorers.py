@@ -69,9 +69,6 @@ class Classifier(NamedScorer):
     def compares(self) -> bool:
         return self.name not in ADAPTERS and compares_two(model_spec(self.section))
 
-    def problems(self) -> list[str]:
-        return [*self._wrong_version(), *self.wrong_calibration(), *self.missing()]
-
     def missing(self) -> list[str]:
         if self.name in ADAPTERS:
             encoder_folder()

@@ -227,7 +227,7 @@ class NamedScorer(ABC):
         problems = self._wrong_version() + [
             f"score.{name}={getattr(score, name)}: of sequence classifiers alone{self.elsewhere.get(name, '')}"
             for name, is_asked in asked.items()
-            if is_asked
+            if is_asked and not self.section.kind.trainable
         ]
         return [*problems, *self.wrong_calibration(), *self.missing()]
 
