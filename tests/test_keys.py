@@ -67,7 +67,7 @@ def test_the_python_interface_refuses_them_too(monkeypatch: pytest.MonkeyPatch) 
         ServedClient("http://127.0.0.1:9", ServedOptions(api_key_env=KEY))
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:9/v1?key={KEY}")
     monkeypatch.setenv("MY_KEY", "x")
-    (problem,) = OpenAIClient("m", api_key_env="MY_KEY").check()
+    (problem,) = OpenAIClient("m", api_key_env="MY_KEY").wrong_address()
     assert "OPENAI_BASE_URL: holds a query" in problem and KEY not in problem
     (problem,) = ServedClient(f"http://127.0.0.1:9/classify?key={KEY}").check()
     assert "holds a query" in problem and KEY not in problem

@@ -150,8 +150,8 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
-    if singly and not subject.section.kind.trainable and scorer.compares:
-        raise RunError(f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here")
+    if singly and not subject.section.kind.trainable:
+        scorer.refuse_comparing()
     if subject.section.kind.trainable:
         spec = model_spec(subject.section)
         config = load_config(spec, compares=not singly and subject.adapter is None)

@@ -205,7 +205,7 @@ class NamedScorer(ABC):
     def text_scorer(self) -> TextScorer:
         """The scorer itself, its model loaded, for any number of calls without cache and progress bar, before any calibration;
         ModelError as of `score`."""
-        self._refuse_comparing()
+        self.refuse_comparing()
         return self._text_scorer()
 
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:  # noqa: ARG002
@@ -248,7 +248,7 @@ class NamedScorer(ABC):
     def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
         texts."""
-        self._refuse_comparing()
+        self.refuse_comparing()
         calibration = self.calibration()
         rewards, facts = self.rewards(texts)
         if not rewards.scored:
@@ -260,7 +260,8 @@ class NamedScorer(ABC):
             facts, self.settings.score.calibration, calibration
         )
 
-    def _refuse_comparing(self) -> None:
+    def refuse_comparing(self) -> None:
+        """Raise ModelError if it gives no reward of single texts."""
         if self.compares:
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import ModelMaker
 
 from cda.errors import CdaError
 from cda.pipeline.conversations import check_conversations
 from cda.pipeline.plan import check
 from cda.recipe.load import load_recipe
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker
 
 REFUSES = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn here') }}{% endif %}"

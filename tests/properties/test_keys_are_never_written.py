@@ -98,9 +98,9 @@ def test_only_what_can_be_a_secret_is_taken_out_of_answers(monkeypatch: pytest.M
     monkeypatch.setenv("A_WORD", "none")
     hidden = Completion("a *** b", logprobs=(("a *** b", -0.5),), model="of ***")
     assert _answer(f"a {KEY} b", "A_KEY") == hidden
-    # Local servers are given a word, which answers may hold.
+    # Local servers are given a word, which answers may hold. A name of a model is shown, and holds no key of anybody.
     assert _answer("none of them", "A_WORD") == Completion(
-        "none of them", logprobs=(("none of them", -0.5),), model=f"of {KEY}"
+        "none of them", logprobs=(("none of them", -0.5),), model="of ***"
     )
     assert without_secret("none", "none") == "none"
 

@@ -137,7 +137,7 @@ def test_batches_are_sent_again_by_a_setting_or_by_a_word_at_a_terminal(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal, raising=False)
     monkeypatch.setattr(builtins, "input", lambda _: answer)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    access = LlmAccess(llm("dear", mode="batch", resubmit=setting), tmp_path / "llm.sqlite", consent=consent)
+    access = LlmAccess(llm("dear", mode="batch", resubmit=setting), tmp_path / "llm.sqlite", tmp_path, consent=consent)
     counted = access.client()
     assert isinstance(counted, CountedLLM) and isinstance(counted.llm, BatchLLM)
     assert counted.llm.resubmit("the server does not know batch_1 any more") is sends
