@@ -407,7 +407,7 @@ def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, Ow
 
 
 def _identifier(name: str) -> str:
-    """A name that `kind_of` takes for a function.
+    """A name that `scorer_kind` takes for a function.
 
     >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
     ('lambda', 'score', '_2x')

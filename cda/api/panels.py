@@ -21,11 +21,11 @@ from cda.llm.purse import FOLDER, Purse
 from cda.panels.panel import is_finished_audit, run_panel
 from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
-from cda.recipe.sections import kind_of
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import PanelPlan, Plan
 from cda.run import fingerprint
+from cda.scorers.kinds import scorer_kind
 from cda.user_errors import explain
 
 _LONGEST = 40
@@ -162,6 +162,10 @@ def _failures(
     return failed
 
 
+def _resolved(path: str) -> str:
+    return str(user_path(path).resolve()) if is_there(user_path(path)) else path
+
+
 def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
     """Each target once, whatever way a path is written; and the names of those that were repeated."""
     if not targets:
@@ -171,11 +175,8 @@ def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
     for target in targets:
         key: object = id(target)
         if isinstance(target, str | PathLike):
-            file, mark, function = (
-                str(target).rpartition(":") if kind_of(str(target)) == "function" else (str(target), "", "")
-            )
-            path = user_path(file)
-            key = (path.resolve() if is_there(path) else file, mark, function)
+            kind = scorer_kind(str(target))
+            key = kind, kind.written(kind.bare(str(target)), _resolved)
         if key in found and str(target) not in repeated:
             repeated.append(str(target))
         found.setdefault(key, target)

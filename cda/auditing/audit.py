@@ -67,7 +67,7 @@ def planned_calls(loaded: LoadedRecipe) -> list[Step]:
     recipe, inputs, rewriting = loaded.recipe, audit_inputs(loaded), audit_rewriting(loaded)
     to_write = unwritten(inputs, rewriting)
     steps: list[Step] = [(recipe.llm, each.planned) for each in to_write]
-    if recipe.model.asks_llm:
+    if recipe.model.kind.asks_llm:
         scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
         with unsaid():
             texts = load_audit_texts(inputs, rewriting.planning(), only_audit=loaded.only_audit)
@@ -108,7 +108,7 @@ def stages_before(loaded: LoadedRecipe) -> list[str]:
 def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings and inputs of everything that an audit measures, apart from the adapters; the dose stage has them too."""
     recipe = loaded.recipe
-    by_answers = recipe.model.asks_llm
+    by_answers = recipe.model.kind.asks_llm
     scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
@@ -286,7 +286,7 @@ def comparisons_of(texts: AuditTexts) -> list[Comparison]:
 
 
 def _is_shared(model: ModelSection) -> bool:
-    return world_size() > 1 and model.is_trainable
+    return world_size() > 1 and model.kind.trainable
 
 
 def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:

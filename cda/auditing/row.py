@@ -13,7 +13,6 @@ from cda.errors import RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, user_path
 from cda.numbers.measures import MEASURES, of_place
-from cda.recipe.sections import kind_of
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
@@ -21,6 +20,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.results.panel import BiasRow, LeaderboardRow, MeasuredTexts, ScoredAs, TrainedAs
 from cda.run import RunFolder, StageRecord
+from cda.scorers.kinds import scorer_kind
 
 NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"
 MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
@@ -110,7 +110,7 @@ def leaderboard_row(found: AuditFolder) -> LeaderboardRow:
         date=found.record.finished[:10] or None,
         model=without_paths(shown_target(name)),
         revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
-        content=found.record.inputs.get("model") if kind_of(name) == "classifier" else None,
+        content=found.record.inputs.get("model") if scorer_kind(name).trainable else None,
         scored=scored_as(audit, found.record.settings.get("calibration")),
         training=_training(audit, found.adapter),
         text_set=_version(biases, pairs, _votes(found)),

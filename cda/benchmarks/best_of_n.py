@@ -16,7 +16,7 @@ from cda.arrays import FloatArray
 from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute, attributes_of, followed
 from cda.data.sampled import load_sampled
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError
 from cda.finetuning.applied import check_subject
 from cda.inert import visible
 from cda.jobs.perform import Done, Job, Made, perform
@@ -287,10 +287,6 @@ def run_best_of_n(
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
     for subject in subjects:
-        if subject.section.is_judge:
-            raise RecipeError(
-                [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
-            )
         check_subject(subject, settings, singly=True)
     texts = [(row.prompt, text) for row in prompts_read for text in row.responses]
     n_read, n_all = len(prompts_read), len(sampled.prompts)

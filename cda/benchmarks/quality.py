@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations, count, product
 from pathlib import Path
 from shutil import rmtree
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -19,13 +17,12 @@ from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet
 from cda.errors import DataError
 from cda.files.jsonl import write_json, write_jsonl, write_text
-from cda.files.paths import own_folder, refuse_link, user_path
+from cda.files.paths import own_folder, refuse_link
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.sections import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.document import Document
 from cda.resources.artifacts import (
@@ -33,11 +30,11 @@ from cda.resources.artifacts import (
     shown_path,
     shown_target,
 )
-from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import load_quality_source, source_fingerprint
 from cda.results.base import save
-from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQuality
+from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
@@ -49,7 +46,6 @@ PAGE, TABLES = "report.html", "quality.md"
 _SAME = "both sides read the same after the cut"
 _NO_VERDICT, _NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def measure_quality(
@@ -77,14 +73,14 @@ def measure_quality(
     def work(out: Path) -> Made[QualityResult]:
         for each in sets:
             say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
-        names = public_names(subjects, recipe.score.served.model)
+        scorers = [open_scorer(subject, settings, settings.shared_folder) for subject in subjects]
+        names = public_names(scorers)
         scored: dict[str, Compared] = {}
         scorings = []
-        for subject in subjects:
-            compared, facts = open_scorer(subject, settings, settings.shared_folder).compare(comparisons)
-            scored[subject.label], name = compared, names[subject.label]
-            url = recipe.llm.asked.base_url
-            scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, url))
+        for scorer in scorers:
+            compared, facts = scorer.compare(comparisons)
+            scored[scorer.subject.label], name = compared, names[scorer.subject.label]
+            scorings.append(quality_scoring(scorer, name, compared.unit, facts))
         measured, rows = _measured(sets, scored, recipe.seed)
         result = QualityResult(
             scorings=tuple(scorings),
@@ -134,60 +130,33 @@ def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
     return list(named.values())
 
 
-def public_names(subjects: Sequence[Subject], served_model: str | None) -> dict[str, str]:
+def public_names(scorers: Sequence[NamedScorer]) -> dict[str, str]:
     """Distinct names for readers and for RewardBench's folders, by label."""
     names: dict[str, str] = {}
-    for subject in subjects:
-        name = public_name(subject.name, served_model)
+    for scorer in scorers:
+        name, subject = scorer.public_name, scorer.subject
         if subject.adapter is not None:
             name += "-after" if subject.dose == 1 else f"-after-dose-{subject.dose:g}"
         names[subject.label] = f"{name}-2" if name in names.values() else name
     return names
 
 
-def public_name(target: str, served_model: str | None) -> str:
-    """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
-    folder) and name, another scorer its kind and make: `judge/…`, `grade/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
-    address and model, `function/…` module and function."""
-    kind, bare = kind_of(target), bare_name(target)
-    if kind in ("judge", "grade"):
-        name = bare
-    elif kind == "served":
-        parts = urlsplit(bare if "//" in bare else f"//{bare}")
-        address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
-        name = f"{address} {served_model or ''}"
-    elif kind == "function":
-        name = target.rpartition("/")[2]
-    else:
-        name = target if kind == "classifier" else policy_and_reference(target)[0]
-        on_hub = _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
-        if kind == "classifier" and on_hub:
-            return target
-        name = name if on_hub else user_path(name).resolve().name
-    return f"{'local' if kind == 'classifier' else kind}/{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-') or 'model'}"
-
-
-def quality_scoring(
-    subject: Subject, model: str, unit: str, facts: Scorer, score: ScoreSection, base_url: str | None
-) -> QualityScoring:
+def quality_scoring(scorer: NamedScorer, model: str, unit: str, facts: Scorer) -> QualityScoring:
     """The scorer as it was asked: target, kind, and the settings that say which model it is. Files and folders go by name, and
     their content by a fingerprint: a result names no machine's path."""
-    kind, given, adapter = subject.section.kind, score.log_ratio, subject.adapter
-    files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
+    subject, adapter = scorer.subject, scorer.subject.adapter
     return QualityScoring(
         label=subject.label,
         model=model,
         unit=unit,
         target=shown_target(subject.name),
-        target_kind=kind,
+        target_kind=subject.section.kind.name,
         revision=subject.section.revision,
         adapter=None if adapter is None else shown_path(adapter),
         adapter_content=None if adapter is None else file_fingerprint(adapter),
         dose=None if adapter is None else subject.dose,
         facts=facts.model_copy(update={"name": model}),
-        llm=AskedLLM(model=bare_name(subject.name), base_url=base_url) if subject.section.asks_llm else None,
-        served_model=score.served.model if kind == "served" else None,
-        log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,
+        **scorer.identity(),
     )
 
 

@@ -153,7 +153,7 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
 
 def _judging(loaded: LoadedRecipe) -> list[Step]:
     """The calls of an LLM; none for another scorer, whose texts are not even drawn."""
-    if not loaded.recipe.model.asks_llm:
+    if not loaded.recipe.model.kind.asks_llm:
         return []
     with unsaid():
         texts = load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded).planning(), only_audit=loaded.only_audit)

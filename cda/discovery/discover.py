@@ -106,7 +106,7 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
     go before the judge is asked.
     """
     setup, folder, judge = asked.setup, asked.folder, asked.judge
-    section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge
+    section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.kind.asks_llm
     if not setup.by_llm and not is_judge:
         return []
     is_made = folder.is_done(asked.material_stage())
@@ -323,12 +323,12 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
         both = (model, judge)
         model, judge = attempt(lambda: for_its_scorer(both)) or [each.uncalibrated() for each in both]
     for asked in filter(None, (model, judge)):
-        if asked.subject.section.kind == "grade":
+        if (kind := asked.subject.section.kind).asks_llm and not kind.compares:
             problems.append(
                 f"{asked.subject.name}: a discovery takes no grades, whose calls it does not plan; name judge:… or a reward model"
             )
         attempt(partial(check_subject, asked.subject, scorer_settings(asked.loaded), singly=asked is model))
-    if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
+    if judge is not None and judge.subject.section.kind.compares and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
             "score.judge.orders=both"

@@ -26,10 +26,10 @@ from cda.inert import clipped
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.sections import DiscoverSection, Size, judges_of
+from cda.recipe.sections import DiscoverSection, Size
 from cda.records import Prompt, content_id, prompt_id
 from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
-from cda.resources.named_scorer import NamedScorer, Pairwise, Subject, scorer_settings
+from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import prompt_settings, source_fingerprint
 from cda.results.discover import CandidateRecord, MaterialCounts, Part, SavedGeneration, SearchSettings
@@ -39,7 +39,6 @@ from cda.rewriting.rewriter import LLMRewriter, Rewriter
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.scorers.calibrated import Corrector
 from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
-from cda.scorers.judge import LLMJudge
 
 FOLDER = "topics"
 """Folder of the topics' own searches, in that of the run."""
@@ -197,7 +196,7 @@ class AskedJudge:
         scorer = self.asked.scorer()
         if scorer.compares:
             # A comparison counts only if it was read in both orders.
-            margins, self.verdicts = _verdicts(replace(scorer.pairwise(), both_orders=True), comparisons)
+            margins, self.verdicts = _verdicts(scorer, comparisons)
             if (calibration := scorer.calibration()) is not None:
                 margins = Corrector(calibration).margins(margins, comparisons)
             return (margins + 1) / 2
@@ -213,11 +212,12 @@ class AskedJudge:
         return np.asarray((preferences + 1) / 2, dtype=np.float64)
 
 
-def _verdicts(judge: Pairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
+def _verdicts(scorer: NamedScorer, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
     """Preferences for the first text, −1 to 1, without a message on costs, which was printed for the whole discovery.
 
     LLMError or ModelError if not one can be read in both orders.
     """
+    judge = replace(scorer.pairwise(), both_orders=True)
     compared = compare_distinct(judge, comparisons)
     why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
     if judge.orders.n_unread or judge.orders.n_half_read or why:
@@ -227,7 +227,7 @@ def _verdicts(judge: Pairwise, comparisons: Sequence[Comparison]) -> tuple[Float
         )
     margins = compared.margins(comparisons)
     if np.isnan(margins).all():
-        error = LLMError if isinstance(judge, LLMJudge) else ModelError
+        error = LLMError if scorer.section.kind.asks_llm else ModelError
         raise error(
             f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why or 'NaN'})"
         )
@@ -413,7 +413,7 @@ class Asked:
             "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS)
             | {"calibration": calibration and source_fingerprint(calibration)},
         }
-        if subject.section.is_judge:
+        if subject.section.kind.asks_llm:
             settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(self.loaded.prompts, "judge")}
         return settings
 
@@ -533,8 +533,8 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
     if name is None:
         name = f"judge:{recipe.llm.model}" if setup_of(loaded).by_llm else EMBEDDED_JUDGE
     section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
-    if section.is_judge:
-        first, *others = judges_of(name)
+    if section.kind.asks_llm:
+        first, *others = section.llms
         if others:
             raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{first}"])
         loaded = replace(loaded, recipe=recipe.model_copy(update={"llm": recipe.llm.named(first)}))

@@ -6,23 +6,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from cda.errors import ModelError, RecipeError, RunError
+from cda.errors import RecipeError, RunError
 from cda.files.jsonl import read_json
 from cda.files.paths import user_path
 from cda.finetuning.train import ADAPTER, Training
-from cda.keys import address_problem
 from cda.launch import say, world_size
 from cda.models.adapter_base import check_base
 from cda.models.config import load_config
 from cda.models.weights import check_adapter, head_names
 from cda.recipe.schema import ModelSection
-from cda.recipe.sections import bare_name, kind_of
 from cda.resources.named_scorer import ScorerSettings, Subject
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_spec
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder, Stage
+from cda.scorers.kinds import scorer_kind
 from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
 
 NAME = "adapter"
@@ -117,12 +116,11 @@ def asked_subjects(
         problems.append("--adapter and --against: give one of them")
     if dose is not None and adapter is None:
         problems.append("--dose: needs --adapter, of which it is a part")
-    if adapter and not model.is_trainable:
+    if adapter and not model.kind.trainable:
         problems.append(f"--adapter: {model.name_or_path} takes none; an adapter is a sequence classifier's")
-    against_kind = against and kind_of(against)
-    if against and (model.is_judge or against_kind == "judge"):
+    if against and (model.kind.compares or scorer_kind(against).compares):
         problems.append("--against: a judge cannot be one of two; ask each by itself")
-    if against and against_kind == "served" and (problem := address_problem(bare_name(against))):
+    if against and (problem := scorer_kind(against).key_problem(against)):
         problems.append(f"--against: the address {problem} (score.served.api_key_env)")
     if problems:
         raise RecipeError(problems)
@@ -143,20 +141,18 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
     scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
-    if subject.section.is_judge and settings.score.judge.by_token and settings.llm.prompts.judge.criteria:
+    if subject.section.kind.compares and settings.score.judge.by_token and settings.llm.prompts.judge.criteria:
         raise RunError(
             "score.judge.criteria: with score.judge.by_token each criterion takes calls of its own, and only `cda audit` reports "
             "them; set score.judge.criteria=[] here"
         )
-    if not subject.section.is_trainable and world_size() > 1 and not shares:
+    if not subject.section.kind.trainable and world_size() > 1 and not shares:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
-    if singly and not subject.section.is_trainable and scorer.compares:
-        raise ModelError(
-            f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here"
-        )
-    if subject.section.is_trainable:
+    if singly and not subject.section.kind.trainable:
+        scorer.refuse_comparing()
+    if subject.section.kind.trainable:
         spec = model_spec(subject.section)
         config = load_config(spec, compares=not singly and subject.adapter is None)
         heads = head_names(config, spec)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from cda.biases import Bias
 from cda.counterfactuals.label import LABEL_TOKENS
@@ -17,19 +16,18 @@ from cda.errors import DataError, RecipeError
 from cda.inspection.sources import FRESH, UNGATED, InspectOptions, Seen, SourcedRewrites, recipe_of
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
-from cda.prompts import GradePrompt, JudgePrompt, Prompts, RewritePrompt
+from cda.prompts import Prompts, RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.recipe.sections import GradeSection, JudgeSection
 from cda.records import Direction, Pair, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Planned, Step, confirm_all, llm_access
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.rewriting.labels import label_request, pair_request
 from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.rewriting.triples import Original
-from cda.scorers.grade import grade_request
-from cda.scorers.judge import judge_request
 from cda.stats.draws import drawn
 
 _BACK = "made now, rewritten back"
@@ -221,13 +219,10 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
     if recipe.llm.model is None:
         parts.append("llm.model is not set: no LLM is asked, and none of this is sent.")
-    requests: Iterable[tuple[str, Request]] = (
-        request for bias in loaded.biases for request in _for_bias(bias, pair, recipe, prompts)
-    )
-    if recipe.model.is_judge:
-        requests = _judging(pair, recipe.score.judge, prompts.judge)
-    elif recipe.model.asks_llm:
-        requests = [_grading(pair, recipe.score.grade, prompts.grade)]
+    if recipe.model.kind.asks_llm:
+        requests = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).told(pair)
+    else:
+        requests = (request for bias in loaded.biases for request in _for_bias(bias, pair, recipe, prompts))
     return "\n\n".join([*parts, *(_section(*request) for request in requests)])
 
 
@@ -245,20 +240,6 @@ def _for_bias(bias: Bias, pair: Pair, recipe: Recipe, prompts: Prompts) -> Itera
         rewrite = RewriteRequest(pair.prompt, pair.rejected, direction, pair.chosen)
         request = rewrite_request(rewrite, bias, recipe.synthesize.show_prompt, told=prompts.rewrite)
         yield f"{bias.name}: rewrite, {direction} (rewrite.prompt={rewrite_name})", request
-
-
-def _judging(pair: Pair, judge: JudgeSection, told: JudgePrompt) -> Iterator[tuple[str, Request]]:
-    ask = partial(judge_request, pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
-    orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
-    prompt = f"(score.judge.prompt={prompt_name(judge.prompt, told)})"
-    yield f"a comparison, {orders} {prompt}", ask()
-    for criterion in told.criteria if judge.by_token else ():
-        yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
-
-
-def _grading(pair: Pair, grade: GradeSection, told: GradePrompt) -> tuple[str, Request]:
-    prompt = f"(score.grade.prompt={prompt_name(grade.prompt, told)})"
-    return f"a grade of one answer {prompt}", grade_request(pair.prompt, pair.chosen, told, grade.by_token)
 
 
 def _section(purpose: str, request: Request) -> str:

@@ -21,7 +21,6 @@ from cda.errors import CdaError, DataError, RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.yaml_file import read_yaml_mapping
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
-from cda.recipe.sections import kind_of
 from cda.records import Direction, LabelledPair, Prompt, TrainingPair
 from cda.resources.artifacts import of_this_version, read_labelled, read_training, shown_path, stage_counts
 from cda.results.audit import AuditResult
@@ -30,6 +29,7 @@ from cda.results.inspect import LostRewrites
 from cda.results.stages import SynthesizeCounts
 from cda.rewriting.fidelity import WORDS_WITHIN
 from cda.run import MANIFEST, RunFolder, StageRecord
+from cda.scorers.kinds import scorer_kind
 
 WORST = ("reward", "drift", "failed")
 _FOLDER = "runs/inspect"  # folder next to which caches of requests outside a run are stored
@@ -302,7 +302,7 @@ def _together(
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
     """The recipe of a target of which no run is looked at: a recipe, a bias, `judge:NAME` or `grade:NAME`; RunError for anything else."""
-    if kind_of(target) in ("judge", "grade"):
+    if scorer_kind(target).asks_llm:
         return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
     if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):
         known = builtin_names()
@@ -347,7 +347,7 @@ def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str])
     target = options.model
     if target is None or target == "none":
         return None
-    names = ("model.name_or_path=", *(("llm.model=",) if kind_of(target) in ("judge", "grade") else ()))
+    names = ("model.name_or_path=", *(("llm.model=",) if scorer_kind(target).asks_llm else ()))
     words = [word for word in overrides if word.startswith(("score.", "llm.", "model.")) and not word.startswith(names)]
     return replace(load_model_audit(target, {"run": {"folder": folder}}, words), confirmed=options.confirmed)
 

@@ -26,7 +26,7 @@ def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
     """
     section = loaded.recipe.model
     here = looks_like_path(section.name_or_path) or is_cached(section.name_or_path, section.revision)
-    if not section.is_trainable or section.name_or_path in ADAPTERS or not (here or download):
+    if not section.kind.trainable or section.name_or_path in ADAPTERS or not (here or download):
         return
     try:
         template = load_template(spec := model_spec(section), load_config(spec))

@@ -22,17 +22,15 @@ from cda.errors import CdaError, RunError
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
-from cda.models.precision import BF16_SPEED
 from cda.pipeline.conversations import check_conversations
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
-from cda.recipe.schema import ModelSection, Recipe
-from cda.recipe.sections import AuditSection, judges_of
-from cda.report.numbers import listed
+from cda.recipe.schema import Recipe
+from cda.recipe.sections import AuditSection
 from cda.resources.llm_access import asked_at, llm_problems, sentence
-from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.named_scorer import Subject, precision_words, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
 from cda.rewriting.labels import measure_of
@@ -42,8 +40,6 @@ from cda.training.hub import asked_repository, only_here
 from cda.training.lora import adapter_bytes, check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
-_ASKED = {"served": "a server", "function": "code of your own", "grade": "an LLM, one answer at a time"}
-_ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -94,7 +90,7 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
-    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.asks_llm:
+    if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.kind.asks_llm:
         problems += llm_problems(recipe.llm, [str(recipe.llm.model)])
     problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
     if problems:
@@ -166,7 +162,7 @@ def _disk_problems(folder: Path, needed: int) -> list[str]:
 
 def _adapters_bytes(recipe: Recipe) -> int | None:
     """Room for the adapters of several trainings, as trained and at their dose; None for one, or for a model that is not here."""
-    if len(recipe.seeds) == 1 or not recipe.model.is_trainable:
+    if len(recipe.seeds) == 1 or not recipe.model.kind.trainable:
         return None
     try:
         spec = model_spec(recipe.model)
@@ -196,8 +192,8 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
-        reads = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).read_lines()
-        stages["model"] = [_audited_model(recipe.model, loaded.prompts), *_endpoints(recipe), *reads]
+        scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
+        stages["model"] = [f"model       {scorer.name}, {scorer.how}", *_endpoints(recipe), *scorer.read_lines()]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)
@@ -220,26 +216,10 @@ def _names(biases: Sequence[Bias]) -> str:
     return ", ".join(bias.name for bias in biases)
 
 
-def _audited_model(model: ModelSection, prompts: Prompts) -> str:
-    judges = judges_of(model.name_or_path) if model.is_judge else ()
-    how = _ORDERS[prompts.judge.orders] if judges else _ASKED.get(model.kind, f"in {_precision(model)}")
-    panel = f"a panel of {len(judges)} judges, each " if len(judges) > 1 else ""
-    names = (
-        listed([criterion.name for criterion in prompts.judge.criteria]) if judges and prompts.judge.criteria else ""
-    )
-    return f"model       {model.name_or_path}, {panel}{how}{f', overall and by {names}' if names else ''}"
-
-
 def _endpoints(recipe: Recipe) -> list[str]:
     """A line for every LLM that judges or grades at a further endpoint."""
     where = [(name, asked_at(recipe.llm.named(name))) for name in recipe.model.llms]
     return [f"            {name}, asked at {place}" for name, place in where if place]
-
-
-def _precision(model: ModelSection) -> str:
-    if model.precision == "8bit_on_gpu":
-        return f"8bit on a GPU (a byte a weight; model.precision=bf16 takes two, and trained {BF16_SPEED}), on a CPU what suits it"
-    return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
 def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
@@ -263,7 +243,7 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
         "synthesize": [f"synthesize  {counts}, by {rewrites_by}"],
         "train": [
             f"train       objectives: {kinds}{each}{taught}",
-            f"            {recipe.model.name_or_path}, base in {_precision(recipe.model)}, LoRA r {lora.r} on "
+            f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}, LoRA r {lora.r} on "
             f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
             f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
             *_several(recipe, bool(dosed)),

@@ -43,13 +43,12 @@ from cda.pipeline.plan import dose_lines, is_local
 from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.recipe.sections import judges_of
 from cda.records import Contrast, Triple
 from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import llm_counts
-from cda.resources.named_scorer import texts_of
-from cda.resources.scorers import watched
+from cda.resources.named_scorer import Subject, scorer_settings, texts_of
+from cda.resources.scorers import open_scorer, watched
 from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
@@ -176,17 +175,12 @@ def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
 
 def _audit_work(name: str, loaded: LoadedRecipe) -> StageWork:
     recipe = loaded.recipe
-    if recipe.model.kind == "function":
-        return StageWork(name)  # scored at once, without a bar
     n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names if loaded.only_audit else None)
-    if recipe.model.is_judge:
-        n_orders = 2 if loaded.prompts.judge.orders == "both" else 1
-        calls = n_texts / 2 * n_orders * len(judges_of(recipe.model.name_or_path))
-        return StageWork(name, calls=calls, is_open=is_open)
-    if recipe.model.kind in ("served", "grade"):
-        return StageWork(name, calls=n_texts, is_open=is_open)
+    calls = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).calls(n_texts)
+    if calls is not None:
+        return StageWork(name, calls=calls, is_open=is_open and calls > 0)
     n_scorings = 1 if loaded.only_audit else 1 + len(recipe.seeds)
-    shared_by = world_size() if recipe.model.is_trainable else 1
+    shared_by = world_size() if recipe.model.kind.trainable else 1
     return StageWork(name, texts=n_texts * n_scorings / shared_by, is_open=is_open)
 
 

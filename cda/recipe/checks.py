@@ -21,7 +21,7 @@ from cda.launch import check_processes
 from cda.prompts import Prompts, places
 from cda.recipe.presets import value_at
 from cda.recipe.schema import SEEDS, Recipe
-from cda.recipe.sections import bare_name, judges_of, kind_of
+from cda.scorers.kinds import scorer_kind
 from cda.training.trackers import TRACKERS
 
 
@@ -112,7 +112,7 @@ def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
 def panel_problems(recipe: Recipe) -> Iterator[str]:
     """A rule for several judges where there is none or one."""
     name, rule = recipe.model.name_or_path, recipe.score.judge.panel
-    if rule != "mean" and not (recipe.model.is_judge and len(judges_of(name)) > 1):
+    if rule != "mean" and len(recipe.model.llms) < 2:
         yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
 
 
@@ -166,38 +166,20 @@ def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
 
 def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
     """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
-    kind = kind_of(name)
-    if not bare_name(name).strip():
+    kind = scorer_kind(name)
+    if not kind.bare(name).strip():
         yield f"{name}: names no model after the colon"
-    elif kind in ("judge", "grade"):
-        yield from _judge_problems(name, llm)
-    if kind != "classifier" and not only_audit:
+    else:
+        yield from kind.problems(name, llm)
+    if not kind.trainable and not only_audit:
         yield (
             f"model.name_or_path: {name} cannot be trained; give a sequence classifier (`cda audit {name}` measures it as it is)"
         )
 
 
-def _judge_problems(name: str, llm: str | None) -> Iterator[str]:
-    judges = judges_of(name)
-    if kind_of(name) == "grade":
-        if len(judges) > 1:
-            each = " ".join(f"grade:{judge}" for judge in judges if judge)
-            yield f"{name}: names several; grades are one LLM's. Audit them next to each other: cda audit {each}"
-        elif llm != judges[0]:
-            yield f"llm.model={llm}: the grades are {judges[0]}'s; name another as grade:NAME"
-        return
-    if "" in judges:
-        yield f"{name}: has a comma without a judge; a panel is judge:NAME,NAME"
-    yield from (f"{name}: names {judge} twice" for judge in dict.fromkeys(judges) if judge and judges.count(judge) > 1)
-    if llm not in judges:
-        one = f"the judge is {judges[0]}; name another as judge:NAME"
-        several = f"the judges are {', '.join(judges)}; name one of them, or others as judge:NAME,NAME"
-        yield f"llm.model={llm}: {one if len(judges) == 1 else several}"
-
-
 def misspelt_model(name: str) -> list[str]:
     """A model's name that is nowhere here and almost that of something that is: no half minute is spent to ask the hub for it."""
-    if kind_of(name) != "classifier" or looks_like_path(name) or name in ADAPTERS:
+    if not scorer_kind(name).trainable or looks_like_path(name) or name in ADAPTERS:
         return []
     known = [] if "/" in name else [*ADAPTERS, *names_in(recipes_folder()), *names_in(recipes_folder() / "models")]
     close = near(name, known) or near_path(name)
@@ -217,8 +199,8 @@ def written_keys(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         if isinstance(address, str) and (problem := address_problem(address, with_version=True)):
             yield address, f"{'.'.join(section)}.base_url: {problem} ({'.'.join(section)}.api_key_env)"
     model = value_at(settings, "model", "name_or_path")
-    if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
-        yield bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"
+    if isinstance(model, str) and (problem := scorer_kind(model).key_problem(model)):
+        yield scorer_kind(model).bare(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"
 
 
 # Set by cda from other parts of the recipe; two places for one value would let them disagree.

@@ -22,8 +22,8 @@ from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import GradePrompt, JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
 from cda.recipe import checks, presets
 from cda.recipe.schema import Recipe
-from cda.recipe.sections import judges_of, kind_of
 from cda.run import fingerprint
+from cda.scorers.kinds import scorer_kind
 
 _QUOTED = 20
 NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
@@ -153,7 +153,7 @@ def contrasts_beside(bias_file: Path) -> Path:
 def load_model_audit(
     target: str, settings: Mapping[str, object], overrides: Sequence[str] = (), where: str = "command line"
 ) -> LoadedRecipe:
-    """An audit of one model or judge (see `kind_of`), without a recipe file; overrides win over `settings`, those of
+    """An audit of one model or judge (see `scorer_kind`), without a recipe file; overrides win over `settings`, those of
     command-line options in the form of a recipe. RecipeError names `where`, and carries every mistake."""
     base: dict[str, object] = {
         "name": f"audit-{_as_folder(target)}",
@@ -161,8 +161,8 @@ def load_model_audit(
         "model": {"name_or_path": target, "precision": "auto", "max_length_tokens": 2048},
         "data": {"pairs": "embedded"},
     }
-    if kind_of(target) in ("judge", "grade"):
-        base["llm"] = {"model": judges_of(target)[0]}
+    if llms := scorer_kind(target).llms(target):
+        base["llm"] = {"model": llms[0]}
     asked = presets.merge_layers(base, presets.checked_layer(settings, where, []))
     return _resolved(Path(where), asked, overrides, only_audit=True, where=where)
 

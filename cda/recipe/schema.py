@@ -20,18 +20,15 @@ from cda.recipe.sections import (
     Count,
     DiscoverSection,
     DoseSection,
-    Kind,
     PairColumns,
     Positive,
     ScoreSection,
     Section,
     Share,
     YesNo,
-    bare_name,
-    judges_of,
-    kind_of,
 )
 from cda.records import Pair, TrainingExample
+from cda.scorers.kinds import ScorerKind, scorer_kind
 from cda.training.arguments import Lora
 
 SEEDS = "seeds"
@@ -101,30 +98,12 @@ class ModelSection(Section):
     half of the free memory holds them. The rewards are the same either way."""
 
     @property
-    def kind(self) -> Kind:
-        return kind_of(self.name_or_path)
-
-    @property
-    def is_judge(self) -> bool:
-        """It compares two responses, and rewards no single one."""
-        return self.kind == "judge"
-
-    @property
-    def asks_llm(self) -> bool:
-        """Every score is an answer of an LLM, which may cost money."""
-        return self.kind in ("judge", "grade")
+    def kind(self) -> ScorerKind:
+        return scorer_kind(self.name_or_path)
 
     @property
     def llms(self) -> tuple[str, ...]:
-        """The LLMs whose answers the scores are: judges, or the one that grades; none of other models."""
-        if self.kind == "grade":
-            return (bare_name(self.name_or_path).strip(),)
-        return judges_of(self.name_or_path) if self.is_judge else ()
-
-    @property
-    def is_trainable(self) -> bool:
-        """It is a sequence classifier: loaded here, trained with an adapter, and scored in several processes."""
-        return self.kind == "classifier"
+        return self.kind.llms(self.name_or_path)
 
 
 class ObjectiveSection(Section):

@@ -1,8 +1,7 @@
-"""The sections of a recipe on scoring, auditing, the dose and discovery; their base and types; kinds of scorers by name."""
+"""The sections of a recipe on scoring, auditing, the dose and discovery; their base and types."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -12,7 +11,6 @@ from cda.data.triples import AttributeRule
 from cda.prompts import Criteria
 from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
-from cda.scorers.own_code import is_own
 from cda.scorers.served_options import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
@@ -50,47 +48,6 @@ PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejecte
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
-
-
-Kind = Literal["classifier", "log-ratio", "steered", "judge", "grade", "served", "function"]
-NAMED: dict[str, Kind] = {
-    "judge:": "judge",
-    "grade:": "grade",
-    "dpo:": "log-ratio",
-    "steered:": "steered",
-    "served:": "served",
-}
-PREFIXES: dict[str, Kind] = {**NAMED, "http://": "served", "https://": "served"}
-
-
-def kind_of(name: str) -> Kind:
-    """Kind of scorer that a model's name stands for.
-
-    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel; `grade:NAME` an LLM that grades single answers; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal models;
-    `steered:MODEL` a causal model with a vector added to its residual stream, against itself; `served:URL` or an http address a
-    served reward model; `package.module:function` or `file.py:function` the user's own; anything else a sequence classifier.
-    """
-    for prefix, kind in PREFIXES.items():
-        if name.startswith(prefix):
-            return kind
-    return "function" if is_own(name) and not Path(name).is_dir() else "classifier"
-
-
-def bare_name(name: str) -> str:
-    """A model's name without the word for its kind."""
-    for prefix in NAMED:
-        name = name.removeprefix(prefix)
-    return name
-
-
-def judges_of(name: str) -> tuple[str, ...]:
-    return tuple(judge.strip() for judge in bare_name(name).split(","))
-
-
-def policy_and_reference(name: str) -> tuple[str, str | None]:
-    """The two models of `dpo:POLICY,REFERENCE`; no reference if none is named."""
-    policy, _, reference = bare_name(name).partition(",")
-    return policy, reference or None
 
 
 class JudgeSection(Section):

@@ -16,7 +16,6 @@ from cda.files.jsonl import read_jsonl, write_jsonl, write_page, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
 from cda.launch import is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
-from cda.recipe.sections import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.document import Document
 from cda.report.plots import FORMATS, Plot, save_plot
@@ -24,6 +23,7 @@ from cda.report.tables import escaped
 from cda.results.base import Result, Saved, save
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint
+from cda.scorers.kinds import scorer_kind
 
 
 def prompt_row(prompt: Prompt) -> list[dict[str, str]]:
@@ -226,17 +226,9 @@ def shown_target(target: str) -> str:
     >>> shown_target("dpo:/m/policy,org/base"), shown_target("/home/me/mine.py:reward"), shown_target("judge:org/m")
     ('dpo:policy,org/base', 'mine.py:reward', 'judge:org/m')
     """
-    kind, bare = kind_of(target), bare_name(target)
-    prefix = target.removesuffix(bare)
-    if kind in ("judge", "grade", "served"):
-        return target
-    if kind == "function":
-        file, _, function = target.rpartition(":")
-        return f"{shown_path(file)}:{function}"
-    if kind == "classifier":
-        return shown_path(target)
-    policy, reference = policy_and_reference(target)
-    return prefix + ",".join(shown_path(model) for model in (policy, reference) if model is not None)
+    kind = scorer_kind(target)
+    bare = kind.bare(target)
+    return target.removesuffix(bare) + kind.written(bare, shown_path)
 
 
 def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
@@ -18,11 +19,13 @@ from cda.models.config import ModelSpec, compares_two, load_config
 from cda.models.identity import content_of
 from cda.models.load import RewardModel, compile_base, free_memory, load_reward_model, load_template, without_adapter
 from cda.models.own_files import is_cached
-from cda.recipe.sections import LogRatioSection, policy_and_reference
+from cda.recipe.sections import LogRatioSection
+from cda.resources.artifacts import shown_path
 from cda.resources.named_scorer import (
     NamedScorer,
     Rewarded,
     ScorerSettings,
+    as_folder,
     marks_note,
     reward_facts,
     texts_of,
@@ -40,9 +43,18 @@ from cda.scorers.pairs import LocalPairwise, in_order
 from cda.scorers.reading import described, summary
 from cda.training.dose import DosedModel
 
+if TYPE_CHECKING:
+    from cda.models.causal import CausalModel
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
 
 class Classifier(NamedScorer):
     """A sequence classifier: hub id, folder, or `embedded`."""
+
+    @property
+    def public_name(self) -> str:
+        return self.name if _is_hub_id(self.name) else f"local/{as_folder(_model_name(self.name))}"
 
     def source(self) -> str:
         kernels = model_kernels(self.section)
@@ -56,9 +68,6 @@ class Classifier(NamedScorer):
     @property
     def compares(self) -> bool:
         return self.name not in ADAPTERS and compares_two(model_spec(self.section))
-
-    def problems(self) -> list[str]:
-        return [*self._wrong_version(), *self.wrong_calibration(), *self.missing()]
 
     def missing(self) -> list[str]:
         if self.name in ADAPTERS:
@@ -201,22 +210,36 @@ def classifier_scores(
 
 
 class LogRatio(NamedScorer):
-    """`dpo:POLICY,REFERENCE` or `steered:MODEL`: a causal language model against another, or against itself."""
+    """`dpo:POLICY,REFERENCE`: a causal language model against another, or against itself without its adapter."""
 
     @property
     def options(self) -> LogRatioSection:
         return self.settings.score.log_ratio
 
+    @property
+    def models(self) -> tuple[str, str | None]:
+        """The policy, and the reference if one is named."""
+        policy, _, reference = self.bare.partition(",")
+        return policy, reference or None
+
     def specs(self) -> tuple[ModelSpec, ModelSpec | None]:
         """The policy, and the reference if one is named; the model's revision is the policy's alone."""
-        policy, reference = policy_and_reference(self.name)
+        policy, reference = self.models
         if reference is None:
             return self._spec(policy), None
         return self._spec(policy), self._spec(reference, revision=self.options.reference_revision)
 
+    def identity(self) -> dict[str, Any]:
+        options = self.options.model_dump(mode="json")
+        files = {name: options[name] and shown_path(options[name]) for name in ("adapter", "vector")}
+        return {"log_ratio": options | files}
+
+    def plain_name(self) -> str:
+        return _model_name(self.models[0])
+
     def source(self) -> str:
         settings = {
-            "kind": self.section.kind,
+            "kind": self.section.kind.name,
             "models": [
                 [content_of(spec.name_or_path, spec.revision), spec.revision, spec.precision]
                 for spec in self.specs()
@@ -241,23 +264,10 @@ class LogRatio(NamedScorer):
 
     def missing(self) -> list[str]:
         options, name = self.options, self.name
-        policy, reference = policy_and_reference(name)
+        policy, reference = self.models
         if not policy:
             return [f"{name}: names no model"]
-        problems = []
-        if self.section.kind == "steered":
-            problems += [
-                f"{name}: needs score.log_ratio.{setting}=…"
-                for setting in ("vector", "layer")
-                if getattr(options, setting) is None
-            ]
-            if reference is not None:
-                problems.append(f"{name}: takes one model, which is compared with itself unsteered")
-        elif reference is None and options.adapter is None and not options.no_reference:
-            problems.append(
-                f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
-                "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
-            )
+        problems = self._unlike(reference)
         if reference is not None and options.no_reference:
             problems.append(
                 f"{name}: names a reference, and score.log_ratio.no_reference=true wants none; leave one out"
@@ -271,6 +281,16 @@ class LogRatio(NamedScorer):
             except CdaError as error:
                 problems.append(f"score.log_ratio.vector: {error}")
         return problems
+
+    def _unlike(self, reference: str | None) -> list[str]:
+        """Problems of what the policy is compared with."""
+        options, name = self.options, self.name
+        if reference is not None or options.adapter is not None or options.no_reference:
+            return []
+        return [
+            f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
+            "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
+        ]
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         scorer, path = self._loaded(), self.settings.cache
@@ -303,26 +323,27 @@ class LogRatio(NamedScorer):
 
         if problems := self.missing():
             raise ModelError("\n".join(problems))
-        options, (own, other) = self.options, self.specs()
-        adapter = _path(options.adapter)
-        causal = load_causal_model(own, adapter)
-        policy, reference = Policy(causal), None
-        if self.section.kind == "steered":
-            vector = read_vector(user_path(str(options.vector)), options.tensor)
-            policy, reference = steered(causal, vector, int(options.layer or 0), options.strength), policy
-        elif other is not None:
-            reference = Policy(load_causal_model(other))
-        elif adapter is not None and not options.no_reference:
-            reference = adapter_off(causal)
+        options = self.options
+        policy, reference = self._compared(load_causal_model(self.specs()[0], _path(options.adapter)))
         batch_tokens = self.settings.score.batch_tokens
         return LogRatioScorer(policy, reference, options.beta, options.per_token, batch_tokens, "  scoring")
+
+    def _compared(self, causal: CausalModel) -> tuple[Policy, Policy | None]:
+        """The policy, and what its log-probability is taken relative to."""
+        from cda.models.causal import load_causal_model
+
+        _, other = self.specs()
+        if other is not None:
+            return Policy(causal), Policy(load_causal_model(other))
+        has_base = self.options.adapter is not None and not self.options.no_reference
+        return Policy(causal), adapter_off(causal) if has_base else None
 
     def _scope(self, scorer: LogRatioScorer) -> str:
         """Name in the score cache of all but the text that decides a log-ratio; files count by content. β is a factor: rewards
         are kept without it and serve every β."""
         models = [policy.causal for policy in (scorer.policy, scorer.reference) if policy is not None]
         settings = {
-            "kind": self.section.kind,
+            "kind": self.section.kind.name,
             "models": [scope_of(causal, causal.adapter) for causal in models],
             "settings": self.options.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
             "vector": _content(self.options.vector),
@@ -331,6 +352,34 @@ class LogRatio(NamedScorer):
 
     def _spec(self, name: str, **other: str | None) -> ModelSpec:
         return model_spec(self.section.model_copy(update={"name_or_path": name, **other}))
+
+
+class Steered(LogRatio):
+    """`steered:MODEL`: a causal language model with a vector added to its residual stream, against itself."""
+
+    def _unlike(self, reference: str | None) -> list[str]:
+        problems = [
+            f"{self.name}: needs score.log_ratio.{setting}=…"
+            for setting in ("vector", "layer")
+            if getattr(self.options, setting) is None
+        ]
+        if reference is not None:
+            problems.append(f"{self.name}: takes one model, which is compared with itself unsteered")
+        return problems
+
+    def _compared(self, causal: CausalModel) -> tuple[Policy, Policy | None]:
+        options = self.options
+        vector = read_vector(user_path(str(options.vector)), options.tensor)
+        return steered(causal, vector, int(options.layer or 0), options.strength), Policy(causal)
+
+
+def _is_hub_id(name: str) -> bool:
+    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def _model_name(name: str) -> str:
+    """A hub id as it is, a folder by its own name."""
+    return name if _is_hub_id(name) else user_path(name).resolve().name
 
 
 def _path(given: str | None) -> Path | None:

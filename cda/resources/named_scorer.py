@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -12,13 +13,16 @@ from cda.errors import DataError, LLMError, ModelError
 from cda.files.paths import user_path
 from cda.inert import TURNS
 from cda.launch import say
+from cda.llm.protocol import Request
+from cda.models.precision import BF16_SPEED
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.sections import ScoreSection
-from cda.records import Prompt
+from cda.records import Pair, Prompt
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.llm_access import LlmAccess, Step, llm_access
 from cda.results.base import load as load_result
+from cda.results.benchmarks import AskedLLM
 from cda.results.dose import CalibrationResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
@@ -94,6 +98,8 @@ class NamedScorer(ABC):
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """Settings of classifiers alone, to words that name the corresponding settings of this kind."""
+    versioned: ClassVar[bool] = False
+    """It can change unseen behind its name, so that the user says its version (`score.scorer_version`)."""
 
     @property
     def section(self) -> ModelSection:
@@ -104,9 +110,39 @@ class NamedScorer(ABC):
         return self.subject.name
 
     @property
+    def bare(self) -> str:
+        return self.section.kind.bare(self.name)
+
+    @property
     def compares(self) -> bool:
         """It compares two responses, and rewards no single one."""
-        return False
+        return self.section.kind.compares
+
+    @property
+    def how(self) -> str:
+        """What is asked and how, in the words of a plan."""
+        return f"in {precision_words(self.section)}"
+
+    def calls(self, n_texts: float) -> float | None:  # noqa: ARG002
+        """Calls that scoring these texts takes, as shown while it lasts; None for a model that is loaded here."""
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that say which model it is, as fields of `QualityScoring`."""
+        if not self.section.kind.asks_llm:
+            return {}
+        return {"llm": AskedLLM(model=self.plain_name(), base_url=self.settings.llm.settings.asked.base_url)}
+
+    def plain_name(self) -> str:
+        """The scorer's name without its kind and without a path of this machine."""
+        return self.bare
+
+    @property
+    def public_name(self) -> str:
+        """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
+        folder) and name, another scorer its kind and make: `judge/…`, `grade/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
+        address and model, `function/…` module and function."""
+        return f"{self.section.kind.name}/{as_folder(self.plain_name())}"
 
     def pairwise(self) -> Pairwise:
         """The scorer of pairs, if it compares."""
@@ -158,23 +194,27 @@ class NamedScorer(ABC):
     def missing(self) -> list[str]:
         """Problems of this kind that can be found before anything is scored; see `problems`."""
 
-    @abstractmethod
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        """Reward of every distinct text; see `score`."""
+        """Reward of every distinct text, unless it compares; see `score`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _text_scorer(self) -> TextScorer:
-        """The scorer of single texts itself; see `text_scorer`."""
+        """The scorer of single texts itself, unless it compares; see `text_scorer`."""
+        raise NotImplementedError
 
     def text_scorer(self) -> TextScorer:
         """The scorer itself, its model loaded, for any number of calls without cache and progress bar, before any calibration;
         ModelError as of `score`."""
-        self._refuse_comparing()
+        self.refuse_comparing()
         return self._text_scorer()
 
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:  # noqa: ARG002
         """The LLM calls that these comparisons take, cached answers not deducted; none if no LLM is asked."""
         return []
+
+    def told(self, pair: Pair) -> Iterator[tuple[str, Request]]:  # noqa: ARG002
+        """What an LLM is asked of a pair, each with a title; nothing if no LLM is asked."""
+        yield from ()
 
     def read_lines(self) -> list[str]:
         """A line of a plan on how the model reads a text; none of a model that has to be downloaded first, and of other kinds."""
@@ -187,13 +227,13 @@ class NamedScorer(ABC):
         problems = self._wrong_version() + [
             f"score.{name}={getattr(score, name)}: of sequence classifiers alone{self.elsewhere.get(name, '')}"
             for name, is_asked in asked.items()
-            if is_asked
+            if is_asked and not self.section.kind.trainable
         ]
         return [*problems, *self.wrong_calibration(), *self.missing()]
 
     def _wrong_version(self) -> list[str]:
         version = self.settings.score.scorer_version
-        if version is None or self.section.kind in ("function", "served"):
+        if version is None or self.versioned:
             return []
         return [f"score.scorer_version={version}: of a server or a function of your own alone; leave it out"]
 
@@ -208,7 +248,7 @@ class NamedScorer(ABC):
     def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
         texts."""
-        self._refuse_comparing()
+        self.refuse_comparing()
         calibration = self.calibration()
         rewards, facts = self.rewards(texts)
         if not rewards.scored:
@@ -220,7 +260,8 @@ class NamedScorer(ABC):
             facts, self.settings.score.calibration, calibration
         )
 
-    def _refuse_comparing(self) -> None:
+    def refuse_comparing(self) -> None:
+        """Raise ModelError if it gives no reward of single texts."""
         if self.compares:
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
@@ -240,6 +281,17 @@ class NamedScorer(ABC):
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
         """Preferences of a scorer that compares, before any calibration."""
         raise NotImplementedError
+
+
+def as_folder(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "model"
+
+
+def precision_words(model: ModelSection) -> str:
+    """`model.precision` in the words of a plan."""
+    if model.precision == "8bit_on_gpu":
+        return f"8bit on a GPU (a byte a weight; model.precision=bf16 takes two, and trained {BF16_SPEED}), on a CPU what suits it"
+    return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
 _Facts = TypeVar("_Facts", RewardModelFacts, JudgeFacts, PanelFacts, JudgeFacts | PanelFacts)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -17,18 +20,17 @@ from cda.files.paths import user_path
 from cda.files.reads import changed_reads
 from cda.launch import say
 from cda.llm.money import request_tokens
-from cda.llm.protocol import LLM
+from cda.llm.protocol import LLM, Request
 from cda.models.config import ModelSpec
 from cda.models.identity import content_of
 from cda.models.load import load_template
 from cda.models.template import Template
 from cda.recipe.load import Opened
-from cda.recipe.sections import Kind, bare_name, judges_of
+from cda.records import Pair
 from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
 from cda.resources.dry_run import only_noted
 from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
-from cda.resources.model_scorers import Classifier, LogRatio
 from cda.resources.named_scorer import (
     NamedScorer,
     Rewarded,
@@ -55,8 +57,8 @@ from cda.scorers.compared import (
     distinct_texts,
 )
 from cda.scorers.engine import ScoreCache, score_texts
-from cda.scorers.grade import GradeScorer
-from cda.scorers.judge import LLMJudge
+from cda.scorers.grade import GradeScorer, grade_request
+from cda.scorers.judge import LLMJudge, judge_request
 from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
 from cda.scorers.rendering import Rendering
 from cda.scorers.served import ServedScorer
@@ -65,17 +67,26 @@ from cda.scorers.served_options import ServedOptions
 from cda.scorers.watched import Watch
 
 _ANSWER_TOKENS = {"before": 80, "after": 80, "none": 6}
-"""Estimated output of one written grade, by the place of its reasons."""
+"""Estimated output of one written grade or verdict, by the place of its reasons."""
 
 
 class Grade(NamedScorer):
     """`grade:NAME`: an LLM that grades single answers."""
 
     elsewhere: ClassVar = {"workers": "; llm.concurrency says how much an LLM is asked at once"}
+    how = "an LLM, one answer at a time"
+
+    def calls(self, n_texts: float) -> float:
+        return n_texts
 
     @property
     def access(self) -> LlmAccess:
-        return self.settings.llm.named(bare_name(self.name).strip())
+        return self.settings.llm.named(self.section.llms[0])
+
+    def told(self, pair: Pair) -> Iterator[tuple[str, Request]]:
+        grade, told = self.settings.score.grade, self.settings.llm.prompts.grade
+        prompt = f"(score.grade.prompt={prompt_name(grade.prompt, told)})"
+        yield f"a grade of one answer {prompt}", grade_request(pair.prompt, pair.chosen, told, grade.by_token)
 
     def source(self) -> str:
         return self.name
@@ -85,7 +96,7 @@ class Grade(NamedScorer):
         return {"grade": options | {"told": self.settings.llm.prompts.grade.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
-        return llm_problems(self.settings.llm.settings, [bare_name(self.name).strip()])
+        return llm_problems(self.settings.llm.settings, self.section.llms)
 
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:
         return self._steps(texts_of(comparisons))
@@ -139,8 +150,6 @@ class Grade(NamedScorer):
         return [(settings, Planned("grading single answers", len(requests), mean, 1 if scorer.by_token else written))]
 
 
-_VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
-"""Estimated output of one written verdict, by the place of its reasons."""
 _CRITERION_TOKENS = {"before": 30, "after": 30, "none": 8}
 """Estimated further output for each criterion."""
 
@@ -152,6 +161,19 @@ class Served(NamedScorer):
         "over_length": "; score.served.too_long says it of a server",
         "workers": "; score.served.concurrency says how many texts a server is asked at once",
     }
+    versioned = True
+    how = "a server"
+
+    def calls(self, n_texts: float) -> float:
+        return n_texts
+
+    def identity(self) -> dict[str, Any]:
+        return {"served_model": self.settings.score.served.model}
+
+    def plain_name(self) -> str:
+        parts = urlsplit(self.bare if "//" in self.bare else f"//{self.bare}")
+        address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
+        return f"{address} {self.settings.score.served.model or ''}"
 
     def source(self) -> str:
         client = self._client()
@@ -180,7 +202,7 @@ class Served(NamedScorer):
         scorer = ServedScorer(client, "  scoring", check_template=self.settings.score.self_check)
         scores = _kept_until_done(self, scorer, client.settings, texts)
         notes = (" ".join([*client.notes(), *scorer.notes]), *marks_note(texts, client.has_marks))
-        facts = reward_facts(self.name, scores, how=f"Scored by {bare_name(self.name)}", notes=notes)
+        facts = reward_facts(self.name, scores, how=f"Scored by {self.bare}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
     def _text_scorer(self) -> ServedScorer:
@@ -190,7 +212,7 @@ class Served(NamedScorer):
 
     def _client(self) -> ServedClient:
         served = self.settings.score.served
-        return ServedClient(bare_name(self.name), served, rendering=self._rendering(served))
+        return ServedClient(self.bare, served, rendering=self._rendering(served))
 
     def _rendering(self, served: ServedOptions) -> Rendering | None:
         """The named tokenizer, opened once in a run."""
@@ -211,6 +233,15 @@ class Served(NamedScorer):
 
 class Function(NamedScorer):
     """`package.module:function` or `file.py:function`: the user's own; also one given in memory."""
+
+    versioned = True
+    how = "code of your own"
+
+    def calls(self, n_texts: float) -> float:  # noqa: ARG002
+        return 0  # scored at once, without a bar
+
+    def plain_name(self) -> str:
+        return self.name.rpartition("/")[2]
 
     @property
     def own(self) -> OwnScorer:
@@ -277,7 +308,7 @@ def _kept_until_done(
     if "in memory" not in settings and named.settings.cache is not None:
         run_path = named.settings.run_path
         path = run_path.parent / f".{run_path.name}-{fingerprint([named.subject.label, named.name])}.sqlite"
-    n_kept, scope = 0, fingerprint([named.section.kind, dict(settings), named.settings.score.scorer_version])
+    n_kept, scope = 0, fingerprint([named.section.kind.name, dict(settings), named.settings.score.scorer_version])
     if path is not None:
         _drop_outdated(path, scorer.code.watch if isinstance(scorer, OwnPointwise) else None, named.settings.fresh)
     try:
@@ -320,8 +351,24 @@ class Judge(NamedScorer):
     elsewhere: ClassVar = {"workers": "; llm.concurrency says how much a judge is asked at once"}
 
     @property
-    def compares(self) -> bool:
-        return True
+    def how(self) -> str:
+        told, n_judges = self.settings.llm.prompts.judge, len(self.section.llms)
+        panel = f"a panel of {n_judges} judges, each " if n_judges > 1 else ""
+        by = f", overall and by {listed([each.name for each in told.criteria])}" if told.criteria else ""
+        return f"{panel}an LLM, in {'both orders' if told.orders == 'both' else 'one order'}{by}"
+
+    def calls(self, n_texts: float) -> float:
+        n_orders = 2 if self.settings.llm.prompts.judge.orders == "both" else 1
+        return n_texts / 2 * n_orders * len(self.section.llms)
+
+    def told(self, pair: Pair) -> Iterator[tuple[str, Request]]:
+        judge, told = self.settings.score.judge, self.settings.llm.prompts.judge
+        ask = partial(judge_request, pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
+        orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
+        prompt = f"(score.judge.prompt={prompt_name(judge.prompt, told)})"
+        yield f"a comparison, {orders} {prompt}", ask()
+        for criterion in told.criteria if judge.by_token else ():
+            yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
 
     def pairwise(self) -> LLMJudge:
         """The judge of the access's own model."""
@@ -335,21 +382,15 @@ class Judge(NamedScorer):
         options = self.settings.score.judge.model_dump(
             mode="json", exclude={"prompt", "reasons", "orders", "criteria", "panel"}
         )
-        if len(judges_of(self.name)) > 1 and self.settings.score.judge.panel != "mean":
+        if len(self.section.llms) > 1 and self.settings.score.judge.panel != "mean":
             options["panel"] = self.settings.score.judge.panel
         return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
-        return llm_problems(self.settings.llm.settings, judges_of(self.name))
-
-    def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        raise NotImplementedError
-
-    def _text_scorer(self) -> TextScorer:
-        raise NotImplementedError
+        return llm_problems(self.settings.llm.settings, self.section.llms)
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
-        names, llm = judges_of(self.name), self.settings.llm
+        names, llm = self.section.llms, self.settings.llm
         confirm_all(self.planned(comparisons), llm.consent, llm.opened)
         if len(names) > 1:
             return self._panel(names, comparisons)
@@ -358,7 +399,7 @@ class Judge(NamedScorer):
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:
         """The calls of each judge that these comparisons take."""
         # Without the cache, so that a plan leaves no file behind.
-        each = [self.settings.llm.named(name).settings for name in judges_of(self.name)]
+        each = [self.settings.llm.named(name).settings for name in self.section.llms]
         return [(llm, _planned(self._judge(llm_client(llm)), comparisons)) for llm in each] if comparisons else []
 
     def _judge(self, llm: LLM) -> LLMJudge:
@@ -437,28 +478,19 @@ def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     distinct, told = list(dict.fromkeys(comparisons)), judge.instructions
     requests = [request for comparison in distinct for request in judge.requests(*comparison)]
     mean, n_criteria = sum(map(request_tokens, requests)) / len(requests), len(told.criteria)
-    written = told.answer_tokens or _VERDICT_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
+    written = told.answer_tokens or _ANSWER_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
     n, orders = (len(requests), "one order") if told.orders == "one" else (2 * len(requests), "both orders")
     by = f", overall and by {n_criteria} {'criterion' if n_criteria == 1 else 'criteria'}" if n_criteria else ""
     return Planned(f"judging, each in {orders}{by}", n, mean, 1 if judge.by_token else written)
-
-
-KINDS: dict[Kind, type[NamedScorer]] = {
-    "classifier": Classifier,
-    "log-ratio": LogRatio,
-    "steered": LogRatio,
-    "served": Served,
-    "function": Function,
-    "judge": Judge,
-    "grade": Grade,
-}
 
 
 def open_scorer(
     subject: Subject, settings: ScorerSettings, launched: Path | None = None, together: Sequence[Text] = ()
 ) -> NamedScorer:
     """The scorer that a model's name stands for; a model is loaded only when it scores. Arguments as of `NamedScorer`."""
-    return KINDS[subject.section.kind](subject, settings, launched, together)
+    module, _, name = subject.section.kind.opened_by.partition(":")
+    kind: type[NamedScorer] = getattr(import_module(module), name)
+    return kind(subject, settings, launched, together)
 
 
 def planned_verdicts(

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from replies import Answer, reply
 
-from cda.benchmarks.quality import public_name, quality_scoring
+from cda.benchmarks.quality import quality_scoring
 from cda.files.jsonl import read_json, read_jsonl
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
-from cda.resources.named_scorer import Subject
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.results.facts import RewardModelFacts
 from cda.run import file_fingerprint
 from cda.scorers.classifier import ClassifierScorer
@@ -277,14 +278,18 @@ def test_a_scorer_is_named_by_kind_and_policy_without_path_or_password(
 ) -> None:
     (tmp_path / "local" / "model").mkdir(parents=True)  # a folder, and no hub id
     monkeypatch.chdir(tmp_path)
-    assert public_name(target, model) == name
+    served = [] if model is None else [f"score.served.model={model}"]
+    loaded = load_model_audit("embedded", {}, served)  # a password in an address is refused before
+    section = loaded.recipe.model.model_copy(update={"name_or_path": target})
+    assert open_scorer(Subject("model", section), scorer_settings(loaded)).public_name == name
 
 
 def test_the_result_says_what_was_asked() -> None:
     facts = RewardModelFacts(kind="reward model", name="/m/policy", texts=1, truncated=0)
     target = "dpo:org/policy,org/reference"
     loaded = load_model_audit(target, {}, ["score.log_ratio.beta=0.5", "model.revision=abc"])
-    found = quality_scoring(Subject("model", loaded.recipe.model), "policy", "reward", facts, loaded.recipe.score, None)
+    scorer = open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
+    found = quality_scoring(scorer, "policy", "reward", facts)
     assert (found.target, found.target_kind, found.revision) == (target, "log-ratio", "abc")
     assert found.log_ratio is not None and found.log_ratio["beta"] == 0.5
     assert found.facts.name == "policy"  # no path of this machine

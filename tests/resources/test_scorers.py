@@ -18,12 +18,12 @@ from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
 from cda.models.config import ModelSpec
 from cda.recipe.load import load_model_audit
-from cda.recipe.sections import bare_name, kind_of
 from cda.records import user_prompt
 from cda.resources.model_scorers import LogRatio
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.kinds import scorer_kind
 from cda.scorers.log_ratio import LogRatioScorer, Policy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
     ],
 )
 def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:
-    assert (kind_of(name), bare_name(name)) == (kind, bare)
+    assert (scorer_kind(name).name, scorer_kind(name).bare(name)) == (kind, bare)
 
 
 def test_two_language_models_and_a_prompt_that_fills_them(
@@ -296,10 +296,10 @@ def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> N
 
 def test_a_folder_with_a_colon_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert kind_of("ckpt:best") == "function"
+    assert scorer_kind("ckpt:best").name == "function"
     (tmp_path / "ckpt:best").mkdir()
-    assert kind_of("ckpt:best") == "classifier"
-    assert kind_of("my dir/mine.py:score") == "function"
+    assert scorer_kind("ckpt:best").name == "classifier"
+    assert scorer_kind("my dir/mine.py:score").name == "function"
 
 
 def test_a_judge_whose_server_changes_the_model_is_told_of(
