@@ -139,6 +139,8 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
     """Raise CdaError, before anything is scored, if the model or adapter cannot be used, or a setting is missing. `shares`: each
     process of a launch scores texts of its own, with any kind of scorer. `singly`: a model has to reward single answers."""
     scorer = open_scorer(subject, settings)
+    if singly and subject.section.kind.compares:
+        scorer.refuse_comparing()  # whatever else is missing, such as a key
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
     if subject.section.kind.compares and settings.score.judge.by_token and settings.llm.prompts.judge.criteria:

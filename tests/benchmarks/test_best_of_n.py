@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cda.benchmarks.best_of_n import run_best_of_n
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError, ModelError, RecipeError
 from cda.finetuning.applied import asked_subjects
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
@@ -170,7 +170,7 @@ def test_every_mistake_is_said_before_anything_is_loaded(
         run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"])
     with pytest.raises(RecipeError, match="nothing to follow"):
         run_best_of_n(file, subjects, loaded, out=out, biases=[], features=[])
-    with pytest.raises(RecipeError, match="gives no reward"):
+    with pytest.raises(ModelError, match="judge:some: compares two answers and gives no reward"):
         run_best_of_n(file, asked_subjects(load_model_audit("judge:some", {}).recipe.model), loaded, out=out)
     alike = write("alike", ({"prompt": f"q{n}", "responses": ["a", "b"]} for n in range(2)))
     with pytest.raises(DataError, match="no such file"):
