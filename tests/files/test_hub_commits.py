@@ -42,7 +42,7 @@ def test_a_commit_is_that_of_the_copy_on_this_machine_for_the_whole_run(notes: P
     assert commit_of("dataset", "org/model") is None
 
 
-@pytest.mark.parametrize("name", ["/work/model", "judge:gpt", "a/b/c", "a,b", "", "org/model "])
+@pytest.mark.parametrize("name", ["/models/reward", "judge:gpt", "a/b/c", "a,b", "", "org/model "])
 @pytest.mark.usefixtures("notes")
 def test_what_is_no_hub_id_has_no_commit(name: str) -> None:
     assert commit_of("model", name) is None

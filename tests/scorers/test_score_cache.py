@@ -25,6 +25,7 @@ from cda.models.template import Template
 from cda.recipe.load import load_recipe
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
+from cda.resources.sources import model_source
 from cda.scorers import engine
 from cda.scorers.compared import TextScore
 from cda.scorers.engine import ScoreCache, scope_of
@@ -199,6 +200,17 @@ def test_a_hub_model_is_named_by_its_commit(on_hub: Callable[[str], None], rewar
     assert scope_of(hub_model) == first  # one run never mixes two commits
     ask_again()
     assert scope_of(hub_model) != first
+
+
+def test_the_base_of_an_adapter_is_another_once_its_main_has_moved(on_hub: Callable[[str], None]) -> None:
+    """It is an input of the training's stage, which is then made again."""
+    section = load_recipe("jargon", ["model.name_or_path=org/model", "model.precision=fp32"]).recipe.model
+    sources = []
+    for commit in ("a" * 40, "b" * 40):
+        on_hub(commit)
+        ask_again()
+        sources.append(model_source(section))
+    assert sources == [f"org/model@{'a' * 40}", f"org/model@{'b' * 40}"]
 
 
 def test_a_plan_says_how_a_hub_model_is_read_once_it_is_on_this_machine(on_hub: Callable[[str], None]) -> None:
