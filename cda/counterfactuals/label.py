@@ -233,10 +233,11 @@ def labels_of(pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess)
     tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
     if tally.unparsed > recipe.label.max_unparsed * tally.n:
         first = next(at for at, label in enumerate(labels) if None in label.values())
+        way_out = "Have an LLM label them: llm.model=NAME" if bias.label_by == "ask" else "Leave them out of data.pairs"
         raise DataError(
             f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, more than "
             f"label.max_unparsed={recipe.label.max_unparsed:g}; the first is pair {first + 1} "
-            f"('{clipped(inert(pairs[first].chosen), 30)}'). Have an LLM label them: llm.model=NAME"
+            f"('{clipped(inert(pairs[first].chosen), 30)}'). {way_out}"
         )
     say(f"  {bias.name}: {_sentence(tally)}")
     return labels, [], tally
