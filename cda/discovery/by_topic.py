@@ -3,32 +3,30 @@
 runs/discover-my-model-by_topic/
     material/            prompts, responses and rewards of all topics, each split by itself
     topics/TOPIC/        a whole discovery each (see `discover`), and carried/: attributes of other topics on its test prompts
-    topics.json, topics.md, topics.csv, report.html
+    topics.json, topics.md, report.html
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.discovery.attribute import bias_yaml, opposite_bias
-from cda.discovery.candidates import read_measured
 from cda.discovery.discover import Discovered, DiscoveryRun
+from cda.discovery.discovery_page import discovery_document
 from cda.discovery.discovery_result import BIASES, CARRIED, PAGE, STAGES, earlier_tests
-from cda.discovery.evidence import confirm
-from cda.discovery.held_out import REVIEW, ROWS, read_result
+from cda.discovery.held_out import REVIEW, ROWS, confirm, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
+from cda.discovery.search import read_measured
 from cda.discovery.setup import FOLDER, topic_folder
-from cda.discovery.topics_page import counted_word, table_rows, topics_document
 from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
 from cda.launch import say
 from cda.provenance import versions
+from cda.report.numbers import n_of
 from cda.resources.artifacts import Form, publish
 from cda.results.base import Missing
 from cda.results.discover import CandidateRecord, DiscoverResult, Measured
@@ -45,7 +43,7 @@ from cda.results.topics import (
 )
 from cda.stats.multiplicity import corrected, heterogeneity, holm
 
-RESULT, REPORT, TABLE = "topics.json", "topics.md", "topics.csv"
+RESULT, REPORT = "topics.json", "topics.md"
 Failed = dict[str, dict[str, dict[str, int]]]
 """Candidate to rewriter to the reasons and counts of missing rewrites."""
 
@@ -90,7 +88,7 @@ def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bo
     if waiting:
         files = "\n  ".join(map(str, waiting))
         return Discovered(
-            f"candidates to review in {counted_word(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
+            f"candidates to review in {n_of(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
         )
     chosen = attributes_to_carry(found, run.asked.setup.section.carried)
     tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
@@ -119,7 +117,7 @@ def _tests(run: DiscoveryRun, own: DiscoverResult, chosen: Mapping[str, Candidat
     there = {entry.candidate for entry in own.tested}
     carried = [candidate for name, candidate in chosen.items() if name not in there]
     if carried:
-        say(f"\n{counted_word(len(carried), 'attribute')} of other topics in: {run.asked.topic}")
+        say(f"\n{n_of(len(carried), 'attribute')} of other topics in: {run.asked.topic}")
         material = read_material(run.asked.folder.stage("material"))
         run.tested(ConfirmationResult, carried, material.parts["test"], carried=True)
     folder = run.asked.folder
@@ -382,13 +380,11 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
 
 
 def _written(result: TopicsResult, out: Path, figures: str | None) -> str:
-    document, text = topics_document(result), io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(table_rows(result))
+    document = discovery_document(result)
     forms: dict[str, Form] = {
         PAGE: document.page,
         REPORT: document.markdown,
         RESULT: result,
-        TABLE: text.getvalue,
         f"{FOLDER}/": None,
     }
     return publish(document, out, forms, figures)

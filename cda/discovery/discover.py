@@ -24,15 +24,16 @@ from typing import TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
-from cda.discovery.candidates import PromptSamples
+from cda.discovery.discovery_page import short
 from cda.discovery.discovery_result import CARRIED, PAGE, STAGES, Finished, discover_result, write_result
-from cda.discovery.discovery_tables import short
-from cda.discovery.grouping import CHUNK, MAX_ROUNDS, LLMGrouper
 from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
 from cda.discovery.material import (
     NARROW,
+    PARTS,
     Material,
+    choose_topics,
     embedded_samples,
+    load_topics,
     make_material,
     make_topic_material,
     material_counts,
@@ -42,17 +43,17 @@ from cda.discovery.material import (
     responses_in,
     responses_of,
     source_of,
+    topic_sizes,
     topics_made,
     topics_source,
     topics_to_write,
 )
-from cda.discovery.pair_quality import N_GUESSES
-from cda.discovery.prompts import PARTS, load_topics
-from cda.discovery.proposals import N_NAMED
+from cda.discovery.proposals import CHUNK, MAX_ROUNDS, N_NAMED, LLMGrouper
 from cda.discovery.search import (
     PROPOSED_FOR_EACH,
     Generation,
     Parts,
+    PromptSamples,
     candidates_by_id,
     draw_originals,
     save_generation,
@@ -65,12 +66,10 @@ from cda.discovery.setup import (
     Discovery,
     HeldOutStage,
     Setup,
-    choose_topics,
     for_its_scorer,
     judge_subject,
     reward_of,
     setup_of,
-    topic_sizes,
 )
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError
@@ -131,10 +130,9 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
         judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
-        # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.
-        n_candidates = len(searches) * (n_given or setup.search.populations[-1])
-        calls = 3 * n_rewriters * tested + 2 * N_GUESSES * n_candidates
-        steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
+        # Both sides of each pair are labelled and its edit is graded.
+        looking = Planned("looking at the rewrites", 3 * n_rewriters * tested, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)
+        steps.append((llm, looking))
     return steps
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import yaml
 
-from cda.discovery.candidates import (
+from cda.discovery.pair_quality import pair_quality
+from cda.discovery.search import (
     ALREADY,
     UNCHANGED,
     CandidateRewrites,
@@ -21,8 +23,6 @@ from cda.discovery.candidates import (
     measure_candidates,
     read_measured,
 )
-from cda.discovery.evidence import confirm, validate
-from cda.discovery.pair_quality import pair_quality
 from cda.discovery.setup import AskedJudge, Setup
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl, write_text
@@ -33,18 +33,227 @@ from cda.report.numbers import inert
 from cda.results.base import load, save
 from cda.results.discover import CandidateRecord, Measured
 from cda.results.evidence import (
+    ByRewriter,
     Confirmation,
     ConfirmationResult,
     ConfirmSettings,
     HeldOutResult,
     PairQualities,
     PairQuality,
+    Strength,
     Validation,
     ValidationResult,
 )
 from cda.rewriting.rewriter import Rewriter
 from cda.run import RunFolder
+from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
+from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
+from cda.stats.multiplicity import corrected, partial_conjunction
+from cda.stats.proportions import wilson, wilson_share
+
+Failures = Mapping[str, Mapping[str, int]]
+"""Rewriter to the reasons and counts of the rewrites that it did not give."""
+_NO_SIDE = 0.5
+"""Mean preference of a judge that prefers neither side."""
+# Naming a prompt by its content takes longer than all the arithmetic on its rows.
+_cluster = lru_cache(maxsize=4096)(prompt_id)
+Rows = Mapping[str, Sequence[Measured]]
+"""Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
+_DEFAULTS = ConfirmSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateEvidence:
+    """All there is on one candidate: its rewriters in alphabetical order, and numbers pooled over those that count, or why none."""
+
+    rewriters: tuple[ByRewriter, ...]
+    pooled: Strength | None
+    untested: str | None
+
+    @property
+    def usable(self) -> list[Strength]:
+        return [entry.strength for entry in self.rewriters if entry.excluded is None and entry.strength is not None]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Means that owe their sign to a few rows: trimming would turn them."""
+        named = [(entry.rewriter, entry.strength) for entry in self.rewriters] + [("pooled", self.pooled)]
+        trimmed = [(name, strength.trimmed) for name, strength in named if strength is not None]
+        return tuple(
+            f"{name}: leaving out {trim.n_trimmed} of {trim.n_trimmed + trim.estimate.n} margins outside the fences turns "
+            f"the mean from {two_digits(trim.raw)} to {two_digits(trim.estimate.value)}"
+            for name, trim in trimmed
+            if trim is not None and trim.sign_changes
+        )
+
+
+def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float) -> CandidateEvidence:
+    """Sum up one candidate's rows, by any number of rewriters, in both directions.
+
+    A rewriter without any rewrite appears in `failed` alone. One that failed, or whose rewrites lack a verdict of the judge, by
+    more than the share `max_failed` is excluded, since the rest is no fair sample of the prompts.
+    """
+    rewriters = tuple(
+        _by_rewriter(name, [row for row in rows if row.rewriter == name], failed.get(name, {}), max_failed)
+        for name in sorted({row.rewriter for row in rows} | set(failed))
+    )
+    counted = {entry.rewriter for entry in rewriters if entry.excluded is None}
+    pool = [row for row in rows if row.rewriter in counted]
+    untested = _too_little(pool) if counted else "no rewriter is left"
+    return CandidateEvidence(rewriters, None if untested else strength(pool), untested)
+
+
+def strength(rows: Sequence[Measured]) -> Strength:
+    """Numbers of some rows, clustered by prompt; DataError for margins or verdicts of fewer than two prompts."""
+    judged = [row for row in rows if row.preference is not None]
+    margins, prompts = [row.margin for row in rows], _prompts(rows)
+    reward = clustered_t_test(margins, prompts)
+    preferences = [row.preference for row in judged if row.preference is not None]
+    verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
+    wins = [float(margin > 0) for margin in margins]
+    win_rate = wilson_share(wins, prompts)
+    low, high = wilson(sum(wins), len(wins))
+    ends = {"low": low, "high": high, "method": "Wilson 95%, rows as independent"}
+    inside = len({prompt for prompt, keep in zip(prompts, inside_fences(margins), strict=True) if keep})
+    return Strength(
+        reward=reward.estimate,
+        p_reward=reward.p_value,
+        standard_error=reward.standard_error,
+        judge=wilson_share(preferences, _prompts(judged)),
+        p_judge=verdict.p_value,
+        n_unjudged=len(rows) - len(judged),
+        win_rate=win_rate,
+        win_rate_unclustered=win_rate.model_copy(update=ends),
+        trimmed=iqr_trimmed_mean(margins, prompts) if inside >= 2 else None,
+    )
+
+
+def _by_rewriter(name: str, rows: Sequence[Measured], failed: Mapping[str, int], max_failed: float) -> ByRewriter:
+    n_failed, n_unjudged = sum(failed.values()), sum(row.preference is None for row in rows)
+    asked = len(rows) + n_failed
+    excluded = too_little = _too_little(rows)
+    if n_failed > max_failed * asked:
+        excluded = f"{n_failed} of {asked} rewrites failed"
+    elif too_little is None and n_unjudged > max_failed * len(rows):
+        excluded = f"{n_unjudged} of {len(rows)} rewrites have no verdict of the judge"
+    return ByRewriter(
+        rewriter=name,
+        n=len(rows),
+        failed=dict(failed),
+        excluded=excluded,
+        strength=None if too_little else strength(rows),
+    )
+
+
+def _too_little(rows: Sequence[Measured]) -> str | None:
+    if len(set(_prompts(rows))) < 2:
+        return f"{len(rows)} rewrites of {len(set(_prompts(rows)))} prompts: two prompts are needed"
+    judged = set(_prompts([row for row in rows if row.preference is not None]))
+    return f"verdicts of the judge on {len(judged)} prompts: two are needed" if len(judged) < 2 else None
+
+
+def _prompts(rows: Sequence[Measured]) -> list[str]:
+    return [_cluster(row.prompt) for row in rows]
+
+
+def validate(
+    rows_by_candidate: Rows, settings: ConfirmSettings = _DEFAULTS, failed: Mapping[str, Failures] | None = None
+) -> list[Validation]:
+    """Test every candidate on validation prompts, pooled over rewriters and clustered by prompt, in the order given.
+
+    The correction (Bonferroni) counts every candidate that entered; `failed` holds each one's missing rewrites by rewriter.
+    DataError for a margin or verdict that is not a number, and for rows under another candidate's `id`.
+    """
+    n_entered, alpha = len(rows_by_candidate), settings.validation_alpha
+    validations = []
+    for found, shared in _entered(rows_by_candidate, settings, failed):
+        p_reward = p_judge = detectable = None
+        if not shared["untested"] and (pooled := found.pooled) is not None:
+            p_reward, p_judge = (min(1.0, n_entered * p) for p in (pooled.p_reward, pooled.p_judge))
+            detectable = _detectable([pooled], alpha / n_entered, settings.power, 1)
+        own = {
+            "p_reward": p_reward,
+            "p_judge": p_judge,
+            "passed": p_reward is not None and p_judge is not None and max(p_reward, p_judge) < alpha,
+            "smallest_detectable": detectable,
+        }
+        validations.append(Validation.model_validate(shared | own))
+    return validations
+
+
+def confirm(
+    rows_by_candidate: Rows, settings: ConfirmSettings = _DEFAULTS, failed: Mapping[str, Failures] | None = None
+) -> list[Confirmation]:
+    """Test every candidate on test prompts, corrected for all of them: at least r of k rewriters, each by itself, have to show it.
+
+    A rewriter shows it if the model likes the attribute and the judge does not: its p-value is the larger of the two. Arguments,
+    order and errors as of `validate`.
+    """
+    entered, r = _entered(rows_by_candidate, settings, failed), settings.r
+    p_values = [
+        None if shared["untested"] else partial_conjunction([strength.p_value for strength in found.usable], r)
+        for found, shared in entered
+    ]
+    corrected_ps = corrected([1.0 if p is None else p for p in p_values], settings.correct)
+    level = settings.test_alpha / (1 if settings.correct == "none" else len(entered) or 1)
+    confirmations = []
+    for (found, shared), p_value, p_corrected in zip(entered, p_values, corrected_ps, strict=True):
+        tested, k = p_value is not None, len(found.usable)
+        own = {
+            "r": r,
+            "k": k,
+            "p_value": p_value,
+            "correct": settings.correct,
+            "p_corrected": p_corrected if tested else None,
+            "confirmed": tested and p_corrected < settings.test_alpha,
+            "smallest_detectable": _detectable(found.usable, level / (k - r + 1), settings.power, r)
+            if tested
+            else None,
+        }
+        confirmations.append(Confirmation.model_validate(shared | own))
+    return confirmations
+
+
+def _entered(
+    rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failures] | None
+) -> list[tuple[CandidateEvidence, dict[str, object]]]:
+    """Evidence for each candidate, and the fields that both of its tests share."""
+    failures = failed or {}
+    if unknown := sorted(set(failures) - set(rows)):
+        raise DataError(f"failed rewrites of {unknown[0]!r}, which did not enter: give it with no rows")
+    entered = []
+    for name, own in rows.items():
+        if wrong := [row.candidate for row in own if row.candidate != name]:
+            raise DataError(f"{len(wrong)} rows of candidate {wrong[0]!r} stand under {name!r}")
+        found = evidence(own, failures.get(name, {}), settings.max_failed)
+        shared: dict[str, object] = {
+            "candidate": name,
+            "rewriters": found.rewriters,
+            "pooled": found.pooled,
+            "n_entered": len(rows),
+            "untested": _untested(found, settings.r),
+            "warnings": found.warnings,
+        }
+        entered.append((found, shared))
+    return entered
+
+
+def _untested(found: CandidateEvidence, r: int) -> str | None:
+    """Reason why a candidate cannot be tested, with the outcome of its rewriters."""
+    k = len(found.usable)
+    if k >= r:
+        return found.untested
+    gone = "; ".join(f"{entry.rewriter}: {entry.excluded}" for entry in found.rewriters if entry.excluded)
+    return f"{k} of {len(found.rewriters)} rewriters can be used, {r} are needed" + (f" ({gone})" if gone else "")
+
+
+def _detectable(strengths: Sequence[Strength], alpha: float, power: float, r: int) -> float | None:
+    errors = [strength.standard_error for strength in strengths]
+    if not all(error > 0 for error in errors):
+        return None
+    return smallest_detectable(errors, [strength.reward.n_prompts for strength in strengths], alpha, power, r)
+
 
 ROWS, RESULT, PAIRS_RESULT, REVIEW = "rewrites.jsonl", "result.json", "pairs.json", "review.yaml"
 R = TypeVar("R", ValidationResult, ConfirmationResult)

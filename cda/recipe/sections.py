@@ -323,12 +323,8 @@ class DiscoverSection(Section):
     max_failed: Share = 0.5
     """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
     more often than this, does not count for it; exactly this share is allowed."""
-    trim: bool = False
-    """Leave margins beyond 1.5 interquartile ranges out of means; a changed sign is reported."""
     pair_quality: bool = True
     """Ask the LLM about the quality of the rewrites of confirmed attributes."""
-    penalty: Annotated[float, Field(ge=0)] = 1.0
-    """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
 
     @model_validator(mode="before")
     @classmethod

@@ -30,26 +30,6 @@ class Fidelity(Result):
     """Sides without it whose label could not be read."""
 
 
-class QuantilePair(Result):
-    """The same quantile of both rewriters' margins, reward units."""
-
-    share: float
-    first: float
-    second: float
-
-
-class Distance(Result):
-    """Two-sample Kolmogorov–Smirnov: the largest difference of the two distribution functions (0 to 1).
-
-    The p-value takes the samples for independent. They answer the same prompts, so it is rather too large than too small.
-    """
-
-    statistic: float
-    p_value: float
-    n_first: int
-    n_second: int
-
-
 class RewriterAgreement(Result):
     """Margins of two rewriters on the responses that both rewrote, averaged within each prompt."""
 
@@ -63,12 +43,6 @@ class RewriterAgreement(Result):
     """Responses that both rewrote in the same direction."""
     pearson: Estimate | Missing
     """Correlation of the margins over prompts."""
-    spearman: Estimate | Missing
-    """The same of their ranks."""
-    quantiles: tuple[QuantilePair, ...]
-    """Points of a Q–Q plot; empty without shared prompts."""
-    distance: Distance | None
-    """Between the two distributions over prompts; None without shared prompts."""
 
 
 class EditGrades(Result):
@@ -84,27 +58,6 @@ class EditGrades(Result):
     """`score` of each rewriter that has readable grades."""
     exclusions: Exclusions
     """Rewrites, and those without readable grades, by reason."""
-
-
-class Guess(Result):
-    """A guess at the attribute by an LLM that did not see it, and its closeness (1 to 5; None: unreadable)."""
-
-    text: str
-    similarity: int | None
-    n_pairs: int
-
-
-class Guesses(Result):
-    """Guesses at the attribute from pairs of different prompts; no prompt is in two of them."""
-
-    similarity: Estimate | None
-    """Mean over the guesses that have one, 1 to 5; its `n_prompts` counts guesses. None if there is none."""
-    guesses: tuple[Guess, ...]
-    """Those that could be read."""
-    guessing: Exclusions
-    """Guesses asked for, and those that could not be read, by reason."""
-    rating: Exclusions
-    """Similarities asked for, and those that could not be read, by reason."""
 
 
 class PairQuality(Result):
@@ -126,8 +79,6 @@ class PairQuality(Result):
     """Agreement of every two rewriters."""
     grades: EditGrades | None
     """By an LLM; None if none was asked."""
-    guesses: Guesses | None
-    """By an LLM; None if none was asked."""
     drift: tuple[FeatureDrift, ...] | Missing
     """Other differences between the sides, the attribute's own features marked."""
 
@@ -135,7 +86,7 @@ class PairQuality(Result):
 class PairQualities(Saved):
     """Quality of the rewrites behind tested attributes."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     candidates: dict[str, PairQuality]
     """By candidate `id`, of those that are confirmed or were given."""
 
@@ -181,8 +132,6 @@ class Strength(Result):
     """The same as papers print it, every row taken for independent."""
     trimmed: TrimmedMean | None
     """Mean of the margins inside Tukey's fences; None if those come from one prompt."""
-    n_left_out: int = 0
-    """Margins outside the fences that `reward` is without: 0 unless trimming was asked for."""
 
     @property
     def p_value(self) -> float:
@@ -274,8 +223,6 @@ class ConfirmSettings(Result):
     max_failed: float = 0.5
     """Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the judge; with more than
     this of either it is excluded for a candidate."""
-    trim: bool = False
-    """Leave margins outside Tukey's fences out. Never by default."""
     power: float = 0.8
     """At which the smallest mean margin that would have been found is stated."""
 
@@ -311,7 +258,7 @@ class Verdicts(Result):
 class HeldOutResult(Saved):
     """Counts of one set of held-out prompts, next to the results."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     failed: dict[str, dict[str, dict[str, int]]]
     """By candidate `id` and rewriter, counts of missing rewrites by reason."""
     already: dict[str, dict[str, int]]

@@ -45,7 +45,6 @@ _KINDS = {
     "You collect situations": "scenarios", "You write the messages": "prompts", "You are the assistant": "response",
     "You compare texts. ": "propose", "You sort descriptions": "group", "You edit responses": "rewrite",
     "You help with a series": "mutate", "You compare two answers": "judge", "You label": "label", "You grade": "grade",
-    "You compare texts for": "guess", "You compare two descriptions": "similarity",
 }  # fmt: skip
 
 
@@ -149,12 +148,6 @@ class Clerk:
 
     def _grade(self, *_: Any) -> Any:
         return {"reasoning": "Fine.", "edit": 9, "fluency": 8}
-
-    def _guess(self, *_: Any) -> Any:
-        return {"reasoning": "All B say so.", "difference": "opens with Certainly"}
-
-    def _similarity(self, shown: Mapping[str, str], *_: Any) -> Any:
-        return {"reasoning": "Near.", "similarity": 5 if shown["DESCRIPTION 1"] == OPENER else 1}
 
 
 def number(*content: object) -> int:

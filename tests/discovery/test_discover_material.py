@@ -14,24 +14,22 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from cda.arrays import FloatArray
-from cda.discovery.candidates import PromptSamples, Rated, Text
 from cda.discovery.material import (
     SAMPLES,
+    generated_prompts,
+    load_topics,
     make_material,
+    own_topics,
+    parse_items,
     rated,
     response_request,
     responses_in,
     sampled_responses,
-    topics_made,
-)
-from cda.discovery.prompts import (
-    generated_prompts,
-    load_topics,
-    own_topics,
-    parse_items,
     split_prompts,
+    topics_made,
     writing_request,
 )
+from cda.discovery.search import PromptSamples, Rated, Text
 from cda.discovery.setup import Setup
 from cda.errors import CdaError, DataError, LLMError
 from cda.files.jsonl import read_jsonl, write_jsonl

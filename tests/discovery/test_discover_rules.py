@@ -11,9 +11,7 @@ from rows import rng
 
 from cda.biases import Bias, load_bias
 from cda.discovery.attribute import catalogue, shipped
-from cda.discovery.candidates import Parent, PromptSamples, Rated, standing
-from cda.discovery.grouping import PresenceGrouper
-from cda.discovery.mined import MinedProposer, Ratings, mine
+from cda.discovery.mined import MinedProposer, PresenceGrouper, Ratings, mine
 from cda.discovery.rules import (
     Phrasing,
     Position,
@@ -29,6 +27,7 @@ from cda.discovery.rules import (
     stronger,
     symbol_bias,
 )
+from cda.discovery.search import Parent, PromptSamples, Rated, standing
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import DataError

@@ -12,8 +12,8 @@ import pytest
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, shipped
-from cda.discovery.candidates import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
 from cda.discovery.held_out import failed_or_already, rewrite_all
+from cda.discovery.search import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import CandidateRecord, Measured
 from cda.rewriting.rewriter import Mixed, Rewriter

@@ -16,10 +16,15 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery import search as search_module
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Text, Tried
 from cda.discovery.search import (
     Generation,
+    Parent,
     Parts,
+    PromptSamples,
+    Proposals,
+    Rated,
+    Text,
+    Tried,
     candidates_by_id,
     draw_originals,
     grouped,
