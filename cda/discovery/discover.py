@@ -9,7 +9,7 @@ runs/discover-my-model/
     biases/       a bias file for each confirmed attribute, for `cda train`
     figures/      with --figures: every figure of the report as a file
     superseded/   stages of earlier settings; confirmations among them are counted, as they used the same test prompts
-    manifest.json, report.html, discover.json, discover.md, lineage.jsonl, pairs.jsonl
+    manifest.json, report.html, discover.json, discover.md, pairs.jsonl
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all
 from cda.discovery.material import (
     NARROW,
     PARTS,
-    Material,
     choose_topics,
     embedded_samples,
     load_topics,
@@ -130,8 +129,8 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
         judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
-        # Both sides of each pair are labelled and its edit is graded.
-        looking = Planned("looking at the rewrites", 3 * n_rewriters * tested, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)
+        # Both sides of each pair are labelled.
+        looking = Planned("looking at the rewrites", 2 * n_rewriters * tested, _RESPONSE_TOKENS, _LOOK_TOKENS)
         steps.append((llm, looking))
     return steps
 
@@ -369,11 +368,11 @@ class DiscoveryRun:
 
     def searched(self, review: bool) -> Discovered:
         material = self.material()
-        generations = self._search(material.parts["train"])
+        generations = self._search(material["train"])
         finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
         kept: list[CandidateRecord] = []
         if finalists:
-            results = self.tested(ValidationResult, finalists, material.parts["validation"]).results
+            results = self.tested(ValidationResult, finalists, material["validation"]).results
             validated = {result.candidate: result for result in results}
             passed = [finalist for finalist in finalists if validated[finalist.id].passed]
             path = self.asked.folder.path / REVIEW
@@ -385,23 +384,22 @@ class DiscoveryRun:
                 return Discovered(f"{len(passed)} candidates to review: edit {path}, then run the same command again")
             kept = passed if wanted is None else wanted
         if kept:
-            self._confirmed(kept, material.parts["test"])
-        return self._finished(material, generations, finalists, kept)
+            self._confirmed(kept, material["test"])
+        return self._finished(generations, finalists, kept)
 
     def given(self, candidates: Sequence[CandidateRecord]) -> Discovered:
         material = self.material()
         # Nothing was selected on any of them, so that all prompts may be used.
-        self._confirmed(candidates, material.everything())
-        return self._finished(material, [], [], candidates)
+        self._confirmed(candidates, [sample for part in material.values() for sample in part])
+        return self._finished([], [], candidates)
 
     def _finished(
         self,
-        material: Material,
         generations: Sequence[Generation],
         finalists: Sequence[CandidateRecord],
         tested: Sequence[CandidateRecord],
     ) -> Discovered:
-        finished = Finished(self.asked, material, generations, finalists, tested)
+        finished = Finished(self.asked, generations, finalists, tested)
         result = discover_result(finished)
         return Discovered(write_result(finished, result, self.figures), result)
 
@@ -411,7 +409,7 @@ class DiscoveryRun:
         folder.write_manifest(loaded.recipe.model_dump(mode="json"), [*STAGES, CARRIED])
         return folder.stage(stage.name)
 
-    def material(self) -> Material:
+    def material(self) -> dict[Part, list[PromptSamples]]:
         setup, reward = self.asked.setup, reward_of(self.asked.model)
         topic, whole = self.asked.topic, self.asked.loaded.recipe.run_path / "material"
 

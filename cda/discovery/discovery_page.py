@@ -21,7 +21,6 @@ from cda.report.numbers import (
     n_of,
     p_equals,
     p_value,
-    percent,
     reward,
     share,
     signed,
@@ -44,7 +43,6 @@ Reasons = Iterable[tuple[str, Mapping[str, int], int | None]]
 """Step, reasons with their counts, and of how many."""
 _LONG, _SHORT, _BRIEF, _SENTENCE = 160, 90, 50, 60
 _FEW = 3
-_MOSTLY = 0.5
 _LEVEL = 0.05
 """Of the test that topics differ."""
 _FEW_PROMPTS = 8
@@ -235,15 +233,11 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
             f"Rewrites that are missing: {counted(dict(sorted(_summed(row.failed for row in last).items()))) or 'none'}."
         )
     elif tested:
-        yield f"{_none_held(len(tested))} on the test prompts: {nothing_shown}."
+        yield f"None of {n_of(len(tested), 'candidate')} held on the test prompts: {nothing_shown}."
     elif n_dropped := _n_dropped(result):
         yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
     else:
-        yield f"{_none_held(len(result.validation.results))} on the validation prompts: {nothing_shown}."
-
-
-def _none_held(n: int) -> str:
-    return "The one candidate did not hold" if n == 1 else f"None of {n} candidates held"
+        yield f"None of {n_of(len(result.validated), 'candidate')} held on the validation prompts: {nothing_shown}."
 
 
 def _n_dropped(result: DiscoverResult) -> int:
@@ -263,11 +257,6 @@ def limits(result: DiscoverResult) -> Iterator[str]:
         yield from (f"{name}: {warning}." for warning in entry.warnings)
         if entry.untested:
             yield f"{name}: not tested, because {entry.untested}."
-        if entry.same_by_all is not None and entry.same_by_all >= _MOSTLY:
-            yield (
-                f"{name}: all rewriters wrote the same text for {percent(entry.same_by_all)} of the responses, so that their "
-                "agreement says little."
-            )
     if result.tested and (n_dropped := _n_dropped(result)):
         yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
     for row in result.validated:
@@ -440,25 +429,12 @@ def _looked_at(result: DiscoverResult) -> list[tuple[str, PairQuality]]:
 def _pairs_table(result: DiscoverResult) -> Table | None:
     rows = []
     for name, quality in _looked_at(result):
-        fidelity, grades = quality.fidelity, quality.grades
+        fidelity, labelled_by = quality.fidelity, _LABELLERS[quality.labelled_by]
         shares = (cell(fidelity.present, share), cell(fidelity.absent, share)) if fidelity else ("", "")
         r = ", ".join(decimals(pair.pearson) for pair in quality.agreement if isinstance(pair.pearson, Estimate))
-        rows.append(
-            (
-                name,
-                *shares,
-                _LABELLERS[quality.labelled_by],
-                r,
-                cell(grades.score if grades else None, _grade),
-                str(quality.n),
-            )
-        )
-    header = ("attribute", "present where added", "absent elsewhere", "labelled by", "r between rewriters", "edits, 1 to 10", "pairs")  # fmt: skip
+        rows.append((name, *shares, labelled_by, r, str(quality.n)))
+    header = ("attribute", "present where added", "absent elsewhere", "labelled by", "r between rewriters", "pairs")
     return table("How well the rewrites were made", header, rows)
-
-
-def _grade(estimate: Estimate) -> str:
-    return f"{estimate.value:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]"
 
 
 def _drift_table(result: DiscoverResult) -> Table | None:
@@ -538,8 +514,6 @@ def _left_out(result: DiscoverResult) -> Reasons:
         if fidelity := quality.fidelity:
             unread = fidelity.n_unparsed_with + fidelity.n_unparsed_without
             yield f"pairs: {name}", {"label of a side not read": unread}, 2 * fidelity.n
-        if grades := quality.grades:
-            yield f"pairs: {name}, grades", grades.exclusions.reasons, grades.exclusions.seen
 
 
 def _left_out_of_material(material: MaterialCounts) -> Reasons:
@@ -547,7 +521,7 @@ def _left_out_of_material(material: MaterialCounts) -> Reasons:
     if made.rows:
         yield "prompts: rows", made.rows.reasons, made.rows.seen
     if made.not_drawn:
-        n_drawn = sum(material.prompts.values()) + repeated.prompts + material.unrated + material.unanswered
+        n_drawn = sum(material.prompts.values()) + repeated["prompts"] + material.unrated + material.unanswered
         yield "prompts", {"not drawn (discover.max_prompts)": made.not_drawn}, n_drawn + made.not_drawn
     for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
         if level:
@@ -562,8 +536,8 @@ def _left_out_of_material(material: MaterialCounts) -> Reasons:
         yield f"responses of {source}", exclusions.reasons, exclusions.seen
     yield "rewards", material.rewards.reasons, material.rewards.seen
     prompts = {"no response": material.unanswered, "no response with a reward": material.unrated}
-    yield "prompts", {**prompts, "says the same as another prompt": repeated.prompts}, None
-    yield "responses", {"to a prompt that says the same as another": repeated.responses}, None
+    yield "prompts", {**prompts, "says the same as another prompt": repeated["prompts"]}, None
+    yield "responses", {"to a prompt that says the same as another": repeated["responses"]}, None
 
 
 def _left_out_of_step(step: str, entered: Sequence[HeldOut], already: Mapping[str, Mapping[str, int]]) -> Reasons:

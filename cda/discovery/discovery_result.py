@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.discovery_page import discovery_document, rewriters_shown
-from cda.discovery.held_out import ROWS, counted_rows, evidence, read_pairs, read_result
-from cda.discovery.material import Material, material_counts
+from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
+from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
 from cda.discovery.setup import Asked, Discovery
 from cda.errors import DataError, ModelError
@@ -35,14 +35,14 @@ from cda.results.discover import (
     SearchedModel,
     TestedAttribute,
 )
-from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
+from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.results.facts import StageRun
 from cda.run import RunFolder
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
 CARRIED: Literal["carried"] = "carried"
 """Stage of a topic in which attributes of other topics are measured."""
-RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
+RESULT, REPORT, PAIRS = "discover.json", "discover.md", "pairs.jsonl"
 PAGE, BIASES = "report.html", "biases"
 _SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
@@ -54,7 +54,6 @@ class Finished:
     """A finished discovery: `finalists` entered the validation, `tested` the test; without generations, they were given."""
 
     asked: Discovery
-    material: Material
     generations: Sequence[Generation]
     finalists: Sequence[CandidateRecord]
     tested: Sequence[CandidateRecord]
@@ -64,11 +63,6 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
     """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
     folder = finished.asked.folder
     out = folder.path
-    lines = (
-        {"generation": generation.record.index, **standing.model_dump(), "candidate": candidate.model_dump(mode="json")}
-        for generation in finished.generations
-        for candidate, standing in generation.tried
-    )
     rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
     document = discovery_document(result)
     forms: dict[str, Form] = {
@@ -76,7 +70,6 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
         REPORT: document.markdown,
         RESULT: result,
         PAIRS: map(asdict, rows),
-        LINEAGE: lines,
         f"{BIASES}/": None,
     }
     return publish(document, out, forms, figures)
@@ -89,7 +82,8 @@ def discover_result(finished: Finished) -> DiscoverResult:
     finalists, tested = finished.finalists, finished.tested
     validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
     test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
-    searched = bool(generations)
+    searched, was_tested = bool(generations), bool(tested)
+    took_part = dict(zip(STAGES, (True, searched, bool(finalists), was_tested, was_tested), strict=True))
     result = DiscoverResult(
         name=asked.loaded.recipe.name,
         topic=asked.topic,
@@ -117,7 +111,8 @@ def discover_result(finished: Finished) -> DiscoverResult:
         lineage={each.id: tuple(ancestor.id for ancestor, _ in lineage(each, generations)) for each in tested},
         seed=setup.seed,
         versions=versions(),
-        stages=finished_stages(folder, (True, searched, bool(finalists), bool(tested), bool(tested))),
+        # The folder may hold stages of an earlier command.
+        stages={name: stage_run(folder, name) for name, took in took_part.items() if took and folder.record(name)},
         grouping=_grouping_repairs(folder) if searched else {},
         earlier_tests=earlier_tests(folder) if tested else 0,
     )
@@ -125,14 +120,10 @@ def discover_result(finished: Finished) -> DiscoverResult:
     return _with_files(result, tested, validated, folder.path / BIASES)
 
 
-def finished_stages(folder: RunFolder, took_part: Sequence[bool]) -> dict[str, StageRun]:
-    """Of the `STAGES` that took part, the time and the requests to LLMs; a folder may hold stages of an earlier command."""
-    records = {name: folder.record(name) for name, took in zip(STAGES, took_part, strict=True) if took}
-    return {
-        name: StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
-        for name, record in records.items()
-        if record
-    }
+def stage_run(folder: RunFolder, name: str) -> StageRun:
+    """Time of a finished stage, and its requests to LLMs."""
+    record = folder.record(name)
+    return StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
 
 
 def _grouping_repairs(folder: RunFolder) -> dict[str, int]:
@@ -182,9 +173,7 @@ def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribu
             **dict(result),
             attribute=by_id[result.candidate].attribute,
             name=by_id[result.candidate].bias.name,
-            same_by_all=_same_by_all(rows[result.candidate]),
             examples=_examples(rows[result.candidate]),
-            topics=_by_topic(rows[result.candidate], finished.material.topics),
         )
         for result in test.results
     ]
@@ -193,29 +182,10 @@ def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribu
     )
 
 
-def _same_by_all(rows: Sequence[Measured]) -> float | None:
-    """Share of the responses with several rewrites that all rewriters rewrote to the same text; None without such a response."""
-    texts: dict[tuple[str, str, str], list[str]] = {}
-    for row in rows:
-        texts.setdefault((row.prompt_id, row.original, row.direction), []).append(row.rewrite)
-    several = [own for own in texts.values() if len(own) > 1]
-    return sum(len(set(own)) == 1 for own in several) / len(several) if several else None
-
-
 def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
     """Rewrites that show the disagreement best, and one that does not show it."""
     ranked = most_telling(rows)
     return (*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:])
-
-
-def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str]) -> dict[str, Strength | Missing]:
-    """Numbers by topic, if prompts have one; topics on which too little was measured say so."""
-    topics = sorted({topic for row in rows if (topic := topic_of.get(row.prompt_id))})
-    found = {
-        topic: evidence([row for row in rows if topic_of.get(row.prompt_id) == topic], {}, 1.0)
-        for topic in (topics if len(topics) > 1 else ())
-    }
-    return {topic: own.pooled or Missing(reason=own.untested or "not measured") for topic, own in found.items()}
 
 
 def _strengths(finalists: Sequence[CandidateRecord], validation: ValidationResult) -> dict[str, float] | Missing | None:

@@ -1,17 +1,21 @@
-"""Held-out prompts of a discovery: rewrites by every rewriter, judged and tested, their quality, and a person's review."""
+"""Held-out prompts of a discovery: rewrites by every rewriter, judged and tested; their quality, and a person's review."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
 import yaml
 
-from cda.discovery.pair_quality import pair_quality
+from cda.arrays import FloatArray
+from cda.biases import Bias
 from cda.discovery.search import (
     ALREADY,
     UNCHANGED,
@@ -30,27 +34,32 @@ from cda.files.yaml_file import read_yaml_mapping
 from cda.launch import say
 from cda.records import Direction, prompt_id
 from cda.report.numbers import inert
-from cda.results.base import load, save
+from cda.results.base import Estimate, Missing, load, or_missing, save
 from cda.results.discover import CandidateRecord, Measured
+from cda.results.effects import FeatureDrift
 from cda.results.evidence import (
     ByRewriter,
     Confirmation,
     ConfirmationResult,
     ConfirmSettings,
+    Fidelity,
     HeldOutResult,
     PairQualities,
     PairQuality,
+    RewriterAgreement,
     Strength,
     Validation,
     ValidationResult,
 )
-from cda.rewriting.rewriter import Rewriter
+from cda.rewriting.rewriter import Labeller, Rewriter
 from cda.run import RunFolder
+from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
+from cda.stats.drift import feature_drift, measured
 from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
-from cda.stats.proportions import wilson, wilson_share
+from cda.stats.proportions import wilson_share
 
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
@@ -112,9 +121,6 @@ def strength(rows: Sequence[Measured]) -> Strength:
     preferences = [row.preference for row in judged if row.preference is not None]
     verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
     wins = [float(margin > 0) for margin in margins]
-    win_rate = wilson_share(wins, prompts)
-    low, high = wilson(sum(wins), len(wins))
-    ends = {"low": low, "high": high, "method": "Wilson 95%, rows as independent"}
     inside = len({prompt for prompt, keep in zip(prompts, inside_fences(margins), strict=True) if keep})
     return Strength(
         reward=reward.estimate,
@@ -123,8 +129,7 @@ def strength(rows: Sequence[Measured]) -> Strength:
         judge=wilson_share(preferences, _prompts(judged)),
         p_judge=verdict.p_value,
         n_unjudged=len(rows) - len(judged),
-        win_rate=win_rate,
-        win_rate_unclustered=win_rate.model_copy(update=ends),
+        win_rate=wilson_share(wins, prompts),
         trimmed=iqr_trimmed_mean(margins, prompts) if inside >= 2 else None,
     )
 
@@ -381,7 +386,6 @@ def save_pairs(setup: Setup, run: RunFolder, candidates: Sequence[CandidateRecor
             # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
             label=setup.llm.labeller() if asks else lambda _, responses, bias: [bias.shows(text) for text in responses],
             labelled_by="llm" if asks else "measure",
-            llm=setup.llm.client() if asks else None,
         )
         for candidate in candidates
         if rows[candidate.id]
@@ -436,3 +440,141 @@ def reviewed(path: Path, candidates: Sequence[CandidateRecord]) -> list[Candidat
     if bad:
         raise DataError(f"{path}: {', '.join(map(str, bad))}: `keep: true` or `keep: false` is missing")
     return [candidate for candidate in candidates if content[candidate.id]["keep"]]
+
+
+_N_DRAWS = 10_000
+_MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have no correlation
+_UNDEFINED_LIMIT = 0.01
+_CHUNK_BYTES = 4 << 20
+
+
+def pair_quality(
+    rows: Sequence[Measured],
+    bias: Bias,
+    rng: np.random.Generator,
+    *,
+    label: Labeller | None = None,
+    labelled_by: Literal["measure", "llm"] = "measure",
+) -> PairQuality:
+    """Quality of one candidate's pairs, by any number of rewriters, as far as the given inputs allow.
+
+    `label` labels sides, preferably another labeller than the one that checked the rewriters. DataError without rows, LLMError if
+    nothing can be answered.
+    """
+    if not rows:
+        raise DataError("no pairs: their quality cannot be measured")
+    labelled = fidelity(rows, bias, label) if label is not None else {}
+    # Before the agreement: what is drawn depends on the order.
+    drift = or_missing(partial(pair_drift, rows, bias, rng))
+    return PairQuality(
+        candidate=rows[0].candidate,
+        n=len(rows),
+        n_prompts=len({row.prompt_id for row in rows}),
+        labelled_by=None if label is None else labelled_by,
+        fidelity=labelled.get(None),
+        fidelity_by_rewriter={name: found for name, found in labelled.items() if name is not None},
+        agreement=agreements(rows, rng),
+        drift=drift,
+    )
+
+
+def fidelity(rows: Sequence[Measured], bias: Bias, label: Labeller) -> dict[str | None, Fidelity]:
+    """Fidelity of all pairs under None, and of each rewriter's under its name; each distinct text is labelled once."""
+    texts = distinct_texts((row.prompt, text) for row in rows for text in (row.with_attribute, row.without_attribute))
+    found = label([prompt for prompt, _ in texts.values()], [text for _, text in texts.values()], bias)
+    labels = dict(zip(texts, found, strict=True))
+    return {
+        name: _fidelity([row for row in rows if name in (None, row.rewriter)], labels)
+        for name in (None, *dict.fromkeys(row.rewriter for row in rows))
+    }
+
+
+def pair_drift(rows: Sequence[Measured], bias: Bias, rng: np.random.Generator) -> tuple[FeatureDrift, ...]:
+    """Differences between the sides, with minus without, with the attribute's own features marked; DataError for one prompt."""
+    treatment = {*bias.treatment, *([bias.measure.feature] if bias.measure is not None else [])}
+    present, absent = measured([row.with_attribute for row in rows]), measured([row.without_attribute for row in rows])
+    return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], rng, treatment=treatment))
+
+
+def _fidelity(rows: Sequence[Measured], labels: Mapping[str, bool | None]) -> Fidelity:
+    """From the label of each text."""
+
+    def hit_share(hits: Mapping[int, bool]) -> Estimate | None:
+        return wilson_share(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
+
+    with_it = [labels[text_id(row.prompt, row.with_attribute)] for row in rows]
+    without = [labels[text_id(row.prompt, row.without_attribute)] for row in rows]
+    present = {at: label for at, label in enumerate(with_it) if label is not None}
+    absent = {at: not label for at, label in enumerate(without) if label is not None}
+    return Fidelity(
+        n=len(rows),
+        present=hit_share(present),
+        absent=hit_share(absent),
+        both=hit_share({at: present[at] and absent[at] for at in present if at in absent}),
+        n_unparsed_with=len(rows) - len(present),
+        n_unparsed_without=len(rows) - len(absent),
+    )
+
+
+def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[RewriterAgreement, ...]:
+    """Agreement of every two rewriters of one candidate, in the order in which they first come.
+
+    Only responses that both rewrote are compared, so that a difference is not one of prompts; their margins are averaged
+    within each prompt, since only prompts are independent.
+    """
+    names = list(dict.fromkeys(row.rewriter for row in rows))
+    return tuple(_agreement(rows, first, second, rng) for first, second in itertools.combinations(names, 2))
+
+
+def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> RewriterAgreement:
+    x, y, n_responses = _shared(rows, first, second)
+    n = len(x)
+    r = or_missing(lambda: correlation(x, y, rng)) if n else Missing(reason="no response that both rewrote")
+    return RewriterAgreement(first=first, second=second, n_prompts=n, n_responses=n_responses, pearson=r)
+
+
+def correlation(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> Estimate:
+    """Pearson's correlation over prompts, with a 95% interval from prompts drawn with replacement.
+
+    x and y hold one value a prompt, shape (n,). DataError for fewer than five prompts, or values that (nearly) do not vary.
+    """
+    n = len(x)
+    if n < _MIN_PROMPTS:
+        raise DataError(f"{n} shared prompts: a correlation with an interval needs {_MIN_PROMPTS} or more")
+    # Rounding errors are not variation.
+    if any(np.ptp(side) <= 1e-12 * np.abs(side).max() for side in (x, y)):
+        raise DataError(f"margins do not vary over the {n} shared prompts: they have no correlation")
+    x, y = x - x.mean(), y - y.mean()
+    step = max(1, _CHUNK_BYTES // (8 * n))
+    chunks = [min(step, _N_DRAWS - start) for start in range(0, _N_DRAWS, step)]
+    even = np.full(n, 1 / n)
+    draws = np.concatenate([_pearson(x, y, rng.multinomial(n, even, size=size).astype(float)) for size in chunks])
+    if np.mean(~np.isfinite(draws)) > _UNDEFINED_LIMIT:
+        raise DataError(f"margins hardly vary over the {n} shared prompts: they have no correlation")
+    low, high = np.nanquantile(draws, (0.025, 0.975)).tolist()
+    value = float(_pearson(x, y, np.ones((1, n)))[0])
+    method = "bootstrap over prompts 95%"
+    return Estimate(value=value, low=low, high=high, n=n, n_prompts=n, unit="correlation", method=method)
+
+
+def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArray, FloatArray, int]:
+    """Mean margins of both rewriters by prompt over the responses both rewrote, and how many responses these are."""
+    margins: dict[str, dict[tuple[str, str, str], list[float]]] = {first: defaultdict(list), second: defaultdict(list)}
+    for row in rows:
+        if row.rewriter in margins:
+            margins[row.rewriter][row.prompt_id, row.direction, row.original].append(row.margin)
+    both = [item for item in margins[first] if item in margins[second]]
+    by_prompt: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for item in both:
+        by_prompt[item[0]].append((float(np.mean(margins[first][item])), float(np.mean(margins[second][item]))))
+    means = np.array([np.mean(pairs, axis=0) for pairs in by_prompt.values()]).reshape(-1, 2)
+    return means[:, 0], means[:, 1], len(both)
+
+
+def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted correlation of each row, shape (draws,); NaN if a side does not vary."""
+    total = weights.sum(axis=1, keepdims=True)
+    x, y = (side - (weights * side).sum(axis=1, keepdims=True) / total for side in (x, y))
+    xx, yy, xy = ((weights * side * other).sum(axis=1) for side, other in ((x, x), (y, y), (x, y)))
+    varies = (xx > 1e-12 * xx.max()) & (yy > 1e-12 * yy.max())
+    return np.asarray(np.clip(xy / np.sqrt(np.where(varies, xx * yy, np.nan)), -1, 1), dtype=np.float64)

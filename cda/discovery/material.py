@@ -35,7 +35,6 @@ from cda.results.discover import (
     Made,
     MaterialCounts,
     Part,
-    Repeated,
     WritingCounts,
 )
 from cda.results.topics import TopicMaterial
@@ -385,17 +384,6 @@ def _response(completion: Completion) -> Completion:
     return Completion(text) if text else Completion(None, CUT_OFF_THINKING if text is None else EMPTY)
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """The rated responses that a search works on, by part, and the topics of prompts that were written for one."""
-
-    parts: Mapping[Part, tuple[PromptSamples, ...]]
-    topics: Mapping[str, str]
-
-    def everything(self) -> tuple[PromptSamples, ...]:
-        return tuple(sample for part in PARTS for sample in self.parts[part])
-
-
 def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     """Write samples.jsonl and material.json, and return the counts; CdaError if there is nothing to search in."""
     sampling, topics, made = responses_of(setup)
@@ -444,19 +432,21 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     say(
         f"  {counts.responses} responses to {sum(n.values())} prompts ({n['train']} to search on, "
         f"{n['validation']} to validate, {n['test']} to test); {counts.left_out} responses left out"
-        + (f"; {repeated.prompts} prompts say the same as another" if repeated.prompts else "")
+        + (f"; {repeated['prompts']} prompts say the same as another" if repeated["prompts"] else "")
         + (f"; {counts.made.not_drawn} prompts not drawn (discover.max_prompts)" if counts.made.not_drawn else "")
     )
     return counts
 
 
-def _distinct(samples: Sequence[PromptSamples]) -> tuple[list[PromptSamples], Repeated]:
+def _distinct(
+    samples: Sequence[PromptSamples],
+) -> tuple[list[PromptSamples], dict[Literal["prompts", "responses"], int]]:
     """One prompt of those that say the same, over all topics: said in two, it would be searched in one and tested in the other. And
     the others' number."""
     kept = {prompt_id(prompt) for prompt in distinct_prompts([sample.prompt for sample in samples])}
     first = [sample for sample in samples if prompt_id(sample.prompt) in kept]
     n_left = sum(len(sample.responses) for sample in samples) - sum(len(sample.responses) for sample in first)
-    return first, Repeated(prompts=len(samples) - len(first), responses=n_left)
+    return first, {"prompts": len(samples) - len(first), "responses": n_left}
 
 
 def _searchable(
@@ -504,7 +494,7 @@ def make_topic_material(whole: Path, topic: str, folder: Path) -> MaterialCounts
         update={
             "prompts": {part: parts[part] for part in PARTS},
             "responses": sum(sizes),
-            "repeated": Repeated(prompts=0, responses=0),
+            "repeated": {"prompts": 0, "responses": 0},
             "single": sizes.count(1),
             "unanswered": 0,
             "unrated": 0,
@@ -517,15 +507,13 @@ def make_topic_material(whole: Path, topic: str, folder: Path) -> MaterialCounts
     return counts
 
 
-def read_material(folder: Path) -> Material:
+def read_material(folder: Path) -> dict[Part, list[PromptSamples]]:
+    """The rated responses that a search works on, by part."""
     parts: dict[Part, list[PromptSamples]] = {part: [] for part in PARTS}
-    topics: dict[str, str] = {}
     for row in read_jsonl(folder / SAMPLES):
         prompt = prompt_of(row["prompt"])
         parts[row["part"]].append(PromptSamples(prompt, tuple(Rated(**response) for response in row["responses"])))
-        if row["topic"]:
-            topics[prompt_id(prompt)] = row["topic"]
-    return Material({part: tuple(samples) for part, samples in parts.items()}, topics)
+    return parts
 
 
 def material_counts(folder: Path) -> MaterialCounts:

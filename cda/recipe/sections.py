@@ -324,7 +324,7 @@ class DiscoverSection(Section):
     """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
     more often than this, does not count for it; exactly this share is allowed."""
     pair_quality: bool = True
-    """Ask the LLM about the quality of the rewrites of confirmed attributes."""
+    """Have the LLM label both sides of the rewrites of confirmed attributes; false: their own measures label them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -14,7 +14,6 @@ from cda.results.evidence import (
     Confirmation,
     ConfirmSettings,
     PairQuality,
-    Strength,
     Validation,
     ValidationResult,
     Verdicts,
@@ -210,13 +209,6 @@ class Made(Result):
     """Prompts beyond `discover.max_prompts`, left out before anything was asked; not in the file if there are none."""
 
 
-class Repeated(Result):
-    """Prompts and responses left out because the prompt says the same as another."""
-
-    prompts: int
-    responses: int
-
-
 class MaterialCounts(Saved):
     """Material of a search."""
 
@@ -226,7 +218,8 @@ class MaterialCounts(Saved):
     """By part of the split."""
     responses: int
     """To those prompts, with a reward."""
-    repeated: Repeated
+    repeated: dict[Literal["prompts", "responses"], int]
+    """Left out because the prompt says the same as another."""
     single: int
     """Prompts with one response."""
     unanswered: int
@@ -241,7 +234,7 @@ class MaterialCounts(Saved):
     @property
     def left_out(self) -> int:
         """Responses that were left out."""
-        return sum(part.dropped for part in (*self.sampled.values(), self.rewards)) + self.repeated.responses
+        return sum(part.dropped for part in (*self.sampled.values(), self.rewards)) + self.repeated["responses"]
 
 
 class TestedAttribute(Confirmation):
@@ -253,12 +246,8 @@ class TestedAttribute(Confirmation):
     """In words."""
     name: str
     """Name of its bias."""
-    same_by_all: float | None
-    """Share of the responses that several rewriters rewrote, all of them to the same text; None if there is no such response."""
     examples: tuple[Measured, ...]
     """Rewrites that show the disagreement best, and one that does not show it."""
-    topics: dict[str, Strength | Missing]
-    """By topic of the prompt, by the rewriters that count; empty if prompts have none, or one."""
     file: str | None = None
     """Its bias file in the run; None if it is not confirmed."""
 

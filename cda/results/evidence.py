@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import model_validator
 
 from cda.errors import DataError
-from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Saved
 from cda.results.effects import FeatureDrift
 
@@ -45,21 +44,6 @@ class RewriterAgreement(Result):
     """Correlation of the margins over prompts."""
 
 
-class EditGrades(Result):
-    """Grades of the rewrites by an LLM, 1 to 10."""
-
-    score: Estimate | None
-    """Mean of the lower of a rewrite's two grades; None if nothing could be read."""
-    edit: Estimate | None
-    """Mean of the grade for changing the attribute and nothing else."""
-    fluency: Estimate | None
-    """Mean of the grade for reading well."""
-    by_rewriter: dict[str, Estimate]
-    """`score` of each rewriter that has readable grades."""
-    exclusions: Exclusions
-    """Rewrites, and those without readable grades, by reason."""
-
-
 class PairQuality(Result):
     """All that is known of one candidate's pairs."""
 
@@ -77,8 +61,6 @@ class PairQuality(Result):
     """Fidelity of each rewriter's pairs."""
     agreement: tuple[RewriterAgreement, ...]
     """Agreement of every two rewriters."""
-    grades: EditGrades | None
-    """By an LLM; None if none was asked."""
     drift: tuple[FeatureDrift, ...] | Missing
     """Other differences between the sides, the attribute's own features marked."""
 
@@ -128,8 +110,6 @@ class Strength(Result):
     """Rows without a verdict; they count for the reward alone."""
     win_rate: Estimate
     """Share of margins above 0; Wilson's interval on the effective number of rows."""
-    win_rate_unclustered: Estimate
-    """The same as papers print it, every row taken for independent."""
     trimmed: TrimmedMean | None
     """Mean of the margins inside Tukey's fences; None if those come from one prompt."""
 

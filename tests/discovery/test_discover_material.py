@@ -303,8 +303,8 @@ def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: P
     setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache", tmp_path), 1)
     counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
     kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
-    assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
-    assert counts.responses == sum(kept) == 23 - counts.repeated.responses
+    assert counts.repeated["prompts"] == 1 and counts.repeated["responses"] in (2, 3)
+    assert counts.responses == sum(kept) == 23 - counts.repeated["responses"]
 
 
 def test_a_prompt_said_in_two_topics_stands_in_one_alone(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_prompt_said_in_two_topics_stands_in_one_alone(tmp_path: Path) -> None
     kept = list(read_jsonl(tmp_path / SAMPLES))
     plain = [row["prompt"].lower().rstrip("?") if isinstance(row["prompt"], str) else row["prompt"][0]["content"].lower().rstrip("?") for row in kept]  # fmt: skip
     assert len(set(plain)) == len(plain) == 46 and {row["topic"] for row in kept} == {"tea", "rain"}
-    assert (counts.repeated.prompts, counts.repeated.responses, sum(counts.prompts.values())) == (20, 40, 46)
+    assert (counts.repeated["prompts"], counts.repeated["responses"], sum(counts.prompts.values())) == (20, 40, 46)
     made = topics_made(tmp_path)
     assert made.left_out == {"law": "12 prompts, 14 are needed"} and made.n_left_out == 12
     fewer = section.model_copy(update={"min_topic_prompts": 12})

@@ -17,8 +17,7 @@ from page_checks import checked, figures, section_ids, words
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.discovery_page import discovery_document, excluded_table
-from cda.discovery.held_out import confirm, validate
-from cda.discovery.pair_quality import pair_quality
+from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
@@ -28,7 +27,6 @@ from cda.results.discover import (
     GenerationRecord,
     Made,
     Measured,
-    Repeated,
     StandingRecord,
     TestedAttribute,
     WritingCounts,
@@ -81,7 +79,7 @@ def make() -> MakeResult:
         already = {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}}
         tested = tuple(
             TestedAttribute(
-                **dict(found), attribute=one.attribute, name=one.bias.name, topics={}, same_by_all=None,
+                **dict(found), attribute=one.attribute, name=one.bias.name,
                 examples=tuple(own[one.id][:2]), file=f"biases/{one.bias.name}.yaml" if found.confirmed else None,
             )
             for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
@@ -193,7 +191,6 @@ def hostile(make: MakeResult) -> DiscoverResult:
             "attribute": f"- {HOSTILE}",
             "warnings": (HOSTILE,),
             "untested": HOSTILE,
-            "topics": {HOSTILE: one.pooled},
         }
         rewriters = (first.model_copy(update={"excluded": HOSTILE}), *others)
         return one.model_copy(update={**own, "rewriters": rewriters, "examples": examples})
@@ -260,10 +257,8 @@ def test_limits_are_said_where_there_are_some(make: MakeResult) -> None:
     for path, value, said in (
         ("earlier_tests", 2, "Tested 2 times before on these prompts"),
         ("tested", result.tested[1:], "1 candidates that held on the validation prompts were dropped in the review"),
-        ("tested.0.same_by_all", 0.9, "wrote the same text for 90% of the responses"),
     ):
         assert said in text_of(changed(result, path, value)) and said not in usual
-    assert "wrote the same text" not in text_of(changed(result, "tested.0.same_by_all", 0.2))
 
 
 def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
@@ -301,7 +296,7 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
     quiet = VERDICTS.model_copy(update={"unread": 0, "half_read": 0, "reasons": {}})
     for path, value in {
         "material.made": made, "material.unanswered": 3, "material.unrated": 4,
-        "material.repeated": Repeated(prompts=5, responses=6),
+        "material.repeated": {"prompts": 5, "responses": 6},
         "grouping": {"questions without a readable answer: no answer": 1}, "generations.0.standings.0.failed": {"unchanged": 4},
         "verdicts": VERDICTS, "cut_for_judge": 2, "validation.verdicts": quiet,
         "validation.results.0.pooled.n_unjudged": 2, f"pairs.{SPACES.id}.fidelity.n_unparsed_with": 7,
