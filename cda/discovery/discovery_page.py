@@ -61,11 +61,7 @@ _MARKS: Mapping[Decision, tuple[str, str, bool]] = {
 }  # fmt: skip
 
 
-_P = Entry(
-    "p",
-    "(k − r + 1) × the p of rank r among the k rewriters",
-    "Of one rewriter, the larger p of reward ≤ 0 and judge ≥ 50%.",
-)
+_P = Entry("p", "(k − r + 1) × the p of rank r among k rewriters", "Of one, the larger p of reward ≤ 0, judge ≥ 50%.")
 _TERMS = (
     _P,
     Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown next to the mean; a change of its sign is reported."),
@@ -173,18 +169,12 @@ def how_made(result: DiscoverResult | TopicsResult) -> Iterator[str]:
 
 
 def _facts(result: DiscoverResult | TopicsResult) -> Iterator[tuple[str, str]]:
-    settings, search = result.strictness, result.search
+    settings = result.strictness.model_dump() | ({} if result.given else result.search.model_dump())
+    yield from (
+        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in settings.items()
+    )
     yield "responses of", ", ".join(result.material.sampled)
-    if not result.given:
-        sizes = ", ".join(map(str, search.populations)), ", ".join(map(str, search.prompts))
-        yield (
-            "search",
-            f"candidates {sizes[0]}; on {sizes[1]} prompts at most; directions: {', '.join(search.directions)}",
-        )
-        yield "validation level", f"{settings.validation_alpha:g}"
-    yield "test level", f"{settings.test_alpha:g}"
-    yield "correction of the test", settings.correct
-    yield "share of rewrites a rewriter may fail", f"{settings.max_failed:g}"
     yield "time of the steps, as last made", duration(sum(stage.seconds for stage in result.stages.values()))
     yield "seed", str(result.seed)
     yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
@@ -192,13 +182,10 @@ def _facts(result: DiscoverResult | TopicsResult) -> Iterator[tuple[str, str]]:
 
 def _closing(result: DiscoverResult | TopicsResult) -> Iterator[ReportSection]:
     """Cost, settings and terms, of either kind."""
-    yield ReportSection(
-        "effort", "What it cost", cost_sentences(result.stages), tuple(filter(None, [llm_table(result.stages)]))
-    )
+    asked, terms = llm_table(result.stages), _TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS
+    yield ReportSection("effort", "What it cost", cost_sentences(result.stages), (asked,) if asked else ())
     yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(_facts(result)))
-    yield ReportSection(
-        "meaning", "What the numbers mean", entries=_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS
-    )
+    yield ReportSection("meaning", "What the numbers mean", entries=terms)
 
 
 def numbers_of(found: Strength | Missing | None) -> tuple[str, str, str]:
@@ -267,21 +254,18 @@ def limits(result: DiscoverResult) -> Iterator[str]:
 
 def _power(result: DiscoverResult) -> Iterator[str]:
     """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
-    settings, n = result.strictness, len(result.tested)
-    level = settings.test_alpha if n else settings.validation_alpha
-    tested = [(entry, _p_of_reward(at, result)) for at, entry in enumerate(result.tested) if not entry.untested]
-    validated = [(entry, entry.p_reward) for entry in result.validated if not n]
-    missed = [entry.smallest_detectable for entry, p in (*tested, *validated) if p is not None and p >= level]
+    missed = [entry.smallest_detectable for at, entry in enumerate(result.tested) if decided(at, result) == "not shown"]
+    if not result.tested:
+        alpha = result.strictness.validation_alpha
+        missed = [
+            row.smallest_detectable for row in result.validated if row.p_reward is not None and row.p_reward >= alpha
+        ]
     if detectable := sorted(found for found in missed if found is not None):
         least, most = reward(detectable[0]), reward(detectable[-1])
         span = least if least == most else f"{least} to {most} by attribute"
-        # Validation pools the rewriters; the test combines one p-value of each.
-        more = ", and rewriters are taken as independent" if n else ""
-        if settings.correct in ("holm", "bh") and n > 1:
-            more += f"; at the first and strictest step of {CORRECTIONS[settings.correct]}'s method"
         yield (
             f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
-            f"question and not the judge{more}."
+            "question, and rewriters are taken as independent."
         )
 
 

@@ -70,12 +70,6 @@ def test_nonsense_is_asked_again_and_then_left_apart(text: str) -> None:
     assert llm.asked[1].schema is None and "one line a group" in llm.asked[1].system
 
 
-def test_a_failed_call_is_named_by_its_reason() -> None:
-    grouper = LLMGrouper(ScriptedLLM(lambda _: None), n_repeats=0)
-    assert len(grouper.groups(FIVE)) == 4
-    assert grouper.repairs == {"questions without a readable answer: refused": 1}
-
-
 def test_what_is_no_partition_is_mended_and_counted() -> None:
     groups, wrong = mended([[3, 1], [1, 2, 9], [], [0, 2]], 5)
     assert groups == [[0, 2], [1], [3], [4]]

@@ -31,7 +31,7 @@ from cda.discovery.material import (
 )
 from cda.discovery.search import PromptSamples, Rated, Text
 from cda.discovery.setup import Setup
-from cda.errors import CdaError, DataError, LLMError
+from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
 from cda.recipe.schema import LlmSection
@@ -141,23 +141,6 @@ def test_calls_without_a_list_are_counted_by_reason_after_three_tries() -> None:
     assert (made.scenarios.requested, made.scenarios.kept) == (8, 2)
     assert made.scenarios.calls.seen == 1 + 3 * 3
     assert dict(made.scenarios.calls.reasons) == {"no list in the asked form": 6, "refused": 3}
-
-
-@pytest.mark.parametrize(
-    "nonsense", ["", "42", "{", '{"prompts": "no"}', "x" * 1_000_000, "[" * 100_000, "```\n" * 9_999]
-)
-def test_nonsense_alone_is_an_error_that_counts(nonsense: str) -> None:
-    with pytest.raises(LLMError, match="scripted: wrote no usable prompt for 1 topics; scenario calls: 3 of 3 dropped"):
-        generated_prompts(["tea"], ScriptedLLM(lambda _: nonsense))
-
-
-def test_a_long_answer_is_read_and_too_long_an_item_is_not() -> None:
-    listed = {"prompts": ["y" * 1_000_000, "Is it good?"]}
-    assert parse_items(json.dumps(listed), "prompts") == (listed["prompts"], [])
-    llm = ScriptedLLM(lambda one: two_each(one) if between(one, "SITUATION") is None else json.dumps(listed))
-    made = generated_prompts(["tea"], llm, n_scenarios=1, n_prompts=1)
-    assert len(made.prompts) == 1
-    assert dict(made.written.items.reasons) == {"longer than 4,000 characters": 1}
 
 
 @pytest.mark.parametrize(

@@ -306,11 +306,6 @@ def test_phrasings_both_ways(position: Position, wordings: tuple[str, ...], text
     assert bias.shows(added) and not bias.shows(text)
 
 
-def test_wordings_of_two_makes_are_not_put_at_once() -> None:
-    mixed = phrase_bias(Phrasing("opening", ("Sure!", "Certainly,")))
-    assert rewritten(mixed, "Water boils.") == "Sure! Water boils." and mixed.shows("Certainly, water boils.")
-
-
 def test_presence_is_found_in_other_spellings_but_not_elsewhere() -> None:
     opening = phrase_bias(Phrasing("opening", ("It’s clear!",)))
     assert opening.shows("**it's CLEAR, so go.") and not opening.shows("No. It's clear!")

@@ -242,18 +242,6 @@ def test_nothing_is_seldom_taken_for_something() -> None:
     assert n_confirmed / (5 * families) <= 0.01 + 2 * (0.01 * 0.99 / (5 * families)) ** 0.5
 
 
-def test_the_stated_margin_is_found_as_often_as_stated() -> None:
-    """Independent rewriters with errors that are known, for which the statement is made."""
-    quantiles = stats.norm.ppf((np.arange(20) + 0.5) / 20)
-    margins, verdicts = quantiles / quantiles.std(ddof=1), [0.0, 0.5] * 10
-    shift = confirmed(entered(**{f"r{at}": (margins, verdicts) for at in range(3)})).smallest_detectable
-    assert shift is not None
-    random, rounds, found = np.random.default_rng(1), 300, 0
-    for _ in range(rounds):
-        found += confirmed(entered(**{f"r{at}": (random.normal(shift, 1, 20), verdicts) for at in range(3)})).confirmed
-    assert abs(found / rounds - 0.8) <= 2 * (0.8 * 0.2 / rounds) ** 0.5
-
-
 def test_a_correlation_is_scipy_s_and_its_interval_near_fisher_s() -> None:
     rng = np.random.default_rng(1)
     x = rng.normal(size=200)

@@ -150,13 +150,6 @@ def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
     assert measure_candidates([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
 
 
-def test_nothing_is_scored_where_nothing_is_compared() -> None:
-    silent = SpacesAndCapitals()
-    nothing = measure_candidates([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
-    assert nothing[SPACES.id].rows == [] and nothing[SPACES.id].failed == {"refused": 4} and silent.calls == []
-    assert measure_candidates([], ORIGINALS, ByHand(), silent) == {} and silent.calls == []
-
-
 def test_the_judge_compares_with_to_without_in_both_directions() -> None:
     wide = (ORIGINALS[1][0], "answer   number   1")
     rewriter: Rewriter = ByHand()
