@@ -37,6 +37,10 @@ class Section(BaseModel):
     """Keys of earlier versions, and what to do in their place."""
 
 
+STEERED = "a steered model is a scorer of your own; docs/how-to/audit.md (A steered model) has the file"
+"""What takes the place of `steered:MODEL` and its settings."""
+
+
 def _columns_of(*known: str) -> AfterValidator:
     def check(columns: dict[str, str]) -> dict[str, str]:
         if unknown := [name for name in columns if name not in known]:
@@ -92,8 +96,9 @@ class GradeSection(Section):
 
 
 class LogRatioSection(Section):
-    """Settings of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
+    """Settings of `dpo:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
 
+    gone = dict.fromkeys(("vector", "tensor", "layer", "strength"), STEERED)
     reference_revision: str | None = None
     """Commit of the reference on the hub; model.revision is the policy's."""
     adapter: str | None = None
@@ -104,14 +109,6 @@ class LogRatioSection(Section):
     """Factor β of the log-ratio."""
     per_token: bool = False
     """Divide by the number of tokens of the response."""
-    vector: str | None = None
-    """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
-    tensor: str | None = None
-    """Its name, if a .safetensors file holds several."""
-    layer: Annotated[int, Field(ge=0)] | None = None
-    """Decoder layer after which it is added, from 0."""
-    strength: float = 1.0
-    """Factor of the vector that is added."""
 
 
 class ScoreSection(Section):

@@ -140,7 +140,7 @@ class NamedScorer(ABC):
     @property
     def public_name(self) -> str:
         """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
-        folder) and name, another scorer its kind and make: `judge/…`, `grade/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
+        folder) and name, another scorer its kind and make: `judge/…`, `grade/…` and `log-ratio/…` the model or policy, `served/…`
         address and model, `function/…` module and function."""
         return f"{self.section.kind.name}/{as_folder(self.plain_name())}"
 
