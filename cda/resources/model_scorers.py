@@ -114,17 +114,17 @@ class Classifier(NamedScorer):
         free_memory()
         return scores, facts
 
-    def pairwise(self) -> LocalPairwise:
+    def pairwise(self, both_orders: bool = False) -> LocalPairwise:
         """The model, loaded for any number of comparisons."""
-        return self._pairwise(self._loaded()[0])
+        return self._pairwise(self._loaded()[0], both_orders)
 
-    def _pairwise(self, loaded: RewardModel) -> LocalPairwise:
+    def _pairwise(self, loaded: RewardModel, both_orders: bool = False) -> LocalPairwise:
         encoding = loaded.template.layout.encoding
         assert encoding is not None
         assert encoding.compares is not None
         label = f"  comparing with {self.subject.label}"
         score = partial(classifier_scores, loaded, settings=self.settings, label=label, launched=self.launched)
-        return LocalPairwise(self.name, score, encoding.compares)
+        return LocalPairwise(self.name, score, encoding.compares, both_orders)
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts]:
         loaded, notes = self._loaded()
@@ -148,7 +148,7 @@ class Classifier(NamedScorer):
         free_memory()
         return preferences, facts.model_copy(update={"notes": tuple(notes)})
 
-    def _text_scorer(self) -> ClassifierScorer:
+    def text_scorer(self) -> ClassifierScorer:
         reward_model, notes = self._loaded()
         for note in notes:
             say(f"  {note}")
@@ -300,7 +300,7 @@ class LogRatio(NamedScorer):
         free_memory()
         return scores, facts
 
-    def _text_scorer(self) -> LogRatioScorer:
+    def text_scorer(self) -> LogRatioScorer:
         return replace(self._loaded(), label=None)
 
     def _loaded(self) -> LogRatioScorer:
