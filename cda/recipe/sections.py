@@ -12,7 +12,7 @@ from cda.data.triples import AttributeRule
 from cda.prompts import Criteria
 from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.dialects import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]

@@ -35,11 +35,10 @@ from cda.resources.named_scorer import (
 from cda.resources.sources import model_kernels, model_source, model_spec
 from cda.results.facts import JudgeFacts
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.classifier import PROBES, ClassifierScorer, self_check
+from cda.scorers.classifier import PROBES, ClassifierScorer, LocalPairwise, in_order, self_check
 from cda.scorers.compared import Comparison, OverLength, Preferences, Rewards, Text, compare_distinct
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
-from cda.scorers.pairs import LocalPairwise, in_order
 from cda.scorers.reading import described, summary
 from cda.training.dose import DosedModel
 

@@ -56,15 +56,13 @@ from cda.scorers.compared import (
     compare_distinct,
     distinct_texts,
 )
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.engine import ScoreCache, score_texts
-from cda.scorers.grade import GradeScorer, grade_request
-from cda.scorers.judge import LLMJudge, judge_request
+from cda.scorers.judge import GradeScorer, LLMJudge, grade_request, judge_request
 from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
+from cda.scorers.own_code import Watch
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
-from cda.scorers.watched import Watch
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 _ANSWER_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written grade or verdict, by the place of its reasons."""
