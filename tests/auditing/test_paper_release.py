@@ -16,7 +16,6 @@ from made_release import MORE, VOTED, make_release, write_rows
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.data.votes import read_scores
 from cda.errors import RecipeError
 from cda.files.jsonl import read_jsonl
 from cda.recipe.load import load_recipe
@@ -84,12 +83,11 @@ def test_every_part_of_the_release_becomes_rows(written: Any, tmp_path: Path, ca
     assert files["rewardbench"][0] == {"size": "2B", "run": "base", "section": "Chat", "accuracy": 0.8}
     scores = {path.stem: path for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
     assert set(scores) == {"2B-base", "2B-750_3", "3B-base", "3B-750_3"}
-    before, after = (
-        read_scores(scores[name], ("perturbed_score", "base_score"))[0] for name in ("2B-base", "2B-750_3")
-    )
-    assert [before[f"jargon-{row + 1}"].margin for row in range(VOTED)] == [1.0, -1.0] * (VOTED // 2)
-    assert len(before) == VOTED + MORE and all(row.margin < 0 for row in after.values())
-    assert before["jargon-1"].row["preferred"] == "perturbed" and before["jargon-triple-30"].row["votes"] == []
+    before, after = (list(read_jsonl(scores[name])) for name in ("2B-base", "2B-750_3"))
+    assert [row["perturbed_score"] - row["base_score"] for row in before[:VOTED]] == [1.0, -1.0] * (VOTED // 2)
+    assert len(before) == VOTED + MORE and all(row["perturbed_score"] < row["base_score"] for row in after)
+    assert (before[0]["id"], before[0]["preferred"]) == ("jargon-1", "perturbed")
+    assert (before[29]["id"], before[29]["votes"]) == ("jargon-triple-30", [])
     said = capsys.readouterr().out
     assert (
         "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 4 files of scores, 11 labelled"
