@@ -217,12 +217,11 @@ def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, li
 
 
 def _triples(inputs: AuditInputs) -> list[Triple]:
-    """Triples that exist already: the file's, else the embedded ones, and the release's."""
+    """Triples that exist already: the file's, else the embedded ones."""
     if inputs.audit.triples is None:
         return []
     embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
-    released = (triple for texts in inputs.released().values() for triple in texts.triples.triples)
-    return [*(inputs.triples().triples or (authored.triple for authored in embedded)), *released]
+    return list(inputs.triples().triples or (authored.triple for authored in embedded))
 
 
 def _n_pairs(loaded: LoadedRecipe) -> int:
