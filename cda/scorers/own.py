@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
-from cda.errors import ModelError
+from cda.data.scores import StoredScores
+from cda.errors import DataError, ModelError
+from cda.inert import clipped, inert
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, reading_of, template_of, without_adapter
 from cda.models.reading import as_it_was, read_by_mask
 from cda.models.template import add_segments
-from cda.records import Prompt
+from cda.records import Prompt, prompt_text, text_key
 from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.compared import Finished, Text, TextScore, TextScorer
+from cda.scorers.compared import Comparison, Finished, Text, TextScore, TextScorer
 from cda.scorers.judge import BothOrders, of_both_orders
 from cda.scorers.own_code import OwnCode, checked_code, load_code
 
@@ -164,6 +166,43 @@ class OwnPairwise:
 
 
 OwnScorer = OwnPointwise | OwnPairwise | InMemoryModel
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCode(OwnCode):
+    """In place of a function: scores that are in a file."""
+
+    scores: StoredScores = field(default_factory=lambda: StoredScores({}, {}))
+
+    def check(self, texts: Sequence[Text] | Sequence[Comparison]) -> None:
+        """Raise DataError if texts, or comparisons in either order, have no score: how many, and the first of them."""
+        known = self.scores.preferences or self.scores.rewards
+        missing = [
+            each
+            for each in texts
+            if known.keys().isdisjoint((text_key(each[0], *each[1:]), text_key(each[0], *each[:0:-1])))
+        ]
+        if missing:
+            first = " against ".join(f"'{clipped(inert(text), 60)}'" for text in missing[0][1:])
+            what = "comparisons" if self.n_columns == 3 else "texts"
+            raise DataError(
+                f"{self.name}: has no score of {len(missing)} of {len(texts)} {what} (first: {first}, to "
+                f"'{clipped(inert(prompt_text(missing[0][0])), 60)}'). Add them to the file, or measure on what it scores: name its "
+                "own contrasts, triples and quality pairs, or `none` for triples and quality (and audit.second_turn=no)"
+            )
+
+    def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
+        """Rewards of texts, shape (len(rows),); of comparisons the preferences in this order, NaN if the file has the other one alone.
+        DataError as of `check`."""
+        given: list[Any] = list(zip(prompts, *texts, strict=True))
+        self.check(given)
+        known = self.scores.preferences or self.scores.rewards
+        return np.array([known.get(text_key(*each), np.nan) for each in given], dtype=np.float64).reshape(len(rows))
+
+
+def stored_scorer(name: str, scores: StoredScores) -> OwnPointwise | OwnPairwise:
+    """The scores of a file as a scorer, which is fast enough to need no cache."""
+    return _scorer(StoredCode(name, len, None, 3 if scores.preferences else 2, "a file", scores=scores))
 
 
 def own_scorer(name: str) -> OwnPointwise | OwnPairwise:
