@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.calibration.corrections import RESULT
 from cda.calibration.fit import LEAST_FOLLOWING
 from cda.jobs.perform import Made
 from cda.report import plots
@@ -21,6 +20,7 @@ from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+RESULT = "calibration.json"
 PAGE, REPORT, ROWS = "report.html", "calibration.md", "out_of_fold.jsonl"
 _MARKS = (plots.SCORINGS["before"], plots.SCORINGS["after"], plots.PEOPLE_MARK)
 _TERMS = (
@@ -55,10 +55,7 @@ def verdict(result: CalibrationResult) -> str:
             "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
             f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
         )
-    how = (
-        f"score.calibration={RESULT}" if result.scorer is not None else f'cda.load("{RESULT}").corrected(margins, bias)'
-    )
-    return f"A calibration at strength {result.strength:g} was chosen; apply it with {how}."
+    return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={RESULT}."
 
 
 def calibration_tables(result: CalibrationResult) -> list[Table]:
@@ -102,8 +99,6 @@ def _corrections(result: CalibrationResult) -> Table:
 
 
 def _measure(own: BiasCorrection) -> str:
-    if own.measure is None:
-        return "as the score files say"
     name = own.measure.feature.replace("_", " ")
     return f"log of {name}" if own.measure.logarithm else name
 
@@ -143,17 +138,13 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
         lines.append(f"No correction of the order: {result.order.reason}.")
     if result.quality is None:
         lines.append("Accuracy was not watched: there are no quality pairs.")
-    elif result.scorer is None:
-        lines.append(
-            "Score files do not say which side of a quality pair has the bias: offsets leave these pairs as they are."
-        )
     lines += [f"{name} is not corrected: {why}." for name, why in result.uncorrected.items()]
     lines += [f"Left out of {own.seen} {what}: {counted(own.reasons)}." for what, own in result.left_out.items()]
-    return [*lines, *result.notes]
+    return lines
 
 
 def _title(result: CalibrationResult) -> str:
-    return f"Calibration of {clipped(result.scorer or str(result.sources['scores']), 120)}"
+    return f"Calibration of {clipped(result.scorer, 120)}"
 
 
 def _headlines(result: CalibrationResult) -> Iterator[Headline]:
@@ -186,9 +177,8 @@ def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
     yield ReportSection("corrections", "What is taken off", (), (corrections,))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     given = [(name, str(file)) for name, file in result.sources.items() if file is not None]
-    scored = result.facts.notes if result.facts is not None else ()  # notes of the scoring belong to how it was made
     facts = (*given, ("people's ties", result.ties), ("seed", str(result.seed)), ("versions", packages))
-    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *scored), facts=facts)
+    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *result.facts.notes), facts=facts)
     yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
 
 

@@ -40,7 +40,9 @@ def load_scores(reference: str) -> StoredScores:
     rows = load_rows(reference)
     present = {name for row in rows for name in row}
     prompt = next((name for name in ("prompt", "query") if name in present), None)
-    texts = {name: own for name in sum((*SIDES, ("response",)), ()) for own in (name, f"{name}_response") if own in present}
+    texts = {
+        name: own for name in sum((*SIDES, ("response",)), ()) for own in (name, f"{name}_response") if own in present
+    }
     if "preference" in present:
         columns = [(*(texts[side] for side in sides), "preference") for sides in SIDES if texts.keys() >= set(sides)]
     else:

@@ -14,7 +14,7 @@ from typing import Any
 from cda.arrays import LARGEST
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
 from cda.data.tables import structured
-from cda.errors import DataError, did_you_mean, refuse
+from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, user_path
 from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
@@ -162,21 +162,15 @@ KEYS = ("id", "query", "prompt")
 _KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
 
 
-def read_scores(
-    path: Path, sides: tuple[str, str], columns: Mapping[str, str] = MappingProxyType({})
-) -> tuple[dict[str, Score], Exclusions]:
-    """Usable rows of a score file by id, and the others by reason; `columns` are our names to those of the file, as far as it has
-    them. DataError without columns of ids and scores, or usable rows."""
-    rows = [
-        {**row, **{ours: row[theirs] for ours, theirs in columns.items() if theirs in row}}
-        for row in load_rows(str(path))
-    ]
+def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], Exclusions]:
+    """Usable rows of a score file by id, and the others by reason. DataError without columns of ids and scores, or usable rows."""
+    rows = load_rows(str(path))
     present = {column for row in rows for column in row}
     key = next((name for name in KEYS if name in present), None)
     if key is None or not ("margin" in present or set(sides) <= present):
         raise DataError(
             f"{path}: needs a column {' or '.join(KEYS)}, and the columns {sides[0]} and {sides[1]}, or margin. "
-            f"Found: {', '.join(sorted(present))}. Name one of another name with --column, such as --column margin=<your column>"
+            f"Found: {', '.join(sorted(present))}"
         )
     counts = Counter(_name(row.get(key)) for row in rows)
     scores, reasons = {}, []
@@ -198,20 +192,6 @@ def read_scores(
     return scores, exclusions
 
 
-def check_named(columns: Mapping[str, str], *files: Mapping[str, Score]) -> None:
-    """Refuse names of columns (ours to theirs) that no score file has, with a DataError for each."""
-    present = {name for scores in files for score in scores.values() for name in score.row}
-    problems = [
-        f"--column {ours}={theirs}: score files go by one set of names; leave out '{ours.partition('.')[0]}.'"
-        if "." in ours
-        else f"--column {ours}={theirs}: no score file has a column '{theirs}'.{did_you_mean(theirs, present)} "
-        f"Found: {', '.join(sorted(present))}"
-        for ours, theirs in columns.items()
-        if "." in ours or theirs not in present
-    ]
-    refuse(problems)
-
-
 def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
     """Votes from a separate file: one of votes, or one of annotations with `entries` of people for each item."""
     content: Any = None
@@ -224,34 +204,6 @@ def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
         return _annotated(content, path)
     reader = VoteReader()
     return {name: Opinion(reader.read(votes), None) for name, votes in load_votes(str(path)).items()}, reader.exclusions
-
-
-def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes, or one stated preference an item, from the score files themselves.
-
-    Raises:
-        DataError: Neither file has any, or the two state different ones; names the items.
-    """
-    opinions: dict[str, Opinion] = {}
-    reader = VoteReader()
-    problems = []
-    for name, score in before.items():
-        rows = score.row, after[name].row
-        stated = [word for row in rows if (word := _name(row.get("preferred")))]
-        given = [cell for row in rows if (cell := vote_words(row.get("votes")))]
-        if len(set(stated)) > 1 or any(sorted(cell) != sorted(given[0]) for cell in given):
-            problems.append(
-                f"{name[:40]}: the score files before and after state different votes; correct or remove them"
-            )
-        if votes := given[0] if given else stated[:1]:
-            opinions[name] = Opinion(reader.read(votes), side_of(stated[0], {}) if stated else None)
-    refuse(problems, "more items")
-    if not opinions:
-        raise DataError(
-            "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
-            "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
-        )
-    return opinions, reader.exclusions
 
 
 def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exclusions]:
@@ -276,14 +228,6 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
         majority = side_of(released, sides) if released else None
         opinions[name] = Opinion(reader.read(given, sides), majority, (row.get(biased), row.get(base)))
     return opinions, reader.exclusions
-
-
-def other_texts(opinion: Opinion, row: Row) -> bool:
-    """True if people saw other texts than those that were scored, as far as both are known."""
-    scored = row.get("perturbed_response"), row.get("base_response")
-    if opinion.texts is None or None in scored:
-        return False
-    return tuple(map(_name, opinion.texts)) != tuple(map(_name, scored))
 
 
 def _margin(row: Row, sides: tuple[str, str]) -> float:

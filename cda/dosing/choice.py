@@ -49,12 +49,12 @@ class DoseCurve:
 
     @property
     def names(self) -> list[str]:
-        """Names of the biases, in alphabetical order; none if all rows are of one."""
-        return sorted(set(self.biases))
+        """Names of the biases, in alphabetical order; an empty one if all rows are of one."""
+        return sorted(set(self.biases)) or [""]
 
     def rows_of(self, bias: str) -> Rows:
         """True for the contrasts of a bias. Shape (n,)."""
-        return np.array([name == bias for name in self.biases], dtype=bool)
+        return np.array([name == bias for name in self.biases or [""] * len(self.prompt_ids)], dtype=bool)
 
     def of(self, bias: str) -> DoseCurve:
         """The contrasts of one bias, as a curve of one."""
@@ -152,7 +152,7 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     right = np.zeros((len(of_quality), len(order)))
     if curve.quality_margins is not None:
         right = (curve.quality_margins[order] > 0).T.astype(np.float64)
-    of_bias = [people.used & curve.rows_of(bias) for bias in curve.names] or [people.used]
+    of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
     return PromptSums(doses[order], tuple(map(contrasts, of_bias)), counts(of_quality), by_prompt(right, of_quality))
 
 
@@ -251,20 +251,15 @@ def _half(strata: Codes, rng: np.random.Generator) -> Rows:
     return first
 
 
-def check_enough(curve: DoseCurve) -> tuple[int, int]:
-    """Numbers of prompts with a majority of people, and with quality pairs; DataError: fewer than `MIN_PROMPTS` of the former, or of
-    the latter, if there are any."""
+def check_enough(curve: DoseCurve) -> None:
+    """DataError: fewer than `MIN_PROMPTS` prompts with a majority of people, or with quality pairs if there are any."""
     strata = prompt_codes(curve)[2]
-    voted, checked = int((strata >= 2).sum()), int((strata % 2).sum())
-    _enough(voted, "with a majority of people", "collect votes on")
+    counts = [(int((strata >= 2).sum()), "with a majority of people", "collect votes on")]
     if curve.quality_margins is not None:
-        _enough(checked, "with quality pairs", "leave quality pairs out, or add pairs of")
-    return voted, checked
-
-
-def _enough(n: int, what: str, do: str) -> None:
-    if n < MIN_PROMPTS:
-        raise DataError(
-            f"{n} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
-            f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - n} more"
-        )
+        counts.append((int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of"))
+    for n, what, do in counts:
+        if n < MIN_PROMPTS:
+            raise DataError(
+                f"{n} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
+                f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - n} more"
+            )
