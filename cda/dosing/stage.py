@@ -408,15 +408,14 @@ def voted_in(contrasts: Sequence[Contrast]) -> list[Contrast]:
 
 
 def dose_document(result: DoseResult) -> Document:
-    """The dose of two scorings: the choice, its numbers on held-out votes, and the curve."""
-    first, second = result.mixed or ("dose 0", "dose 1")
-    said = dose_sentences(result)
-    tables = dose_tables(result)
-    section = ReportSection("dose", "Dose", tuple(said), tuple(tables), tuple(dose_curves(result)))
-    facts = (("dose 0", first), ("dose 1", second), ("seed", str(result.seed)))
-    made = ReportSection("made", "How it was made", (), facts=facts)
-    opening = f"Dose {result.chosen:g} was chosen: margin(λ) = (1 − λ)·{first} + λ·{second}."
-    return Document(f"Dose from {first} to {second}", opening, (), (section, made), (opening, *tables, tuple(said)))
+    """The choice of a dose, its numbers on held-out votes, and the curve."""
+    said, tables = tuple(dose_sentences(result)), tuple(dose_tables(result))
+    section = ReportSection("dose", "Dose", said, tables, tuple(dose_curves(result)))
+    names = result.mixed or ("the model before training", "the model as trained")
+    facts = (("dose 0", names[0]), ("dose 1", names[1]), ("seed", str(result.seed)))
+    opening = f"Dose {result.chosen:g} of {names[1]} was chosen; 0 is {names[0]}."
+    sections = (section, ReportSection("made", "How it was made", facts=facts))
+    return Document(f"Dose of {names[1]}", opening, (), sections, (opening, *tables, said))
 
 
 def aimed(

@@ -285,6 +285,7 @@ OTHER_RESULTS = (
     "win_rate.json",
     "panel.json",
     "calibration.json",
+    "dose.json",
     "data.json",
 )
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from changed import changed
 from made_audits import make_audit
-from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, planted_groups, rewards
+from planted_dose import ALWAYS, AS_PEOPLE, CONTRASTS, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, rewards
 
 from cda.auditing.report_trainings import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.stage import aimed, best, dose_result
+from cda.dosing.stage import aimed, best, dose_document, dose_result
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
 from cda.records import Contrast, user_prompt
@@ -41,9 +41,7 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
 
 def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
-    by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
-    settings = DoseSection(doses=list(DOSES), repeats=4)
-    found = dose_result({"dose": by_dose}, {"dose": planted_groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
+    found = planted_dose(aim="tie", dose=(ALWAYS, half, AS_PEOPLE))
     assert found.chosen == 0.5 and found.aim == "tie"
     point = {one.dose: one.people for one in found.methods["dose"].response["jargon"]}
     assert [point[dose].gap.value for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
@@ -103,6 +101,28 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held.plain.gap.value:.0f} [")
     sentences = " ".join(dose_sentences(found))
     assert "on the same halves" in sentences and "measured on all" not in sentences
+
+
+def test_of_two_scorings_the_mixture_is_chosen_and_compared_with_its_ends() -> None:
+    """Margins fall from 4 or 2.2 by 2: people's votes tell them apart from dose 1.25 on."""
+    by_text = {}
+    for row, one in enumerate(CONTRASTS):
+        by_text |= {
+            text_id(one.prompt, one.perturbed): 4.0 if row % 4 == 0 else 2.2,
+            text_id(one.prompt, one.base): 0.0,
+        }
+    before = Rewards(by_text)
+    after = Rewards({name: value - 2 * (value > 0) for name, value in by_text.items()})
+    mixed = dose_result(
+        {"mixing": {0.0: before, 1.0: after}}, CONTRASTS, [load_bias("jargon")], [], "drop", DoseSection(repeats=4), 0, **REST,
+        mixed=("before", "after"),
+    )  # fmt: skip
+    assert (mixed.chosen, mixed.own.shares["1.25"], mixed.best.name) == (1.25, 1, "mixing")
+    assert mixed.doses[-1] == 2.5 and list(mixed.methods) == ["mixing"] and mixed.mixing_differs == {}
+    assert mixed.own.held_out["jargon"].against_base.miscalibration.value == -0.75
+    text = dose_document(mixed).text()
+    assert text.startswith("Dose 1.25 of after was chosen; 0 is before.") and "Scaling an adapter's weights" in text
+    assert "No other way tried leaves less" in text
 
 
 def unread(first: int, curve: tuple[Rewards, ...]) -> tuple[Rewards, ...]:
