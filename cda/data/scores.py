@@ -71,7 +71,11 @@ def load_scores(reference: str) -> StoredScores:
 def _scores_in(row: Row, prompt: str, columns: list[tuple[str, ...]]) -> Iterator[tuple[Key, float]]:
     """Every score of a row with its texts. RowError: a text is missing, or a score is no number, too large, or no preference."""
     asked = prompt_of(row.get(prompt))
-    for *texts, column in columns:
+    # Rows of one file may be of different layouts, such as contrasts and quality pairs.
+    given = [own for own in columns if any(row.get(name) not in (None, "") for name in own)]
+    if not given:
+        raise RowError("no text with a score")
+    for *texts, column in given:
         cell = row.get(column)
         try:
             score = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]  # refused below

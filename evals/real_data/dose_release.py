@@ -126,7 +126,10 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {size: to_jsonable_python(cross_validated_doses(curve, rng())) for size, curve in curves.items()},
+        "models": {
+            size: cross_validated_doses(curve, rng()).model_dump(mode="json", exclude={"response"})
+            for size, curve in curves.items()
+        },
         "mean_of_models": {
             name: to_jsonable_python(held_out_mean(models))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))

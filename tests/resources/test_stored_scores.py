@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 
 def worth(text: str) -> float:
-    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16) / 2**23
+    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16) / 2**23 + 9 * text.startswith("Well")
 
 
 def before(prompts: Any, responses: list[str]) -> list[float]:  # noqa: ARG001
