@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,7 +18,6 @@ from cda.auditing.groups import (
     contrast_comparisons,
     make_groups,
     pair_comparisons,
-    people_of,
     read_margins,
     ties_of,
 )
@@ -29,7 +27,7 @@ from cda.calibration.effects import METHOD, Effects, effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, RESULT, made
 from cda.dosing.choice import MIN_PROMPTS
-from cda.dosing.stage import calls_on_votes, counted, voted_in
+from cda.dosing.stage import calls_on_votes, counted, joint_majority, voted_in
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
 from cda.jobs.perform import Done, Job, Made, perform
@@ -288,7 +286,6 @@ def _problem(
     terms: Sequence[Term],
 ) -> tuple[Problem, int]:
     """The margins, terms and majorities of all groups, and the number of quality pairs that could not be read."""
-    majorities = [_majority(group, rule) for group in groups]
     contrasts = [contrast for group in groups for contrast in group.contrasts]
     margins = np.concatenate([group.margins["model"] for group in groups])
     pairs = pair_comparisons(texts.pairs)
@@ -303,23 +300,11 @@ def _problem(
         contrasts=scored(
             margins, [name for group in groups for name in group.prompt_ids], contrast_comparisons(contrasts)
         ),
-        people=Majority(
-            np.concatenate([majority.target for majority in majorities]),
-            np.concatenate([majority.used for majority in majorities]),
-            rule,
-            Exclusions(len(contrasts), dict(sum((Counter(own.exclusions.reasons) for own in majorities), Counter()))),
-        ),
+        people=joint_majority(groups, rule),
         biases=tuple(contrast.bias for contrast in contrasts),
         quality=scored(quality["model"], quality_ids, kept),
         ties=ties_of(compared.unit),
     ), len(pairs) - len(kept)
-
-
-def _majority(group: Group, rule: TieRule) -> Majority:
-    people = people_of(group, rule)
-    if people is None:
-        raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority of people")
-    return people.majority
 
 
 def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_unread: int) -> dict[str, Exclusions]:

@@ -59,30 +59,25 @@ def verdict(result: CalibrationResult) -> str:
 
 
 def calibration_tables(result: CalibrationResult) -> list[Table]:
-    """Skew and distance; miscalibration and accuracy; the corrections."""
-    skew, errors = [], []
+    """The scorer as it is and calibrated, out of fold, measure by measure; and the corrections."""
+    rows = []
     for name, own in result.biases.items():
-        base, after, change = own.base, own.calibrated, own.change
-        n = str(base.human_skew.n)
-        skew.append((name, share(base.skew), share(after.skew), share(base.human_skew), distance(base.gap),
-                     distance(after.gap), points(change.gap), n))  # fmt: skip
-        errors.append((name, share(base.miscalibration), share(after.miscalibration), points(change.miscalibration), n))
-    accuracy = result.quality
-    if accuracy is not None:
-        errors.append(("accuracy on quality pairs", cell(accuracy.before, share), cell(accuracy.after, share),
-                       cell(accuracy.change, points), _n(accuracy.before)))  # fmt: skip
+        for title, key, form in (("preferred with the bias", "skew", share), ("distance from people", "gap", distance),
+                                 ("disagreement with people", "miscalibration", share)):  # fmt: skip
+            before, after, change = (getattr(part, key) for part in (own.base, own.calibrated, own.change))
+            people = share(own.base.human_skew) if key == "skew" else ""
+            rows.append((name, title, form(before), form(after), people, points(change), str(before.n)))
+    others = {"accuracy on quality pairs": result.quality}
     if isinstance(result.order, OrderCorrection):
-        first = result.order.prefers_first
-        errors.append(("first place preferred", cell(first.before, share), cell(first.after, share),
-                       cell(first.change, points), _n(first.before)))  # fmt: skip
-    return [
-        Table("Share preferred with the bias, and its distance from people's, out of fold, with 95% intervals",
-              ("bias", "as it is", "calibrated", "people", "distance as it is", "distance calibrated", "change of distance", "contrasts"),
-              tuple(skew)),
-        Table("Disagreement with people, and accuracy, out of fold, with 95% intervals",
-              ("miscalibration", "as it is", "calibrated", "change", "n"), tuple(errors)),
-        _corrections(result),
-    ]  # fmt: skip
+        others["first place preferred"] = result.order.prefers_first
+    for title, found in others.items():
+        if found is not None:
+            n = str(found.before.n) if isinstance(found.before, Estimate) else ""
+            cells = (cell(found.before, share), cell(found.after, share), "", cell(found.change, points), n)
+            rows.append(("all", title, *cells))
+    caption = "The scorer as it is and calibrated, out of fold, with 95% intervals"
+    header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
+    return [Table(caption, header, tuple(rows)), _corrections(result)]
 
 
 def _corrections(result: CalibrationResult) -> Table:
@@ -107,10 +102,6 @@ def _number(estimate: Estimate) -> str:
     """A correction with its interval, to two digits."""
     low, value, high = (plain(end, 2) for end in (estimate.low, estimate.value, estimate.high))
     return f"{value} [{low}, {high}]"
-
-
-def _n(found: Estimate | Missing) -> str:
-    return str(found.n) if isinstance(found, Estimate) else ""
 
 
 def calibration_sentences(result: CalibrationResult) -> list[str]:
@@ -171,9 +162,8 @@ def _kind(own: CalibratedBias) -> Kind:
 
 
 def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
-    skew, errors, corrections = calibration_tables(result)
-    yield ReportSection("skew", "Preference for the bias", (), (skew,), (_plot(result),))
-    yield ReportSection("errors", "Disagreement and accuracy", (), (errors,))
+    effect, corrections = calibration_tables(result)
+    yield ReportSection("effect", "Effect on votes that did not fit it", (), (effect,), (_plot(result),))
     yield ReportSection("corrections", "What is taken off", (), (corrections,))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     given = [(name, str(file)) for name, file in result.sources.items() if file is not None]

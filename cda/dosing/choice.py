@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,12 +235,25 @@ def mean_size(gaps: FloatArray) -> FloatArray:
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
 
 
-def prompt_codes(curve: DoseCurve) -> tuple[Codes, Codes, Codes]:
+class Prompts(NamedTuple):
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
-    names, of_row = np.unique([*curve.prompt_ids, *curve.quality_prompt_ids], return_inverse=True)
-    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(curve.prompt_ids)])
-    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[curve.people.used], of_quality))
-    return of_contrast, of_quality, (2 * voted + checked).astype(np.int64)
+
+    of_contrast: Codes
+    of_quality: Codes
+    strata: Codes
+
+
+def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> Prompts:
+    """Prompts by the ids of contrasts, which of them have a majority, and the ids of quality pairs: rows of one stay together."""
+    names, of_row = np.unique(np.asarray([*contrasts, *quality], dtype=str), return_inverse=True)
+    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(contrasts)])
+    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[used], of_quality))
+    return Prompts(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
+
+
+def prompt_codes(curve: DoseCurve) -> Prompts:
+    """The prompts of a curve."""
+    return prompts_of(curve.prompt_ids, curve.people.used, curve.quality_prompt_ids)
 
 
 def _half(strata: Codes, rng: np.random.Generator) -> Rows:

@@ -156,19 +156,15 @@ def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim
 
 def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> DoseCurve:
     """Margins and majorities of all biases; the majorities' exclusions count the contrasts left out."""
-    majorities = [_majority(group, ties, aim) for group in groups]
-    reasons = Counter({UNREAD: sum(group.n_unread for group in groups)})
-    for majority in majorities:
-        reasons.update(majority.exclusions.reasons)
-    used = np.concatenate([majority.used for majority in majorities])
-    target = np.concatenate([majority.target for majority in majorities])
-    exclusions = Exclusions(len(used), {reason: n for reason, n in sorted(reasons.items()) if n})
+    people = joint_majority(groups, ties, aim)
+    reasons = Counter({UNREAD: sum(group.n_unread for group in groups)}) + Counter(people.exclusions.reasons)
+    people = replace(people, exclusions=Exclusions(len(people.used), dict(sorted(reasons.items()))))
     margins = [np.array([group.margins[f"{dose:g}"] for dose in curve]) for group in groups]
     quality, quality_ids = _quality(pairs, curve)
     return DoseCurve(
         tuple(curve),
         np.concatenate(margins, axis=1),
-        Majority(target, used, ties, exclusions),
+        people,
         [name for group in groups for name in group.prompt_ids],
         quality,
         quality_ids,
@@ -176,13 +172,20 @@ def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties
     )
 
 
-def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
-    if aim == "tie":
-        return assumed_ties(len(group))
-    people = people_of(group, ties)
-    if people is None:
-        raise DataError(f"{group.bias.name}: no contrast has a majority for one side; no dose can be chosen by it")
-    return people.majority
+def joint_majority(groups: Sequence[Group], ties: TieRule, aim: Aim = "votes") -> Majority:
+    """The majorities of all groups, one after another; DataError: a group has none."""
+    found = []
+    for group in groups:
+        people = None if aim == "tie" else people_of(group, ties)
+        if people is None and aim == "votes":
+            raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority for one side")
+        found.append(assumed_ties(len(group)) if people is None else people.majority)
+    reasons = Counter[str]()
+    for majority in found:
+        reasons.update(majority.exclusions.reasons)
+    used = np.concatenate([majority.used for majority in found])
+    target = np.concatenate([majority.target for majority in found])
+    return Majority(target, used, ties, Exclusions(len(used), dict(reasons)))
 
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:

@@ -65,7 +65,6 @@ from cda.scorers.own import (
     OwnPairwise,
     OwnPointwise,
     OwnScorer,
-    StoredCode,
     own_scorer,
     stored_scorer,
 )
@@ -324,20 +323,6 @@ class Scores(Function):
     @property
     def scored_as(self) -> str | None:
         return fingerprint([self.source(), self.deciding_settings()])
-
-    def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        self._check(list(distinct_texts(texts).values()))
-        return super().rewards(texts)
-
-    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts]:
-        self._check(list(dict.fromkeys(comparisons)))
-        return super().preferences(comparisons)
-
-    def _check(self, texts: Sequence[Text] | Sequence[Comparison]) -> None:
-        """Refuse all that the file lacks at once, before the first batch."""
-        code = self.own.code  # type: ignore[union-attr]  # of `_load`
-        assert isinstance(code, StoredCode)
-        code.check(texts)
 
 
 def watched(opened: Opened) -> dict[str, Watch]:

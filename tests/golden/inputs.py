@@ -155,8 +155,13 @@ def write_inputs(folder: Path) -> None:
             {"prompt": prompt(row), "response": answer(row + shift, number(name, row) % 3 == 0, 2 + number(row) % 2)}
             for row in range(N_PROMPTS)
         ])  # fmt: skip
-    voted = [{"id": f"c{row}", "prompt": prompt(row), "perturbed": answer(row, True), "base": answer(row, False)} for row in range(60)]
-    pairs = [{"prompt": prompt(row), "chosen": answer(row, False, 1), "rejected": answer(row, False, 2)} for row in range(60)]
+    voted = [
+        {"id": f"c{row}", "prompt": prompt(row), "perturbed": answer(row, True), "base": answer(row, False)}
+        for row in range(60)
+    ]
+    pairs = [
+        {"prompt": prompt(row), "chosen": answer(row, False, 1), "rejected": answer(row, False, 2)} for row in range(60)
+    ]
     _rows(folder / "voted.jsonl", voted)
     _rows(folder / "scored_pairs.jsonl", pairs)
     for after in (False, True):
