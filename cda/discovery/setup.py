@@ -217,7 +217,7 @@ def _verdicts(scorer: NamedScorer, comparisons: Sequence[Comparison]) -> tuple[F
 
     LLMError or ModelError if not one can be read in both orders.
     """
-    judge = replace(scorer.pairwise(), both_orders=True)
+    judge = scorer.as_pairwise().pairwise(both_orders=True)
     compared = compare_distinct(judge, comparisons)
     why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
     if judge.orders.n_unread or judge.orders.n_half_read or why:

@@ -31,9 +31,9 @@ from cda.results.base import load
 from cda.rewriting.labels import parse_answers
 from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
+from cda.scorers.dialects import endpoint_of
 from cda.scorers.judge import parse_verdict, verdict_code
 from cda.scorers.served_client import reward_in, undone
-from cda.scorers.served_options import endpoint_of
 from cda.training.dose import adapter_config
 
 WHOLE = make_audit().model_dump()
