@@ -498,7 +498,7 @@ _KINDS: dict[str, tuple[type[Loaded], str]] = {
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),
-    **dict.fromkeys(("mixing_differs", "held_out"), (Dose, "cda dose")),
+    **dict.fromkeys(("methods", "held_out"), (Dose, "cda dose")),
     "corrections": (Calibration, "cda calibrate"),
 }
 """A field that no other result has, to the result and the command that makes it."""

@@ -93,11 +93,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     if own.barred:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
     sentences.append(_winner(dose))
-    if dose.mixing_differs:
-        at, mixed = max(dose.mixing_differs.items(), key=lambda item: item[1].preferences)
-        sentences.append(said("dose", "mixing", at=at, share=percent(mixed.preferences), n=mixed.n))
-    else:
-        sentences.append(said("dose", "mixed"))
+    sentences += [said("dose", "mixed")] if dose.mixed else []
     sentences += [
         f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
         for name, n in dose.too_few.items()
@@ -110,7 +106,7 @@ def _objective(dose: DoseResult) -> str:
 
 
 def _winner(dose: DoseResult) -> str:
-    best, losses = dose.best.name, dose.best.losses
+    best, losses = dose.best, dose.losses
     if dose.methods.get(best) == dose.own:
         return f"No other way tried leaves less {_objective(dose)}, held out, at that quality."
     name = "mixing" if dose.mixed else "dose"

@@ -48,11 +48,9 @@ from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
 from cda.results.dose import (
     Aim,
-    BestWay,
     DoseMethod,
     DoseResult,
     HeldOutPeople,
-    MixingDiffers,
 )
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
@@ -116,8 +114,7 @@ def dose_result(
         max_quality_loss=settings.max_quality_loss,
         chosen=next(iter(methods.values())).chosen,
         methods=methods,
-        mixing_differs={} if mixed else _mixing_differs(own, measured[MIXING]),
-        best=best(methods, aim),
+        losses=losses_of(methods, aim),
         quality_pairs=len(own.quality_prompt_ids),
         left_out={
             "contrasts": dict(own.people.exclusions.reasons),
@@ -132,19 +129,19 @@ def dose_result(
     )
 
 
-def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
-    """The way of least miscalibration + gap (of least gap, if the aim is a tie), held out, in the mean over biases, among
+def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> dict[str, float]:
+    """What each way leaves, miscalibration + gap (the gap alone, if the aim is a tie), held out, in the mean over biases, among
     those that keep quality.
 
     Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes
     is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
     losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method.quality_kept}
-    own = methods.get("dose") or methods[MIXING]
+    own = next(iter(methods.values()))
     losses["no training"] = _loss(own, "base", aim)
     if own.plain_keeps_quality:
         losses["plain CDA"] = _loss(own, "plain", aim)
-    return BestWay(name=min(losses, key=lambda name: losses[name]), losses=losses)
+    return losses
 
 
 def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
@@ -201,20 +198,6 @@ def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tu
             "(audit.quality=null)"
         )
     return np.array(list(margins.values())), tuple(ids)
-
-
-def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, MixingDiffers]:
-    """Distance of mixed scores from the adapter's own at each dose."""
-    ends = own.margins_at(1.0) - own.margins_at(0.0)
-    spread = float(np.sqrt((ends**2).mean())) or 1.0
-    return {
-        f"{dose:g}": MixingDiffers(
-            preferences=float(((margins > 0) != (of_mixed > 0)).mean()),
-            distance=float(np.abs(margins - of_mixed).mean()) / spread,
-            n=len(margins),
-        )
-        for dose, margins, of_mixed in zip(own.doses, own.margins, mixed.margins, strict=True)
-    }
 
 
 DOSE_FILE, PAGE, REPORT = "dose.json", "report.html", "dose.md"

@@ -196,28 +196,10 @@ class DoseMethod(Result):
     """By bias, in ascending order of dose."""
 
 
-class MixingDiffers(Result):
-    """Distance of mixed scores from the adapter's own at one dose."""
-
-    preferences: float
-    """Share of contrasts on which they prefer another side."""
-    distance: float
-    """Mean distance of the margins, as a share of the spread of the change from dose 0 to 1."""
-    n: int
-
-
-class BestWay(Result):
-    """The way that leaves least, held out, in the mean over biases, among those that keep quality."""
-
-    name: str
-    losses: dict[str, float]
-    """Method to its remaining bias: miscalibration + gap as shares; the gap alone if a tie is the aim."""
-
-
 class DoseResult(Saved):
     """The choice of a dose, for a training or by mixing two scorings."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]
@@ -230,9 +212,9 @@ class DoseResult(Saved):
     chosen: float
     methods: dict[str, DoseMethod]
     """`dose`, the adapter; `mixing`, scores before and after mixed; `direction` and `features`, taken off the base model."""
-    mixing_differs: dict[str, MixingDiffers]
-    """By dose."""
-    best: BestWay
+    losses: dict[str, float]
+    """What each way leaves of the bias, held out, in the mean over biases, among those that keep quality: miscalibration + gap as
+    shares; the gap alone if a tie is the aim."""
     quality_pairs: int
     left_out: dict[str, dict[str, int]]
     """Contrasts and quality pairs without a say, by reason."""
@@ -247,6 +229,11 @@ class DoseResult(Saved):
     """Quality pairs before a sample was drawn."""
     mixed: Annotated[tuple[str, str] | None, Field(exclude_if=lambda value: value is None)] = None
     """Scorers at doses 0 and 1, whose scores are mixed; None for an adapter."""
+
+    @property
+    def best(self) -> str:
+        """The way that leaves least."""
+        return min(self.losses, key=lambda name: self.losses[name])
 
     @property
     def own(self) -> DoseMethod:

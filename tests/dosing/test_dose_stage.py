@@ -96,8 +96,6 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     # Texts that the dose stage scored are not scored again.
     texts = read_json(finished / "dose" / "texts.json")
     assert all(one["cached"] == len(texts) >= 80 for one in audit["model"]["by_scoring"].values())
-    assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
-    assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
 
 
 def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: Path) -> None:

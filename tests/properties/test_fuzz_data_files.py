@@ -21,7 +21,7 @@ from cda.data.queries import clean_queries, why_not
 from cda.data.sampled import load_outputs, load_sampled
 from cda.data.scores import load_scores
 from cda.data.triples import clean_triples
-from cda.data.votes import load_votes, read_opinions
+from cda.data.votes import load_votes
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import MAX_DEPTH, parse_json, read_json
 from cda.records import count_reasons
@@ -73,10 +73,6 @@ FILES: Mapping[str, tuple[Any, Callable[[str], object]]] = {
         load_scores,
     ),
     "preferences": ([{"prompt": "q", "response_a": "a", "response_b": "b", "preference": -0.5}], load_scores),
-    "opinions": (
-        [{"query": "1", "entries": [{"overall_preference": "response_1"}], "biased_response": "response_1", "response_1": "a"}],
-        lambda path: read_opinions(Path(path)),
-    ),
     "queries": (
         [{"prompt": "Why is the sky blue in the morning?", "language": "en"}, {"conversation": ASKED}],
         lambda path: clean_queries(load_rows(path), path),
@@ -178,8 +174,6 @@ def test_hostile_parquet_is_read_or_refused(tmp_path_factory: pytest.TempPathFac
          None),
         ("outputs", '[{"prompt": "q", "response": "a", "quality": 1%s}]' % ("0" * 400), None),
         ("scores", '[{"prompt": "q", "response": "a", "score": 1%s}]' % ("0" * 400), "give a number from"),
-        ("opinions", '[{"query": "1", "entries": true, "biased_response": "response_1"}]', "row 1: entries is not a list"),
-        ("opinions", '[{"query": "1", "entries": ["x"], "biased_response": "response_1"}]', "row 1: entries is not a list"),
         ("RewardBench", '[{"prompt": "q", "chosen": "a", "rejected": "b", "subset": {"a": 1}}]', None),
         ("RewardBench 2", '[{"prompt": "q", "chosen": ["a"], "rejected": ["b"], "subset": ["Ties"], "num_correct": 1}]', None),
         ("RewardBench 2", '[{"prompt": "q", "chosen": ["a"], "rejected": ["b"], "subset": "Ties", "id": "ref:%s"}]' % ("9" * 5000),
