@@ -27,7 +27,7 @@ from cda.calibration.effects import METHOD, Effects, effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, RESULT, made
 from cda.dosing.choice import MIN_PROMPTS
-from cda.dosing.stage import calls_on_votes, counted, joint_majority, voted_in
+from cda.dosing.stage import Material, calls_on_votes, joint_majority, voted_in
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
 from cda.jobs.perform import Done, Job, Made, perform
@@ -142,31 +142,15 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
         raise DataError("score.calibration: leave it out, since what is calibrated is the scorer as it is")
     check_subject(Subject("model", loaded.recipe.model), settings)
     audit_inputs(loaded).check_opinions()
-    _, counts, n_quality = counted(loaded, "votes")
-    enough = check_prompts(counts, n_quality)
+    material = Material.planned(loaded, "votes")
+    material.check("calibrating")
+    counts, n_quality = material.prompts, material.n_quality
+    enough = sorted(name for name, n in counts.items() if n >= MIN_PROMPTS)
     biases = tuple(bias for bias in loaded.biases if bias.name in enough)
     measures = {bias.name: own for bias in biases if (own := text_measure(bias)) is not None}
     if not measures:
         raise DataError(f"{', '.join(enough)}: {NO_MEASURE}. Add `measure` to the bias file (cda/biases/README.md)")
     return Voted(replace(loaded, biases=biases), counts, measures, n_quality)
-
-
-def check_prompts(n_prompts: Mapping[str, int], n_quality: int) -> list[str]:
-    """Biases with enough prompts with a majority, in alphabetical order. DataError: none has, or too few prompts have quality
-    pairs."""
-    enough = sorted(name for name, n in n_prompts.items() if n >= MIN_PROMPTS)
-    if not enough:
-        found = ", ".join(f"{name} {n}" for name, n in sorted(n_prompts.items())) or "none"
-        raise DataError(
-            f"too few votes to calibrate by: prompts with a majority of people: {found}; a bias needs {MIN_PROMPTS}. Collect "
-            "votes on more contrasts (cda study), and give them with --votes"
-        )
-    if 0 < n_quality < MIN_PROMPTS:
-        raise DataError(
-            f"{n_quality} prompts with quality pairs: {MIN_PROMPTS} are needed to see a loss of accuracy; give more pairs, or "
-            "--quality none"
-        )
-    return enough
 
 
 def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Done[CalibrationResult]:

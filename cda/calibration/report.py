@@ -11,11 +11,11 @@ from cda.jobs.perform import Made
 from cda.report import plots
 from cda.report.document import Block, Document
 from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
-from cda.report.page import Entry, Headline, Kind, ReportSection
+from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
-from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
+from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ def calibration_document(result: CalibrationResult) -> Document:
         *calibration_tables(result),
         tuple(calibration_sentences(result)),
     )
-    return Document(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result)), said)
+    return Document(_title(result), verdict(result), (), tuple(_sections(result)), said)
 
 
 def made(result: CalibrationResult, rows: Sequence[dict[str, object]]) -> Made[CalibrationResult]:
@@ -136,29 +136,6 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
 
 def _title(result: CalibrationResult) -> str:
     return f"Calibration of {clipped(result.scorer, 120)}"
-
-
-def _headlines(result: CalibrationResult) -> Iterator[Headline]:
-    """Each bias, then accuracy: as the scorer is, calibrated, and the change."""
-    for name, own in result.biases.items():
-        text = (
-            f"skew {percent(own.base.skew.value)}, calibrated {percent(own.calibrated.skew.value)}, people "
-            f"{percent(own.base.human_skew.value)}; change of distance {points(own.change.gap)}, of miscalibration "
-            f"{points(own.change.miscalibration)}; {own.base.human_skew.n} contrasts."
-        )
-        yield Headline(f"{name}:", text, _kind(own))
-    if result.quality is not None and isinstance(result.quality.change, Estimate):
-        after = cell(result.quality.after, share)
-        yield Headline(
-            "accuracy:",
-            f"{cell(result.quality.before, share)}, calibrated {after}; change {points(result.quality.change)}.",
-        )
-
-
-def _kind(own: CalibratedBias) -> Kind:
-    """Good or bad news if the interval of a change of the distance lies on one side of 0."""
-    gap = own.change.gap
-    return "good" if gap.high < 0 else "bad" if gap.low > 0 else "none"
 
 
 def _sections(result: CalibrationResult) -> Iterator[ReportSection]:

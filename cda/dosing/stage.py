@@ -240,46 +240,10 @@ def may_have_votes(audit: AuditSection) -> bool:
     return audit.contrasts != EMBEDDED or audit.votes is not None
 
 
-def counted(
-    loaded: LoadedRecipe, aim: Literal["auto", "votes", "tie"] | None = None
-) -> tuple[Aim, dict[str, int], int]:
-    """The aim (the recipe's, or this one), the prompts of each bias that may choose by it, and the number of prompts with quality
-    pairs, before anything is spent."""
-    recipe, inputs = loaded.recipe, audit_inputs(loaded)
-    audit, seed = recipe.audit, recipe.seed
-    existing = inputs.existing_contrasts()
-    contrasts: list[Contrast] = []
-    for name in inputs.names:
-        own = [contrast for contrast in existing if contrast.bias == name]
-        # A file's contrasts stand for the embedded ones.
-        files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
-        contrasts += drawn(files or own, audit.max_contrasts, seed)
-    quality = inputs.quality()
-    pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)
-    found, _, prompts = aimed(
-        contrasts, loaded.biases, aim or recipe.dose.aim, audit.ties, ties_taught=aim is None and _teaches_ties(loaded)
-    )
-    return found, prompts, _n_prompts(pairs)
-
-
-def _teaches_ties(loaded: LoadedRecipe) -> bool:
-    return loaded.recipe.aims_at_ties and not loaded.only_audit
-
-
-def check_counts(loaded: LoadedRecipe) -> tuple[dict[str, int], int]:
-    """Count votes and quality pairs before anything is spent; DataError for too few to choose a dose by."""
-    aim, prompts, n_quality = counted(loaded)
-    if aim == "tie":
-        # A bias without its own contrasts gets them in the audit; their number is known then.
-        prompts = {name: n for name, n in prompts.items() if n}
-    most = loaded.recipe.dose.max_quality
-    _check_enough(aim, prompts, n_quality if most is None else min(n_quality, most))
-    return prompts, n_quality
-
-
 @dataclass(frozen=True, slots=True)
-class _Material:
-    """The texts that a dose is chosen on: contrasts and quality pairs that have a say, and all of their texts."""
+class Material:
+    """What a correction is chosen by: its aim, the contrasts of biases that have enough, prompts with such contrasts by bias, quality
+    pairs, and the number of these before a sample was drawn."""
 
     aim: Aim
     contrasts: Sequence[Contrast]
@@ -288,18 +252,69 @@ class _Material:
     available: int
 
     @classmethod
-    def of(cls, loaded: LoadedRecipe) -> _Material:
-        """DataError: too few contrasts, or too few with a majority of people."""
-        recipe, texts = loaded.recipe, audit_texts(loaded)
-        aim, contrasts, prompts = aimed(
-            texts.contrasts, loaded.biases, recipe.dose.aim, recipe.audit.ties, ties_taught=_teaches_ties(loaded)
+    def of(
+        cls,
+        loaded: LoadedRecipe,
+        contrasts: Sequence[Contrast],
+        pairs: Sequence[Pair],
+        aim: Literal["votes"] | None = None,
+    ) -> Material:
+        """The part of some contrasts and pairs that has a say, for the recipe's aim or this one."""
+        recipe = loaded.recipe
+        ties_taught = aim is None and recipe.aims_at_ties and not loaded.only_audit
+        found, kept, prompts = aimed(
+            contrasts, loaded.biases, aim or recipe.dose.aim, recipe.audit.ties, ties_taught=ties_taught
         )
-        pairs = drawn(texts.pairs, recipe.dose.max_quality, recipe.seed)
-        _check_enough(aim, prompts, _n_prompts(pairs))
-        own = cls(aim, contrasts, prompts, pairs, len(texts.pairs))
+        return cls(found, kept, prompts, drawn(pairs, recipe.dose.max_quality, recipe.seed), len(pairs))
+
+    @classmethod
+    def planned(cls, loaded: LoadedRecipe, aim: Literal["votes"] | None = None) -> Material:
+        """That of the texts that exist before anything is spent."""
+        recipe, inputs = loaded.recipe, audit_inputs(loaded)
+        existing = inputs.existing_contrasts()
+        contrasts: list[Contrast] = []
+        for name in inputs.names:
+            own = [contrast for contrast in existing if contrast.bias == name]
+            # A file's contrasts stand for the embedded ones.
+            files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
+            contrasts += drawn(files or own, recipe.audit.max_contrasts, recipe.seed)
+        quality = inputs.quality()
+        return cls.of(
+            loaded, contrasts, drawn(quality.pairs if quality else (), recipe.audit.max_quality, recipe.seed), aim
+        )
+
+    @classmethod
+    def audited(cls, loaded: LoadedRecipe) -> Material:
+        """That of the texts that the audit measures on; DataError as of `check`."""
+        texts = audit_texts(loaded)
+        own = cls.of(loaded, texts.contrasts, texts.pairs)
+        own.check()
         for name, n in own.too_few.items():
-            say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
+            say(
+                f"  {name}: {_COUNTED[own.aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)"
+            )
         return own
+
+    @property
+    def n_quality(self) -> int:
+        """Prompts with quality pairs."""
+        return _n_prompts(self.pairs)
+
+    def check(self, doing: str = "choosing a dose", prompts: Mapping[str, int] | None = None) -> None:
+        """Raise DataError for too few contrasts or quality pairs to choose by, with the number that is needed."""
+        prompts = self.prompts if prompts is None else prompts
+        if prompts and max(prompts.values()) < MIN_PROMPTS:
+            counts = ", ".join(f"{name}: {_COUNTED[self.aim]} on {n} prompts" for name, n in prompts.items())
+            voted = "contrasts with votes (audit.contrasts, audit.votes; cda study collects them)"
+            raise DataError(
+                f"{counts}, and {doing} needs {MIN_PROMPTS} at least of one bias (half of them choose, the others measure). "
+                f"Give {voted if self.aim == 'votes' else 'more (audit.contrasts)'}"
+            )
+        if 0 < self.n_quality < MIN_PROMPTS:
+            raise DataError(
+                f"quality pairs on {self.n_quality} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
+                "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
+            )
 
     @property
     def too_few(self) -> dict[str, int]:
@@ -307,6 +322,7 @@ class _Material:
 
     @property
     def texts(self) -> list[Text]:
+        """All of their texts."""
         return list(dict.fromkeys(texts_of([*contrast_comparisons(self.contrasts), *pair_comparisons(self.pairs)])))
 
     def result(self, loaded: LoadedRecipe, curves: Mapping[str, Curve], **more: Any) -> DoseResult:
@@ -317,11 +333,19 @@ class _Material:
         )  # fmt: skip
 
 
+def check_counts(loaded: LoadedRecipe) -> Material:
+    """Count votes and quality pairs before anything is spent; DataError for too few to choose a dose by."""
+    material = Material.planned(loaded)
+    # A tie's contrasts may be made in the audit; their number is known then.
+    material.check(prompts={name: n for name, n in material.prompts.items() if n or material.aim == "votes"})
+    return material
+
+
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, object]:
     """Score the curve, choose, write dose.json, and return counts. DataError: too few contrasts, or too few with a
     majority of people; or no quality pair can be read.
     """
-    recipe, settings, material = loaded.recipe, loaded.recipe.dose, _Material.of(loaded)
+    recipe, settings, material = loaded.recipe, loaded.recipe.dose, Material.audited(loaded)
     to_score = material.texts
     spec, adapter = model_spec(recipe.model), run_folder.stage(training.stage("train")) / ADAPTER
     curves = {"dose": dosed_rewards(spec, scorer_settings(loaded), adapter, settings.doses, to_score)}
@@ -352,20 +376,20 @@ def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> D
     for subject in subjects:
         check_subject(subject, settings, singly=True)
     audit_inputs(loaded).check_opinions()
-    prompts, n_quality = check_counts(loaded)
+    counts = check_counts(loaded)
 
     def plan(out: Path) -> list[str]:
         doses = loaded.recipe.dose.doses
         return [
             *(subject.planned for subject in subjects),
-            f"votes       prompts with a majority: {', '.join(f'{name} {n}' for name, n in prompts.items())}",
-            f"quality     {f'pairs of {n_quality} prompts' if n_quality else 'none'}",
+            f"votes       prompts with a majority: {', '.join(f'{name} {n}' for name, n in counts.prompts.items())}",
+            f"quality     {f'pairs of {counts.n_quality} prompts' if counts.pairs else 'none'}",
             f"chooses     one of {len(doses)} doses from {doses[0]:g} to {doses[-1]:g}",
             f"report      {out / PAGE}",
         ]
 
     def work(_: Path) -> Made[DoseResult]:
-        material = _Material.of(loaded)
+        material = Material.audited(loaded)
         scorers = [open_scorer(subject, settings, settings.shared_folder) for subject in subjects]
         curve = {float(dose): scorer.score(material.texts)[0] for dose, scorer in enumerate(scorers)}
         names = (shown_target(subjects[0].name), shown_target(subjects[1].name))
@@ -438,22 +462,6 @@ def _with_majority(bias: Bias, contrasts: Sequence[Contrast], rule: TieRule) -> 
 
 def _n_prompts(rows: Sequence[Contrast] | Sequence[Pair]) -> int:
     return len({prompt_id(row.prompt) for row in rows})
-
-
-def _check_enough(aim: Aim, prompts: Mapping[str, int], n_quality: int) -> None:
-    """Raise DataError for too few contrasts or quality pairs to choose by, with the number that is needed."""
-    if prompts and max(prompts.values()) < MIN_PROMPTS:
-        counts = ", ".join(f"{name}: {_COUNTED[aim]} on {n} prompts" for name, n in prompts.items())
-        what = "contrasts with votes (audit.contrasts, audit.votes)" if aim == "votes" else "more (audit.contrasts)"
-        raise DataError(
-            f"{counts}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
-            f"measure). Give {what}, or take a dose of your own with `cda merge --dose`"
-        )
-    if 0 < n_quality < MIN_PROMPTS:
-        raise DataError(
-            f"quality pairs on {n_quality} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
-            "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
-        )
 
 
 def _lessons(run_folder: RunFolder, biases: Sequence[Bias], most: int, seed: int) -> dict[str, list[Comparison]]:

@@ -249,7 +249,7 @@ def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> 
         raise AssertionError("scored")
 
     few = [row if number < 12 else {**row, "votes": []} for number, row in enumerate(contrasts())]
-    with pytest.raises(DataError, match="prompts with a majority of people: length 12; a bias needs 20"):
+    with pytest.raises(DataError, match="length: people's majorities on 12 prompts, and calibrating needs 20 at least"):
         calibrated(never, tmp_path / "out", contrasts=few)  # type: ignore[arg-type]
     unmeasured = [{**row, "bias": "vagueness-paper"} for row in contrasts()]
     with pytest.raises(DataError, match="vagueness-paper: its file names no measure"):

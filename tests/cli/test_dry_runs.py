@@ -105,7 +105,7 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none",
          "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),
-        ("calibrate scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none", "too few votes to calibrate by"),
+        ("calibrate scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --only", "--only: only with a recipe"),
         ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),
         (f"{RUN} c --export rm.py/", "rm.py/row.json: cannot be written (rm.py: is a file"),
