@@ -25,8 +25,8 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, dose, quality, win_rate
-    from cda.api.calibration import calibrate, calibrate_scores
+    from cda.api.benchmarks import best_of, quality, win_rate
+    from cda.api.calibration import calibrate, dose
     from cda.api.data import audit_data
     from cda.api.reports import compare, leaderboard
     from cda.api.results import (
@@ -54,8 +54,8 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
-    "cda.api.calibration": ("calibrate", "calibrate_scores"),
+    "cda.api.benchmarks": ("best_of", "quality", "win_rate"),
+    "cda.api.calibration": ("calibrate", "dose"),
     "cda.api.data": ("audit_data",),
     "cda.api.reports": ("compare", "leaderboard"),
     "cda.api.results": (
@@ -107,7 +107,6 @@ __all__ = [
     "audit_data",
     "best_of",
     "calibrate",
-    "calibrate_scores",
     "compare",
     "discover",
     "dose",

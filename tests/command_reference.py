@@ -18,7 +18,7 @@ RESULTS = {
     "train": "TrainResult",
     "label": "LabelCounts",
     "synthesize": "SynthesizeCounts",
-    "dose": "TrainResult; DoseResult with --only; DoseFilesResult for score files",
+    "dose": "TrainResult; DoseResult with --only or --against",
     "calibrate": "CalibrationResult",
     "merge": "Written",
     "data": "DataResult",

@@ -88,8 +88,9 @@ def write_user_files(folder: Path) -> None:
     _write(folder / "my_contrasts.jsonl", [row | own for row, own in zip(numbered, by, strict=True)])
     _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])
     _write(folder / "my_triples.jsonl", [triple])
-    _write(folder / "before.jsonl", [{"id": one, "margin": 1.0} for one in ids])
-    _write(folder / "after.jsonl", [{"id": one, "margin": -0.5} for one in ids])
+    for name, score in (("before", "1.0"), ("after", "-0.5")):
+        scored = [row | {"perturbed_score": score, "base_score": "0"} for row in numbered]
+        _write(folder / f"{name}.jsonl", scored)
     votes = ["id,vote", "a,base", "a,tie", *(f"{one},base" for one in ids)]
     (folder / "my_votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
     (folder / "worth-noting.yaml").write_text(worked_example(), encoding="utf-8")

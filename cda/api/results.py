@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, PrivateAttr
 
@@ -24,8 +23,8 @@ from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.data.load import prompt_of
 from cda.discovery.discovery_page import discovery_document
-from cda.dosing.files import dose_files_text
-from cda.errors import DataError, RunError, did_you_mean
+from cda.dosing.stage import dose_document
+from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
@@ -50,12 +49,12 @@ from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.commands import Plan
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
-from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
+from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.panel import ComparisonResult, LeaderboardResult, PanelResult
 from cda.results.stages import LabelCounts, SynthesizeCounts
 from cda.results.topics import TopicsResult
 from cda.run import RunFolder
-from cda.scorers.calibrated import Corrector, value_of
+from cda.scorers.calibrated import Corrector
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -301,13 +300,13 @@ class WinRate(WinRateResult, Shown):
         return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
 
 
-class Dose(DoseFilesResult, Shown):
-    """A dose chosen from scores; its fields are those of `DoseFilesResult`. It has no report."""
+class Dose(DoseResult, Shown):
+    """A dose between two scorers, with the fields of `DoseResult`."""
 
-    __str__ = dose_files_text
+    _document = dose_document
 
     def __repr__(self) -> str:
-        return f"<Dose {self.held_out.dose:g}>"
+        return f"<Dose {self.chosen:g}>"
 
 
 class Calibration(CalibrationResult, Shown):
@@ -328,31 +327,15 @@ class Calibration(CalibrationResult, Shown):
         to 1. `one_order`: the judge was asked once per pair, in the order that cda draws from the texts. NaN stays NaN.
 
         Raises:
-            DataError: Lengths differ, or the calibration comes from score files alone.
+            ValueError: Lengths differ.
         """
         comparisons = [
             (prompt_of(prompt), text, other) for prompt, text, other in zip(prompts, first, second, strict=True)
         ]
         return Corrector(self).margins(margins, comparisons, one_order)
 
-    def corrected(self, margins: ArrayLike, bias: str, differences: ArrayLike | float = 0.0) -> FloatArray:
-        """Corrected margins of pairs whose first side has this bias and whose second has not, shape (n,), without texts;
-        `differences` are in the measure of the calibration, first minus second.
-
-        Raises:
-            DataError: The calibration has no such bias.
-        """
-        if bias not in self.corrections:
-            known = ", ".join(self.corrections)
-            raise DataError(
-                f"'{bias}': not a bias of this calibration.{did_you_mean(bias, self.corrections)} It has: {known}"
-            )
-        own, values = self.corrections[bias], np.asarray(margins, dtype=np.float64)
-        full = value_of(own.offset) + value_of(own.slope) * np.asarray(differences, dtype=np.float64)
-        return Corrector(self).shifted(values, self.strength * np.broadcast_to(full, values.shape))
-
     def __repr__(self) -> str:
-        return f"<Calibration of {self.scorer or self.sources.get('scores')} at strength {self.strength:g}>"
+        return f"<Calibration of {self.scorer} at strength {self.strength:g}>"
 
 
 @dataclass(frozen=True)
@@ -514,7 +497,7 @@ _KINDS: dict[str, tuple[type[Loaded], str]] = {
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
     "without_counterpart": (WinRate, "cda win-rate"),
-    "held_out": (Dose, "cda dose"),
+    **dict.fromkeys(("methods", "held_out"), (Dose, "cda dose")),
     "corrections": (Calibration, "cda calibrate"),
 }
 """A field that no other result has, to the result and the command that makes it."""

@@ -286,6 +286,7 @@ OTHER_RESULTS = (
     "win_rate.json",
     "panel.json",
     "calibration.json",
+    "dose.json",
     "data.json",
 )
 

@@ -212,8 +212,6 @@ class NamedScorer(ABC):
     def _not_of_this(self, found: CalibrationResult) -> str | None:
         """Why a calibration cannot be applied to this scorer."""
         again = f"run `cda calibrate {self.name}`"
-        if found.scorer is None:
-            return f"it comes from score files, which name no scorer; {again}, or apply it to scores in Python"
         if self.subject.adapter is not None:
             return f"it was fitted for {found.scorer}, not with the adapter {self.subject.adapter.name}"
         if found.scorer != shown_target(self.name):

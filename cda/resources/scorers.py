@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from cda.data.scores import load_scores
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import user_path
@@ -28,7 +29,7 @@ from cda.models.template import Template
 from cda.recipe.load import Opened
 from cda.records import Pair
 from cda.report.numbers import listed
-from cda.resources.artifacts import shown_path
+from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import only_noted
 from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
 from cda.resources.named_scorer import (
@@ -43,7 +44,7 @@ from cda.resources.named_scorer import (
     unread_error,
     verdict_facts,
 )
-from cda.resources.sources import prompt_name
+from cda.resources.sources import prompt_name, source_fingerprint
 from cda.results.facts import JudgeFacts, PanelFacts
 from cda.run import fingerprint
 from cda.scorers.compared import (
@@ -59,7 +60,7 @@ from cda.scorers.compared import (
 from cda.scorers.dialects import ServedOptions
 from cda.scorers.engine import ScoreCache, score_texts
 from cda.scorers.judge import GradeScorer, LLMJudge, grade_request, judge_request
-from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
+from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer, stored_scorer
 from cda.scorers.own_code import Watch
 from cda.scorers.rendering import Rendering
 from cda.scorers.served_client import ServedClient, ServedScorer
@@ -290,6 +291,29 @@ class Function(NamedScorer):
         if function.orders.n_unread == len(preferences.by_comparison):
             raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
         return preferences, verdict_facts(function, self.name, preferences)
+
+
+class Scores(Function):
+    """`scores:FILE`: rewards of texts, or preferences between two, that are in a file."""
+
+    versioned = False
+    how = "scores of a file"
+
+    def plain_name(self) -> str:
+        return Path(self.bare).stem
+
+    def _load(self) -> OwnScorer:
+        return stored_scorer(shown_target(self.name), load_scores(self.bare))
+
+    def source(self) -> str:
+        return source_fingerprint(self.bare)
+
+    def deciding_settings(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def scored_as(self) -> str | None:
+        return fingerprint([self.source(), self.deciding_settings()])
 
 
 def watched(opened: Opened) -> dict[str, Watch]:

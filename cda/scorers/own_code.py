@@ -308,6 +308,8 @@ class OwnCode:
     file: Path | None
     n_columns: int
     in_memory: str | None = None
+    batch_rows: int | None = None
+    """Texts in a call, if not the usual number."""
     watch: Watch = field(default_factory=Watch, compare=False)
     """What it has read, as it was loaded and in all calls."""
 

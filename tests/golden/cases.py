@@ -105,15 +105,9 @@ CASES = (
     Case("best-of-tilt", ("best-of scorers.py:reward samples.jsonl --bias jargon --beta 3 --beta 0.2 --out {out}",)),
     Case("win-rate", ("win-rate scorers.py:reward first.jsonl second.jsonl --out {out}",)),
     Case("win-rate-judge", (f"win-rate judge:judge first.jsonl second.jsonl {_JUDGE} --out {{out}}",)),
-    Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
-    Case("dose-files-quality", (
-        "dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --quality-before quality_before.jsonl "
-        "--quality-after quality_after.jsonl --ties half --out {out}.json",
-    )),
+    Case("dose-scores", ("dose scores:before.jsonl --against scores:after.jsonl --bias jargon --pairs voted.jsonl --votes dose_votes.jsonl "
+                         "--quality scored_pairs.jsonl audit.ties=half --out {out}",)),
     Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --pairs calibrated.jsonl --quality none --out {out}",)),
-    Case("calibrate-scores", (
-        "calibrate --scores before.jsonl --votes dose_votes.jsonl --quality quality_before.jsonl --out {out}",
-    )),
     Case("data", (
         "data preferences.jsonl --bias jargon --bias length --bias vagueness --by source --out {out}",
         "data labelled.jsonl --labels labelled.jsonl --column chosen_structure=chosen_list "

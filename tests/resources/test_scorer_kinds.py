@@ -73,7 +73,7 @@ def test_its_own_problems_and_what_it_cannot_do_are_said(contrasts: Path, tmp_pa
 
 NAMES = {
     "judge": "judge:a,b", "grade": "grade:a", "log-ratio": "dpo:org/a,org/b",
-    "served": "served:http://h/classify", "function": "mine.py:score", "classifier": "org/model",
+    "served": "served:http://h/classify", "function": "mine.py:score", "scores": "scores:mine.jsonl", "classifier": "org/model",
 }  # fmt: skip
 
 

@@ -2,50 +2,63 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import compress
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.audit import audit_rewriting, audit_texts
+from cda.auditing.audit import audit_texts
 from cda.auditing.groups import (
     Group,
     contrast_comparisons,
     make_groups,
     pair_comparisons,
-    people_of,
     read_margins,
     ties_of,
 )
-from cda.auditing.texts import AuditTexts, load_audit_texts
+from cda.auditing.texts import AuditTexts
 from cda.biases import Bias
-from cda.calibration.corrections import RESULT, Origin, Term, calibration_result, check_prompts
-from cda.calibration.effects import Effects
+from cda.calibration.effects import METHOD, Effects, effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import PAGE, made
+from cda.calibration.report import PAGE, RESULT, made
 from cda.dosing.choice import MIN_PROMPTS
-from cda.dosing.stage import aimed
+from cda.dosing.stage import Material, calls_on_votes, joint_majority, voted_in
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
 from cda.jobs.perform import Done, Job, Made, perform
-from cda.launch import unsaid
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.records import Contrast, Exclusions, TieRule, prompt_id
+from cda.records import Exclusions, TieRule
 from cda.resources.artifacts import shown_path, shown_target
-from cda.resources.llm_access import Step
-from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
-from cda.resources.scorers import open_scorer, planned_verdicts
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs
-from cda.results.dose import CalibrationResult, TextMeasure
-from cda.results.facts import JudgeFacts, PanelFacts, Scorer
+from cda.results.base import Estimate, Missing
+from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
+from cda.results.facts import JudgeFacts, PanelFacts
 from cda.scorers.calibrated import log_odds, place_of_first, preference_of, text_terms
 from cda.scorers.compared import Compared, Comparison
-from cda.stats.draws import drawn
 from cda.stats.votes import Majority
+
+Unit = Literal["reward", "log odds"]
+Part = Literal["offset", "slope", "order"]
+NO_SIDES_DIFFER = "the sides of no voted contrast differ in it"
+_FIT_METHOD = METHOD.replace("fitted and chosen", "fitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One column of a problem: a bias's offset or slope, or the place of the judge's first text (without a bias)."""
+
+    bias: str
+    part: Part
+    unit: str = ""
+    """Unit of the bias's measure, of a slope."""
 
 
 def text_measure(bias: Bias) -> TextMeasure | None:
@@ -124,48 +137,20 @@ class Voted:
 def voted_on(loaded: LoadedRecipe) -> Voted:
     """Check the scorer, count votes and quality pairs, and read the measures. DataError: too few prompts with a majority, no
     bias with a measure, or a calibration already; RunError: a model that cannot be used."""
-    settings, audit = scorer_settings(loaded), loaded.recipe.audit
+    settings = scorer_settings(loaded)
     if settings.score.calibration is not None:
         raise DataError("score.calibration: leave it out, since what is calibrated is the scorer as it is")
     check_subject(Subject("model", loaded.recipe.model), settings)
-    inputs = audit_inputs(loaded)
-    inputs.check_opinions()
-    of_files = {contrast.bias for contrast in inputs.contrasts().contrasts}
-    contrasts = [
-        contrast
-        for contrast in inputs.existing_contrasts()
-        if contrast.bias not in of_files or contrast.tags.get("source", "file") == "file"
-    ]
-    _, _, counts = aimed(contrasts, loaded.biases, "votes", audit.ties, ties_taught=False)
-    quality = inputs.quality()
-    pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
-    enough = check_prompts(counts, len({prompt_id(pair.prompt) for pair in pairs}))
+    audit_inputs(loaded).check_opinions()
+    material = Material.planned(loaded, "votes")
+    material.check("calibrating")
+    counts, n_quality = material.prompts, material.n_quality
+    enough = sorted(name for name, n in counts.items() if n >= MIN_PROMPTS)
     biases = tuple(bias for bias in loaded.biases if bias.name in enough)
     measures = {bias.name: own for bias in biases if (own := text_measure(bias)) is not None}
     if not measures:
-        raise DataError(
-            f"{', '.join(enough)}: {NO_MEASURE}. Add `measure` to the bias file (cda/biases/README.md), or calibrate score files "
-            "(--scores)"
-        )
-    return Voted(replace(loaded, biases=biases), counts, measures, len(pairs))
-
-
-def _judging(loaded: LoadedRecipe) -> list[Step]:
-    """The calls of an LLM; none for another scorer, whose texts are not even drawn."""
-    if not loaded.recipe.model.kind.asks_llm:
-        return []
-    with unsaid():
-        texts = load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded).planning(), only_audit=loaded.only_audit)
-    subject = Subject("model", loaded.recipe.model)
-    return planned_verdicts([subject], scorer_settings(loaded), _compared(texts))
-
-
-def _voted(texts: AuditTexts) -> list[Contrast]:
-    return [contrast for contrast in texts.contrasts if contrast.votes or contrast.preferred]
-
-
-def _compared(texts: AuditTexts) -> list[Comparison]:
-    return [*contrast_comparisons(_voted(texts)), *pair_comparisons(texts.pairs)]
+        raise DataError(f"{', '.join(enough)}: {NO_MEASURE}. Add `measure` to the bias file (cda/biases/README.md)")
+    return Voted(replace(loaded, biases=biases), counts, measures, n_quality)
 
 
 def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Done[CalibrationResult]:
@@ -179,11 +164,11 @@ def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Done[Cali
             f"model       {loaded.recipe.model.name_or_path}",
             f"votes       prompts with a majority: {enough}",
             *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
-            f"quality     {f'{voted.n_quality} pairs' if voted.n_quality else 'none'}",
+            f"quality     {f'pairs of {voted.n_quality} prompts' if voted.n_quality else 'none'}",
             f"report      {out / PAGE}",
         ]
 
-    costs = partial(_judging, voted.loaded)
+    costs = partial(calls_on_votes, voted.loaded, [Subject("model", loaded.recipe.model)])
     job = Job("cda calibrate", RESULT, plan, lambda _: _calibrated(voted), costs, ("name",))
     return perform(job, loaded, loaded.recipe.run_path, figures)
 
@@ -193,18 +178,87 @@ def _calibrated(voted: Voted) -> Made[CalibrationResult]:
     settings = scorer_settings(loaded)
     texts = audit_texts(loaded)
     scorer = open_scorer(Subject("model", recipe.model), settings, settings.shared_folder)
-    contrasts = _voted(texts)
-    compared, facts = scorer.compare(_compared(texts))
+    contrasts = voted_in(texts.contrasts)
+    compared, facts = scorer.compare([*contrast_comparisons(contrasts), *pair_comparisons(texts.pairs)])
     biases = {bias.name: bias for bias in loaded.biases}
     groups = make_groups(contrasts, biases, list(biases), {"model": compared})
     terms = text_columns(voted.measures, isinstance(facts, JudgeFacts | PanelFacts) and facts.orders == "one")
     problem, n_unread = _problem(groups, texts, compared, recipe.audit.ties, voted.measures, terms)
-    left_out = _left_out(texts, groups, problem.people, n_unread)
+    if not problem.contrasts.terms[problem.people.used].any():
+        raise DataError(
+            "nothing to correct: the sides of no contrast with a majority differ in the measure of a bias. Name biases with a "
+            "measure (--bias), or give contrasts that differ in it"
+        )
     is_preference = compared.unit == "preference"
-    origin = _origin(voted, scorer, facts, left_out, is_preference)
-    dose = recipe.dose
-    result, found = calibration_result(problem, terms, origin, recipe.seed, dose.repeats, dose.max_quality_loss)
+    order = next((at for at, term in enumerate(terms) if term.part == "order"), None)
+    found = effects(problem, recipe.seed, recipe.dose.repeats, recipe.dose.max_quality_loss, order)
+    left_out = _left_out(texts, groups, problem.people, n_unread)
+    given = {"contrasts": recipe.audit.contrasts, "votes": recipe.audit.votes, "quality": recipe.audit.quality}
+    unit: Unit = "log odds" if is_preference else "reward"
+    corrections, order_found = _corrections(voted.measures, problem, terms, found, unit)
+    result = CalibrationResult(
+        scorer=shown_target(scorer.name),
+        scored_as=scorer.scored_as,
+        facts=facts.model_copy(update={"name": shown_target(facts.name)}),
+        unit=unit,
+        strength=found.strength,
+        following=_drawn(problem, found.fit.following, found.drawn.following, "log odds per root mean square"),
+        corrections=corrections,
+        order=order_found,
+        biases=found.biases,
+        quality=found.quality,
+        strengths=found.strengths,
+        repeats=recipe.dose.repeats,
+        max_quality_loss=recipe.dose.max_quality_loss,
+        ties=problem.people.rule,
+        uncorrected=voted.uncorrected,
+        left_out={name: own for name, own in left_out.items() if own.dropped},
+        sources={name: None if file is None else shown_path(file) for name, file in given.items()},
+        seed=recipe.seed,
+        versions=versions(),
+    )
     return made(result, _rows(groups, found, is_preference))
+
+
+def _corrections(
+    measures: Mapping[str, TextMeasure], problem: Problem, terms: Sequence[Term], found: Effects, unit: Unit
+) -> tuple[dict[str, BiasCorrection], OrderCorrection | Missing]:
+    """Full corrections with the intervals of resampled prompts, by bias, and that of the order."""
+    fits: dict[tuple[str, Part], Estimate | Missing] = {}
+    for at, term in enumerate(terms):
+        named = f"{unit} per {term.unit}" if term.part == "slope" else unit
+        fits[term.bias, term.part] = (
+            _drawn(problem, found.fit.corrections[:, at], found.drawn.corrections[:, at], named)
+            if problem.contrasts.terms[problem.people.used, at].any()
+            else Missing(reason=NO_SIDES_DIFFER)
+        )
+    corrections = {
+        bias: BiasCorrection(
+            measure=own,
+            offset=Missing(reason=RELATIVE) if own.logarithm else fits[bias, "offset"],
+            slope=fits[bias, "slope"],
+        )
+        for bias, own in sorted(measures.items())
+    }
+    place = fits.get(("", "order"), Missing(reason=BOTH_ORDERS if unit == "log odds" else NO_PLACES))
+    if isinstance(place, Missing) or found.prefers_first is None:
+        return corrections, place  # type: ignore[return-value]  # an estimate has its share of the first place
+    return corrections, OrderCorrection(offset=place, prefers_first=found.prefers_first)
+
+
+def _drawn(problem: Problem, fit: FloatArray, drawn: FloatArray, unit: str) -> Estimate:
+    """A fitted number, shape (1,), with the interval of resampled prompts, shape (draws,)."""
+    used, (value,) = problem.people.used, fit.tolist()
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
+    return Estimate(
+        value=value,
+        low=min(low, value),
+        high=max(high, value),
+        n=int(used.sum()),
+        n_prompts=len(set(compress(problem.contrasts.prompt_ids, used))),
+        unit=unit,
+        method=_FIT_METHOD,
+    )
 
 
 def _problem(
@@ -216,7 +270,6 @@ def _problem(
     terms: Sequence[Term],
 ) -> tuple[Problem, int]:
     """The margins, terms and majorities of all groups, and the number of quality pairs that could not be read."""
-    majorities = [_majority(group, rule) for group in groups]
     contrasts = [contrast for group in groups for contrast in group.contrasts]
     margins = np.concatenate([group.margins["model"] for group in groups])
     pairs = pair_comparisons(texts.pairs)
@@ -231,23 +284,11 @@ def _problem(
         contrasts=scored(
             margins, [name for group in groups for name in group.prompt_ids], contrast_comparisons(contrasts)
         ),
-        people=Majority(
-            np.concatenate([majority.target for majority in majorities]),
-            np.concatenate([majority.used for majority in majorities]),
-            rule,
-            Exclusions(len(contrasts), dict(sum((Counter(own.exclusions.reasons) for own in majorities), Counter()))),
-        ),
+        people=joint_majority(groups, rule),
         biases=tuple(contrast.bias for contrast in contrasts),
         quality=scored(quality["model"], quality_ids, kept),
         ties=ties_of(compared.unit),
     ), len(pairs) - len(kept)
-
-
-def _majority(group: Group, rule: TieRule) -> Majority:
-    people = people_of(group, rule)
-    if people is None:
-        raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority of people")
-    return people.majority
 
 
 def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_unread: int) -> dict[str, Exclusions]:
@@ -261,26 +302,6 @@ def _left_out(texts: AuditTexts, groups: Sequence[Group], people: Majority, n_un
         "quality pairs to be scored": Exclusions(len(texts.pairs), {UNREAD: n_unread} if n_unread else {}),
         "items of votes": Exclusions(seen + texts.votes_unmatched, unmatched),
     }
-
-
-def _origin(
-    voted: Voted, scorer: NamedScorer, facts: Scorer, left_out: Mapping[str, Exclusions], is_preference: bool
-) -> Origin:
-    audit, measures = voted.loaded.recipe.audit, voted.measures
-    given = {"contrasts": audit.contrasts, "votes": audit.votes, "quality": audit.quality}
-    return Origin(
-        unit="log odds" if is_preference else "reward",
-        measures=measures,
-        uncorrected=voted.uncorrected,
-        no_offset={name: RELATIVE for name, own in measures.items() if own.logarithm},
-        no_slope={},
-        no_order=BOTH_ORDERS if is_preference else NO_PLACES,
-        left_out=left_out,
-        sources={name: None if file is None else shown_path(file) for name, file in given.items()},
-        scorer=shown_target(scorer.name),
-        scored_as=scorer.scored_as,
-        facts=facts.model_copy(update={"name": shown_target(facts.name)}),
-    )
 
 
 def _rows(groups: Sequence[Group], found: Effects, is_preference: bool) -> list[dict[str, object]]:
