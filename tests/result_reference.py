@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cda.results.panel import ComparisonResult, LeaderboardResult, LeaderboardRow, PanelResult
+
 from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
@@ -16,7 +18,6 @@ from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
-from cda.results.panel import ComparisonResult, LeaderboardResult, LeaderboardRow, PanelResult
 from cda.results.study import StudyResult
 from cda.results.topics import TopicsResult
 

@@ -12,8 +12,8 @@ from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
+from cda.results.comparison import ScoredAs
 from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
-from cda.results.panel import ScoredAs
 
 _SOURCES = {"embedded": "embedded", SOURCE: "released"}
 """Known sources of contrasts, and their caveat."""

@@ -20,9 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from cda.results.panel import PanelMean
+
 import cda
 from cda.files.jsonl import read_jsonl
-from cda.results.panel import PanelMean
 from evals.real_data.paper_numbers import EXPECTED, SIZES
 from evals.shared import DATA, ROOT, Check, finish
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cda.results.panel import LeaderboardRow, PairedMargins
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -14,7 +15,6 @@ import cda
 from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.base import Missing, load
-from cda.results.panel import LeaderboardRow, PairedMargins
 
 PAIRS = [{"prompt": f"q{row}", "chosen": "good " * (row % 3 + 1), "rejected": "bad, long answer"} for row in range(12)]
 

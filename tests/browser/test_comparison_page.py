@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page
-
 from cda.auditing.comparison_page import comparison_document
 from cda.auditing.comparison_result import compare_audits
 from cda.auditing.row import AuditFolder
+from playwright.sync_api import Page
 
 
 def test_reads_on_every_screen_and_on_paper(make_audit: Any, opened: Callable[[str], Page]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cda.panels.leaderboard import leaderboard_document, ranked
+from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 from playwright.sync_api import Page
 
-from cda.panels.leaderboard import leaderboard_document, ranked
 from cda.results.base import Estimate, Missing
-from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
 
 
 def _row(model: str, skew: float, quality: float | None) -> LeaderboardRow:

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cda.auditing.row import AuditFolder, leaderboard_row
+from cda.panels.leaderboard import leaderboard_csv, leaderboard_document, ranked
+from cda.results.panel import LeaderboardResult, LeaderboardRow
 from made_audits import KINDS, make_audit
 
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
-from cda.auditing.row import AuditFolder, leaderboard_row
 from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_document, ranked
 from cda.report.tables import tables_by_bias
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.base import Measure as Share
-from cda.results.panel import LeaderboardResult, LeaderboardRow
 
 
 def estimate(value: float, unit: str = "share") -> Estimate:

@@ -9,13 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_audits import HOSTILE
-from page_checks import checked
-from typer.testing import CliRunner
-
-from cda.api.results import Leaderboard
-from cda.cli import app
-from cda.errors import CdaError, DataError
 from cda.panels.leaderboard import (
     leaderboard_csv,
     leaderboard_document,
@@ -24,8 +17,15 @@ from cda.panels.leaderboard import (
     ranked,
     read_leaderboard,
 )
-from cda.results.base import Estimate, Missing, save
 from cda.results.panel import BiasRow, LeaderboardResult, LeaderboardRow, MeasuredTexts, ScoredAs
+from made_audits import HOSTILE
+from page_checks import checked
+from typer.testing import CliRunner
+
+from cda.api.results import Leaderboard
+from cda.cli import app
+from cda.errors import CdaError, DataError
+from cda.results.base import Estimate, Missing, save
 
 NONE = Missing(reason="people did not vote on its contrasts")
 

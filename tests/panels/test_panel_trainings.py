@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cda.panels.panel import Contrasts, Member, panel_of
+from cda.panels.panel_report import panel_csv, panel_document
 from made_audits import HOSTILE, make_audit
 from page_checks import checked
 
 from cda.auditing.report_cells import compares
-from cda.panels.panel import Contrasts, Member, panel_of
-from cda.panels.panel_report import panel_csv, panel_document
 from cda.records import Preference
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate

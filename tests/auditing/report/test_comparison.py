@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cda.auditing.comparison import comparison_notes, comparison_tables, matrix, matrix_plot
+from cda.auditing.comparison_page import compare_runs
 from changed import changed
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
-from cda.auditing.comparison import comparison_notes, comparison_tables, matrix, matrix_plot
-from cda.auditing.comparison_page import compare_runs
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json

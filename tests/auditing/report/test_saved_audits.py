@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cda.auditing.comparison_page import compare_runs
 from changed import changed
 from made_rate import made_rate
 from pydantic_core import to_jsonable_python
 
-from cda.auditing.comparison_page import compare_runs
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.inspection.sources import rewrites_of_run
