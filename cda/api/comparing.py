@@ -3,13 +3,12 @@ audits and shared rows are read as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from cda.api.arguments import RUNS, Terms, audited, declared, loaded_for_model, refuse_results
 from cda.api.results import Audit, Comparison, carry_out, planned_run, shown
@@ -18,13 +17,12 @@ from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, audits_at, gather
 from cda.comparing.page import comparison_csv, comparison_document
-from cda.comparing.row import NO_ROW, names_folder
+from cda.comparing.row import row_file
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
 from cda.jobs.options import AuditArguments, Model, defaults_of
 from cda.jobs.perform import Job, Made, perform
 from cda.launch import is_main, say
-from cda.llm.agreed import Agreed
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
@@ -40,6 +38,8 @@ from cda.user_errors import explain
 RESULT = "comparison.json"
 _LONGEST = 40
 """Characters of the targets' names in the name of a comparison's folder."""
+_DEFAULTS, _OF_COMPARISONS = defaults_of(AuditArguments), ("figures", "out", "confirm", "progress", "overrides")
+"""Options of audits, and those that have an effect on a comparison of finished ones."""
 
 
 @declared(AuditArguments)
@@ -69,17 +69,8 @@ def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
 
 def check_export(place: str | None, several: bool = False) -> None:
     """Refuse, before any work, a place for rows that is neither a folder nor, for one model, a .json file, or cannot be written."""
-    if place is None:
-        return
-    path = user_path(place)
-    if names_folder(place):
-        free_place(path / "row.json")
-    elif several:
-        raise RecipeError([f"--export {place}: several audits have a row each; name a folder, with a slash at its end"])
-    elif path.suffix != ".json":
-        raise RecipeError([f"--export {place}: {NO_ROW}"])
-    else:
-        free_place(path)
+    if place is not None:
+        free_place(row_file(place, "row.json", several))
 
 
 def export_rows(of: Audit | Comparison, place: str | None) -> None:
@@ -90,8 +81,7 @@ def export_rows(of: Audit | Comparison, place: str | None) -> None:
             say(f"Row: {file}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
+class _Planned(NamedTuple):
     """One model: its name, the folder of its run, and what is audited."""
 
     name: str
@@ -99,8 +89,7 @@ class _Planned:
     target: Model
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What is compared: models to audit with their settings, and what is finished."""
 
     models: Sequence[_Planned]
@@ -126,8 +115,12 @@ def compare_targets(targets: Sequence[Model], terms: Terms, options: AuditArgume
         confirm_all(steps, terms.consent, opened)
     purse = Purse(own_folder(asked.folder / FOLDER)) if any(price_of(llm) for llm, _ in steps) else None
     agreed = replace(terms, confirm=True) if steps else terms
-    left = [each for each in asked.models if each.name not in failed]
-    failed |= _failures(left, asked.settings, agreed, purse, agreed_calls(opened))
+
+    def audit(_: str, loaded: LoadedRecipe) -> None:
+        share_purse(loaded, purse, agreed_calls(opened))
+        carry_out(loaded)
+
+    failed |= _each(asked, agreed, audit, without=tuple(failed))
     if purse is not None and purse.n_calls:
         say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}, in all starts")
     done = [each.run for each in asked.models if each.name not in failed]
@@ -144,9 +137,7 @@ def plan_comparison(
     if not asked.models:
         _compared(asked, gather(asked.finished), {}, options)  # its dry run ends here
     plans: dict[str, Plan] = {}
-    if failed := _failures(
-        asked.models, asked.settings, terms, plan=lambda name, loaded: plans.update({name: planned_run(loaded, full)})
-    ):
+    if failed := _each(asked, terms, lambda name, loaded: plans.update({name: planned_run(loaded, full)})):
         raise _none_left(failed)
     with noting():
         steps, _ = _costs(asked, terms)
@@ -176,8 +167,7 @@ def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], opti
                  "comparison.csv": partial(comparison_csv, result), RESULT: result}  # fmt: skip
         return Made(result, document, files)
 
-    job = Job("cda compare", RESULT, plan, work, unused=("only", "limit", "seed", "column"))
-    return shown(Comparison, perform(job, None, asked.folder, options["figures"]))
+    return shown(Comparison, perform(Job("cda compare", RESULT, plan, work), None, asked.folder, options["figures"]))
 
 
 def _none_left(failed: Mapping[str, str]) -> RunError:
@@ -205,78 +195,63 @@ def _checked(targets: Sequence[Model], terms: Terms, options: AuditArguments) ->
     if not problems and len(once) < 2 and not is_folder:
         found_one = f"found {once[0]}{' twice' * bool(repeated)}" if once else "found none"
         problems.append(f"{terms.where}: give two or more to compare, or a folder of them; {found_one}")
-    if not models and (given := ", ".join(_given(terms, options))):
-        problems.append(f"{terms.where}: {given}: no effect on finished audits, and no model is audited here")
+    of_audits = {name: value for name, value in options.items() if name not in _OF_COMPARISONS}
+    given = [*(name for name, value in of_audits.items() if value != _DEFAULTS.get(name)), *(terms.overrides or ())]
+    if given and not models:
+        problems.append(
+            f"{terms.where}: {', '.join(given)}: no effect on finished audits, and no model is audited here"
+        )
     files = {
         f"audit.{name}": (name, rows if rows is None else as_reference(rows, name, terms.inputs))
         for name, rows in audited(options).items()
     }
     settings = terms.nested(files, options["biases"])
     planned, seed = _planned(models, settings, terms, problems)
-    runs = [str(each.run) for each in planned]
-    names = "-".join(
-        [*(each.run.name.removeprefix("audit-") for each in planned), *(Path(place).name for place in finished)]
-    )
-    mark = fingerprint(sorted([*runs, *(str(user_path(place)) for place in finished)]))[:6]
-    folder = (
-        RUNS / f"compare-{names[:_LONGEST].strip('-.')}-{mark}"
-        if terms.out is None
-        else user_path(terms.out) / "comparison"
-    )
+    names = [*(each.run.name.removeprefix("audit-") for each in planned), *(Path(place).name for place in finished)]
+    mark = fingerprint(sorted(str(user_path(place)) for place in (*(each.run for each in planned), *finished)))[:6]
+    folder = RUNS / f"compare-{'-'.join(names)[:_LONGEST].strip('-.')}-{mark}"
+    folder = folder if terms.out is None else user_path(terms.out) / "comparison"
     return _Asked(planned, settings, finished, repeated, seed, folder)
-
-
-def _given(terms: Terms, options: AuditArguments) -> list[str]:
-    """Options and settings of an audit that were given."""
-    known, kept = defaults_of(AuditArguments), ("figures", "out", "confirm", "progress", "overrides")
-    return [
-        *(name for name, value in options.items() if name not in kept and value != known.get(name)),
-        *(terms.overrides or ()),
-    ]
 
 
 def _costs(asked: _Asked, terms: Terms) -> tuple[list[Step], dict[str, str]]:
     """The LLM calls of all models, those that several have in common once; and problems of models that would ask an LLM and
     cannot be audited, by name."""
     steps: list[Step] = []
-    failed: dict[str, str] = {}
-    for each in asked.models:
-        try:
-            with _loaded(each, asked.settings, terms) as loaded:
-                own = planned_calls(loaded)
-                if own:
-                    planning.check(loaded)
-        except Exception as error:
-            failed[each.name] = _problem(each.name, error)
-        else:
-            steps += [step for step in own if step not in steps]
+
+    def plan(_: str, loaded: LoadedRecipe) -> None:
+        if own := planned_calls(loaded):
+            planning.check(loaded)
+            steps.extend(step for step in own if step not in steps)
+
+    failed = _each(asked, terms, plan, tell=False)
     return steps, failed
 
 
-def _carried_out(_: str, loaded: LoadedRecipe) -> None:
-    carry_out(loaded)
-
-
-def _failures(
-    planned: Sequence[_Planned],
-    settings: Mapping[str, object],
+def _each(
+    asked: _Asked,
     terms: Terms,
-    purse: Purse | None = None,
-    calls: Agreed | None = None,
-    plan: Callable[[str, LoadedRecipe], None] | None = None,
+    do: Callable[[str, LoadedRecipe], object],
+    without: Collection[str] = (),
+    tell: bool = True,
 ) -> dict[str, str]:
-    """Audit the models one after the other, paying from one purse; problems by name of those that failed. With `plan` only
-    check and plan them."""
+    """Do something with each model, one after the other; problems by name of those that failed. Raises those that no user can act
+    on."""
     failed: dict[str, str] = {}
-    for number, each in enumerate(planned, 1):
-        say(f"\n[{number}/{len(planned)}] {each.name}")
+    models = [each for each in asked.models if each.name not in without]
+    for number, (name, run, target) in enumerate(models, 1):
+        if tell:
+            say(f"\n[{number}/{len(models)}] {name}")
         try:
-            with _loaded(each, settings, terms) as loaded:
-                share_purse(loaded, purse, calls)
-                (plan or _carried_out)(each.name, loaded)
+            placed = {**asked.settings, "run": {"folder": str(run)}}
+            with loaded_for_model(target, placed, replace(terms, out=run)) as loaded:
+                do(name, loaded)
         except Exception as error:
-            failed[each.name] = _problem(each.name, error)
-            say(f"  failed: {failed[each.name]}")
+            if (problem := explain(error)) is None:
+                raise
+            failed[name] = "; ".join(line.removeprefix(f"{name}: ") for line in problem.splitlines())
+            if tell:
+                say(f"  failed: {failed[name]}")
     return failed
 
 
@@ -330,19 +305,3 @@ def _planned(
     if found:
         raise RecipeError(dict.fromkeys(found))
     return planned, seed
-
-
-@contextmanager
-def _loaded(planned: _Planned, settings: Mapping[str, object], terms: Terms) -> Iterator[LoadedRecipe]:
-    """The settings of one model's audit, in its own folder."""
-    placed = {**settings, "run": {"folder": str(planned.run)}}
-    with loaded_for_model(planned.target, placed, replace(terms, out=planned.run)) as loaded:
-        yield loaded
-
-
-def _problem(name: str, error: Exception) -> str:
-    """An error of this model in words, which name it no second time; raises those that no user can act on."""
-    problem = explain(error)
-    if problem is None:
-        raise error
-    return "; ".join(line.removeprefix(f"{name}: ") for line in problem.splitlines())

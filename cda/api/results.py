@@ -21,7 +21,7 @@ from cda.benchmarks.quality_report import quality_document
 from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.comparing.page import comparison_document
-from cda.comparing.row import export_row, row_file
+from cda.comparing.row import export_row, row_file, row_name
 from cda.data.load import prompt_of
 from cda.discovery.discovery_page import discover_document
 from cda.discovery.topics_page import topics_document
@@ -214,7 +214,7 @@ class Audit(AuditResult, Shown):
 
 
 def _written(row: AuditRow, path: str | Path) -> Path:
-    file = place_for(row_file(path, row))
+    file = place_for(row_file(path, row_name(row)))
     with writing(file):
         save(row, file)
     return file

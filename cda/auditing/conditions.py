@@ -119,7 +119,12 @@ def failures(of: AuditResult | AuditRow, conditions: Sequence[Condition]) -> lis
     """Why an audit, or a shared row, fails: a sentence for each condition that holds or has no number."""
     found = []
     for each in conditions:
-        bias, measure = "" if each.subject == _QUALITY else each.subject, MEASURES[each.measure]
-        moments = {**of.moments(each.measure, bias)} if isinstance(of, AuditRow) else {**measure.moments(of, bias)}
+        moments: Mapping[str, Found]
+        if isinstance(of, AuditRow):
+            moments = of.moments(each.measure, "" if each.subject == _QUALITY else each.subject)
+        else:
+            moments = {
+                str(moment): number for moment, number in MEASURES[each.measure].moments(of, each.subject).items()
+            }
         found.append(each.failure(moments))
     return [problem for problem in found if problem is not None]

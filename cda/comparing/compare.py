@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from statistics import fmean
+from typing import get_args
 
 import numpy as np
 
@@ -35,7 +36,6 @@ from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
 from cda.stats.votes import Majority
 
-KINDS: tuple[Kind, ...] = ("reward models", "judges", "trainings")
 _NOT_MEASURED = Missing(reason="not measured by both")
 
 
@@ -153,8 +153,8 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
 def _means(members: Sequence[Member], seed: int, numbers: list[SavedNumber]) -> Iterator[MeanOver]:
     """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
     Means and ranks go into `numbers`."""
-    for kind in KINDS:
-        own = [member for member in members if member.row.kind == kind]
+    for kind in get_args(Kind):
+        own = [member for member in members if member.row.kinds == kind]
         for bias in dict.fromkeys(bias for member in own for bias in member.row.biases):
             sets: dict[tuple[str, ...] | None, list[Member]] = {}
             for member in own:
@@ -230,7 +230,7 @@ def _ranks(
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
         places = ranks(hits[:, used], ids, _rng(seed), target) if len(set(ids)) > 1 else []
         for member, place in zip(alike, places, strict=False):
-            yield _number(key, place, audit=member.name, kind=member.row.kind, bias=bias)
+            yield _number(key, place, audit=member.name, kind=member.row.kinds, bias=bias)
 
 
 def _rng(seed: int) -> np.random.Generator:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cda.auditing.report_cells import compares
-from cda.auditing.report_scoring import caveats, prompt_identity
+from cda.auditing.report_scoring import caveats
 from cda.auditing.verdict_sentences import ties_sentence, verdict_kind, verdicts
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
 from cda.numbers.views import numbers_in
-from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, percent, points
+from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points
 from cda.resources.artifacts import shown_path
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import (
@@ -29,19 +29,15 @@ NONE = "none"
 """The value of an audit to which a part of the setup does not apply."""
 _NAMED = 4
 """Audits that a sentence names one by one; more are counted."""
-_OF_ITSELF = ("model", "revision", "weights", "how", "judges", "training", "adapter", "date", "cda", "kind")
+_OF_ITSELF = ("model", "revision", "weights", "how", "judges", "training", "adapter", "date", "cda", "kind", "cut")
 """Parts of the setup that name the audit itself, or that tables alone show."""
 
 
 def setup(row: AuditRow) -> dict[str, str]:
     """Model, scoring, training, and the texts of each measure, in words; without what does not apply."""
-    scored, training = row.scored, row.training
+    training = row.training
     facts: dict[str, object] = {
-        "model": row.model, "revision": row.revision, "weights": row.content and row.content[:8], "kind": scored.kind,
-        "precision": scored.precision, "template": scored.template, "max length (tokens)": scored.max_length_tokens,
-        "how": scored.how, "judges": ", ".join(scored.judges) or None, "judge's prompt": prompt_identity(scored),
-        "criteria": ", ".join(scored.criteria) or None, "orders": scored.orders, "verdicts": scored.verdicts,
-        "reasons": scored.reasons, "calibration": scored.calibration,
+        "model": row.model, "revision": row.revision, "weights": row.content and row.content[:8], "kind": row.kind, **row.scored,
         "training": training and f"{training.recipe} against {', '.join(training.against)}, dose {training.dose:g}",
         "adapter": training and training.adapter, "date": row.date, "cda": row.cda_version,
         **{name: _texts_words(texts) for name, texts in row.texts.items()},
@@ -75,7 +71,7 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
         yield Finding(name="Beware.", text=sentence)
     tied = {member.name: ties_sentence(member.audit) for member in members if member.audit is not None}
     yield from (Finding(name=f"{name}:", text=sentence) for name, sentence in tied.items() if sentence)
-    yield from (Finding(name="", text=sentence) for sentence in (*_of_means(result), *said))
+    yield from (Finding(name="Note.", text=sentence) for sentence in (*_of_means(result), *said))
 
 
 def limits(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
@@ -144,22 +140,26 @@ def differences(members: Sequence[Member]) -> Iterator[str]:
     biases = dict.fromkeys(bias for member in members for bias in member.row.biases)
     lacked: dict[tuple[str, ...], list[str]] = {}
     apart: dict[str, list[str]] = {}
+    voted: dict[str, list[str]] = {}
     for bias in biases:
         if lacking := tuple(member.name for member in members if bias not in member.row.biases):
             lacked.setdefault(lacking, []).append(bias)
         having = [member for member in members if bias in member.row.biases]
-        sets = _by(having, lambda member, bias=bias: member.row.text_set("votes", bias) or member.name)  # type: ignore[misc]
-        if len(sets) > 1:
-            apart.setdefault("; ".join(map(_names, sets.values())), []).append(bias)
+        for on, known in (("contrasts", apart), ("votes", voted)):
+            sets = _by(having, lambda member, bias=bias, on=on: member.row.text_set(on, bias) or member.name)  # type: ignore[misc]
+            if len(sets) > 1:
+                known.setdefault("; ".join(map(_names, sets.values())), []).append(bias)
+                break
     for names, without in lacked.items():
         yield f"{listed(without)}: not measured for {_names(names)}."
-    for groups, differing in apart.items():
-        yield (
-            f"{listed(differing)}: measured on different contrasts, or with different votes ({groups}); numbers on other texts are "
-            "marked by ² and so on, and never averaged or ranked together."
-        )
-    for kind in dict.fromkeys(member.row.kind for member in members):
-        own = [member for member in members if member.row.kind == kind]
+    for what, found in (("on different contrasts", apart), ("with different votes of people, or without", voted)):
+        for groups, differing in found.items():
+            yield (
+                f"{listed(differing)}: measured {what} ({groups}); numbers on other texts are marked by ² and so on, and never averaged "
+                "or ranked together."
+            )
+    for kind in dict.fromkeys(member.row.kinds for member in members):
+        own = [member for member in members if member.row.kinds == kind]
         setups = {member.name: setup(member.row) for member in own}
         for what in dict.fromkeys(key for found in setups.values() for key in found):
             groups_of = _by(own, lambda member, what=what, of=setups: of[member.name].get(what))  # type: ignore[misc]
@@ -183,15 +183,12 @@ def _by(members: Sequence[Member], value: Callable[[Member], object]) -> Mapping
 
 def _of_means(result: ComparisonResult) -> Iterator[str]:
     """What the means are over, what they leave out, and where prompts are few."""
-    for kind in dict.fromkeys(mean.kind for mean in result.means):
-        own = [mean for mean in result.means if mean.kind == kind]
-        if any(mean.interval_over == "prompts" for mean in own):
-            yield f"Means over fewer than {FEW_MODELS} {kind} have intervals over prompts: they hold for these, and say nothing of others."
-        if any(mean.interval_over != "prompts" for mean in own):
-            yield f"Means over {FEW_MODELS} {kind} or more have intervals over both, {kind} and prompts."
-        for mean in own:
-            if mean.left_out:
-                yield f"{mean.bias}: {mean.left_out} contrasts are left out of the {mean.name}, for want of a margin of each."
+    if any(mean.interval_over == "prompts" for mean in result.means):
+        yield f"Means over fewer than {FEW_MODELS} audits have intervals over prompts: they hold for these, and say nothing of others."
+    for mean in result.means:
+        if mean.left_out:
+            left = n_of(mean.left_out, "contrast")
+            yield f"{mean.bias}: left out of the {mean.name}, for want of a margin of each: {left}."
     prompts: dict[str, int] = {}
     for number in numbers_in(result).where("skew"):
         if isinstance(number.found, Estimate) and (bias := number.at["bias"]):

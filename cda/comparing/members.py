@@ -205,33 +205,29 @@ def _margin(row: Mapping[str, Any], scoring: str) -> float | None:
 
 
 def _newest(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
-    """Of shared rows on one model, scored alike on the same texts, the newest (of equal dates the first); runs all stay."""
+    """Shared rows on one model, scored alike on the same texts, give way to its run or to the newest of them, of equal dates the first."""
     by_subject: dict[str, list[Member]] = {}
     for member in members:
-        by_subject.setdefault(_subject(member), []).append(member)
-    kept, said = [], []
+        row, texts = member.row, {name: each.content for name, each in member.row.texts.items()}
+        scored = {what: value for what, value in row.scored.items() if what != "cut"}
+        training = row.training.model_dump() if row.training else None
+        of_file = (
+            member.source if member.audit is not None and not member.margins else None
+        )  # it says too little of its texts
+        subject = content_id(row.model, row.revision, row.content, row.kind, scored, training, texts, of_file)
+        by_subject.setdefault(subject, []).append(member)
+    superseded: dict[int, str] = {}
     for own in by_subject.values():
-        shared = [member for member in own if member.audit is None]
-        stay = [member for member in own if member.audit is not None] or [
-            max(shared, key=lambda each: each.row.date or "")
-        ]
-        kept += stay
-        for member in shared:
-            if member not in stay:
-                same = member.row.numbers == stay[0].row.numbers
-                why = "a copy of" if same else "the same model, scored alike on the same texts, with other numbers, as"
-                said.append(f"{member.source}: {why} {stay[0].source}, which is shown.")
-    return [member for member in members if member in kept], said
-
-
-def _subject(member: Member) -> str:
-    row = member.row
-    if member.audit is not None and not member.margins:  # an audit's file says too little of its texts
-        return member.source
-    scored = row.scored.model_dump(exclude={"truncated"})
-    texts = {name: each.content for name, each in row.texts.items()}
-    training = row.training.model_dump() if row.training else None
-    return content_id(row.model, row.revision, row.content, scored, training, texts)
+        stays = max(own, key=lambda each: (each.audit is not None, each.row.date or ""))
+        for member in own:
+            if member is not stays and member.audit is None:
+                same = (
+                    "a copy of"
+                    if member.row.numbers == stays.row.numbers
+                    else "the same model and texts, with other numbers, as"
+                )
+                superseded[id(member)] = f"{member.source}: {same} {stays.source}, which is shown."
+    return [member for member in members if id(member) not in superseded], list(superseded.values())
 
 
 def _named(members: Sequence[Member]) -> list[Member]:

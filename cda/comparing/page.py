@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from typing import get_args
 
 from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
@@ -48,11 +49,10 @@ from cda.report.plots import (
 )
 from cda.report.tables import Row, Table
 from cda.results.base import Estimate, Missing
-from cda.results.comparison import ComparisonResult, MeanOver, PairedMargins
+from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, cross_bias
 
-_KINDS = ("reward models", "judges", "trainings")
 _FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
 """Measures of the first screen; the others of the table with a caption follow."""
 _PEOPLE = {"skew": "human_skew", "correlation": "people_correlation"}
@@ -84,141 +84,118 @@ class _Shown:
 
     def __init__(self, result: ComparisonResult) -> None:
         self.result = result
-        self.found: dict[tuple[str, str, str, str], Number] = {
-            (
-                each.measure,
-                each.at.get("audit", ""),
-                each.moment,
-                each.at.get("bias") or each.at.get("section", ""),
-            ): each
-            for each in numbers_in(result)
-        }
+        self.found: dict[tuple[str, str, str, str], Number] = {}
+        for each in numbers_in(result):
+            column = each.at.get("bias") or each.at.get("section", "")
+            self.found[each.measure, each.at["audit"], each.moment, column] = each
         self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
         self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
         self.means = {(mean.name, mean.bias): mean for mean in result.means}
 
     @cached_property
-    def lines(self) -> list[tuple[str, str, str]]:
-        """Label, audit or mean, and moment; kind by kind, those of the first places first."""
+    def lines(self) -> list[tuple[str, str]]:
+        """Audit or mean, and moment; kind by kind, those of the first places first."""
         order = {name: at for at, name in enumerate(name for group in self.result.ranked for name in group.audits)}
         lines = []
-        for kind in _KINDS:
-            own = [name for name, row in self.result.audits.items() if row.kind == kind]
+        for kind in get_args(Kind):
+            own = [name for name, row in self.result.audits.items() if row.kinds == kind]
             own = sorted(own, key=lambda name: order.get(name, len(order)))
-            for name in dict.fromkeys([*own, *(mean.name for mean in self.result.means if mean.kind == kind)]):
-                moments = ("before", "after", "change") if kind == "trainings" else ("model",)
-                lines += [(name if moment == "model" else f"{name}, {moment}", name, moment) for moment in moments]
+            moments = ("before", "after", "change") if kind == "trainings" else ("model",)
+            named = dict.fromkeys([*own, *(mean.name for mean in self.result.means if mean.kind == kind)])
+            lines += [(name, moment) for name in named for moment in moments]
         return lines
 
     @cached_property
     def stars(self) -> set[tuple[str, str]]:
         """Trainings and biases whose change is shown, all cells of the cross-bias matrix tested together."""
-        trained = {name: row.training for name, row in self.result.audits.items() if row.training}
-        changes = {
-            name: {
-                bias: (each.found, each.test.p_value)
-                for bias in self.biases
-                if (each := self.found.get(("skew", name, "change", bias)))
-                and each.test
-                and isinstance(each.found, Estimate)
-            }
-            for name in trained
-        }
-        changes = {name: own for name, own in changes.items() if own}
-        cells = cross_bias(changes, {name: each.against for name, each in trained.items()}) if changes else []
+        changes: dict[str, dict[str, tuple[Estimate, float]]] = {}
+        for (key, name, moment, bias), each in self.found.items():
+            if (key, moment) == ("skew", "change") and each.test and isinstance(each.found, Estimate):
+                changes.setdefault(name, {})[bias] = each.found, each.test.p_value
+        cells = cross_bias(changes, {}) if changes else []
         return {(each.training, each.bias) for each in cells if each.is_shown}
 
-    def number(self, key: str, audit: str, moment: str, column: str) -> Number | None:
-        return self.found.get((key, audit, moment, column))
-
     def estimate(self, key: str, audit: str, moment: str, column: str) -> Estimate | None:
-        number = self.number(key, audit, moment, column)
+        number = self.found.get((key, audit, moment, column))
         return number.found if number and isinstance(number.found, Estimate) else None
 
     def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
         """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
         rows, bias = self.result.audits, column if measure.of_bias else ""
-        mean = self.means.get((audit, bias))
-        sets: list[object] = [
-            row.text_set(measure.on, bias) or name
+        sets = {
+            name: row.text_set(measure.on, bias) or name
             for name, row in rows.items()
             if (bias in row.biases if bias else QUALITY in row.texts)
-        ]
-        name = mean.audits[0] if mean else audit
-        at = list(dict.fromkeys(sets)).index(rows[name].text_set(measure.on, bias) or name)
+        }
+        at = list(dict.fromkeys(sets.values())).index(sets[audit])
         return f" {at + 1}".translate(_RAISED) if at else ""
 
     def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
         """The lowest and the highest number behind a mean if they lie on both sides of no effect; then no mean is shown."""
         null = 0.0 if moment == "change" else MEASURES[key].null
         own = [found for name in mean.audits if (found := self.estimate(key, name, moment, mean.bias))]
-        if null is None or not own:
-            return None
-        low, high = min(own, key=lambda each: each.value), max(own, key=lambda each: each.value)
-        return (low, high) if low.value < null < high.value else None
+        low, high = (pick(own, key=lambda each: each.value, default=None) for pick in (min, max))
+        return (low, high) if null is not None and low and high and low.value < null < high.value else None
 
     def cell(self, key: str, audit: str, moment: str, column: str) -> str:
         """A number without its n; a word where an audit has none, nothing where a mean has none."""
         measure, found = MEASURES[key], self.estimate(key, audit, moment, column)
-        form = FORMS.get(measure.unit, signed)
-        if moment == "change" and "share" in measure.unit:
-            form = partial(points, unit="")
+        is_change = moment == "change"
+        form = partial(points, unit="") if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
+        mean = self.means.get((audit, column))
         if found is None:
-            return "" if audit not in self.result.audits or moment == "change" else _ABSENT[measure.on]
-        text = form(found)
-        if mean := self.means.get((audit, column)):
-            if ends := self.spread(key, mean, moment):
-                return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
-            text += f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else ""
-        elif moment == "change" and key == "skew":
-            training = self.result.audits[audit].training
-            text += "*" * ((audit, column) in self.stars) + " (target)" * (
-                training is not None and column in training.against
-            )
-        return text + self.mark(measure, audit, column)
+            return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]
+        if mean and (ends := self.spread(key, mean, moment)):
+            return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
+        if mean:
+            return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
+        training = self.result.audits[audit].training
+        star = "*" * ((audit, column) in self.stars) if is_change and key == "skew" else ""
+        target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
+        return form(found) + star + target + self.mark(measure, audit, column)
 
     def table(self, key: str) -> Table | None:
         """A measure: audits and means by biases, or by sections of quality pairs; None without any number. n stands in the header if
         all numbers of a column have it. The first table has places and quality too."""
         measure, first = MEASURES[key], key == "skew"
-        columns = self.biases if measure.of_bias else self.sections
-        lines = [
-            line
-            for line in self.lines
-            if key == "skew" or any(self.estimate(key, *line[1:], column) for column in columns)
+        columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        columns = [
+            (of, column)
+            for of, column in [*columns, *([("accuracy", "")] if first else [])]
+            if any(self.estimate(of, *line, column) for line in self.lines)
         ]
-        parts = [(key, column, inert(column)) for column in columns] + ([("accuracy", "", "quality")] if first else [])
-        if not any(self.estimate(of, *line[1:], column) for line in lines for of, column, _ in parts):
+        lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
+        if not lines:
             return None
-        header, cells = [], []
-        for of, column, title in parts:
-            ns = [count(found) if (found := self.estimate(of, *line[1:], column)) else "" for line in lines]
-            same = len(set(filter(None, ns))) == 1 and measure.unit != "rank"
-            header.append(f"{title}, n {next(filter(None, ns))}" if same else title)
-            texts = [self.cell(of, *line[1:], column) for line in lines]
-            numbered = not same and measure.unit != "rank"
-            cells.append([f"{text}, n {n}" if n and numbered else text for text, n in zip(texts, ns, strict=True)])
-        rows = [(inert(label), *own) for (label, _, _), own in zip(lines, zip(*cells, strict=True), strict=True)]
-        if key in _PEOPLE and any(people := [self._people(_PEOPLE[key], column) for column in columns]):
-            rows.append(("people", *(text or NO_VOTES for text in people), *[""] * first))
+        rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
+        header = [""]
         if first and self.result.ranked:
-            places = [*(self._place(*line[1:]) for line in lines), *[""] * (len(rows) - len(lines))]
-            header.insert(0, "place")
-            rows = [(row[0], place, *row[1:]) for row, place in zip(rows, places, strict=True)]
-        return Table(f"{measure.caption}, with 95% intervals", ("", *header), tuple(rows))
+            header.append("place")
+            rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
+        people = ["people", *[""] * (len(header) - 1)]
+        voted = any(self.people(*column) for column in columns)
+        for of, column in columns:
+            cells = [self.cell(of, *line, column) for line in lines]
+            ns = [f", n {count(found)}" if (found := self.estimate(of, *line, column)) else "" for line in lines]
+            same, is_rank = {n for n in ns if n}, measure.unit == "rank"
+            header.append(inert(column or "quality") + (min(same) if len(same) == 1 and not is_rank else ""))
+            shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
+            rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]
+            own = self.people(of, column)
+            people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
+        rows += [people] if voted else []
+        caption = measure.caption + ("" if measure.unit == "rank" else ", with 95% intervals")
+        return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
-    def _people(self, key: str, column: str) -> str:
-        for (measure, _, _, of), number in self.found.items():
-            if (measure, of) == (key, column) and isinstance(number.found, Estimate):
-                return f"{FORMS[MEASURES[key].unit](number.found)}, n {count(number.found)}"
-        return ""
+    def people(self, key: str, column: str) -> Estimate | None:
+        """People's own number next to a measure."""
+        known = (each.found for (of, _, _, at), each in self.found.items() if (of, at) == (_PEOPLE.get(key), column))
+        return next((each for each in known if isinstance(each, Estimate)), None)
 
     def _place(self, audit: str, moment: str) -> str:
-        """The places that the intervals allow, without those of an only one; of a training after it."""
+        """The places that the intervals allow; of a training after it."""
         found = self.estimate("place", audit, "model", "") if moment in ("model", "after") else None
-        if found is None:
-            return ""
-        return f"{found.low:g}" if found.low == found.high else f"{found.low:g}–{found.high:g}"
+        return "" if found is None else "–".join(f"{end:g}" for end in dict.fromkeys((found.low, found.high)))
 
     def plots(self) -> Iterator[Plot]:
         """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
@@ -229,19 +206,16 @@ class _Shown:
 
     def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Estimate]] = {}
-        for _, audit, moment in self.lines:
+        for audit, moment in self.lines:
             found, mean = self.estimate(key, audit, moment, column), self.means.get((audit, column))
             if found and moment != "change" and not (mean and self.spread(key, mean, moment)):
                 rows.setdefault(named(audit, 28), {})["mean" if mean and moment == "model" else moment] = found
         if len(rows) < 2:
             return
         used = [moment for moment in _MARKS if any(moment in own for own in rows.values())]
-        people = next(
-            (n.found for (of, _, _, at), n in self.found.items() if (of, at) == (_PEOPLE.get(key), column)), None
-        )
         form = FORMS[MEASURES[key].unit]
         title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
-        if isinstance(people, Estimate):
+        if people := self.people(key, column):
             reference = 100 * people.value if scale.is_share else people.value
             scale = Scale(scale.name, scale.is_share, scale.limits, reference)
             title += f"; dashed: people, {form(people)} (n = {count(people)})"
@@ -330,8 +304,8 @@ def comparison_document(result: ComparisonResult) -> Document:
     parts: tuple[Block, ...] = (*first, *([paired] if paired and len(result.paired) == 1 else ()), rest)
     kinds = [
         n_of(n, kind.removesuffix("s"))
-        for kind in _KINDS
-        if (n := sum(row.kind == kind for row in result.audits.values()))
+        for kind in get_args(Kind)
+        if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
     return Document(
         f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}.", said, tuple(sections),

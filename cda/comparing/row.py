@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.auditing.report_cells import applied, compares, targets
+from cda.auditing.report_scoring import prompt_identity
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, user_path
@@ -18,12 +19,11 @@ from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, load
-from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, ScoredAs, TrainedAs
+from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, TrainedAs
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
 from cda.scorers.kinds import scorer_kind
 
-NO_ROW = "a row ends in .json; or name a folder, with a slash at its end"
 MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
 QUALITY = "quality pairs"
 _PATH = re.compile(
@@ -45,21 +45,22 @@ def export_row(audit: AuditResult, folder: Path | None) -> AuditRow:
     return audit_row(audit, folder)
 
 
-def names_folder(place: str | Path) -> bool:
-    """True for a place of rows that is a folder: there is one, or the name has no ending, or a slash at its end."""
+def row_file(place: str | Path, name: str, several: bool = False) -> Path:
+    """The file of a row: `place` itself, or one of this name in a folder: there is one, or `place` has no ending, or a slash at its end.
+    RunError: neither a folder nor, for one row, a .json file."""
     path = user_path(place)
-    return path.is_dir() or str(place).endswith(("/", "\\")) or not path.suffix
-
-
-def row_file(place: str | Path, row: AuditRow) -> Path:
-    """The file of a row: `place` itself, or in a folder one named by model and content. RunError: neither a folder nor a .json
-    file."""
-    path = user_path(place)
-    if names_folder(place):
-        return path / f"{as_part(row.label)[:80]}-{content_id(row.model_dump())[:8]}.json"
+    if path.is_dir() or str(place).endswith(("/", "\\")) or not path.suffix:
+        return path / name
+    if several:
+        raise RunError(f"{place}: several audits have a row each; name a folder, with a slash at its end")
     if path.suffix != ".json":
-        raise RunError(f"{place}: {NO_ROW}")
+        raise RunError(f"{place}: a row ends in .json; or name a folder, with a slash at its end")
     return path
+
+
+def row_name(row: AuditRow) -> str:
+    """The name of a row's file in a folder, by model and content."""
+    return f"{as_part(row.label)[:80]}-{content_id(row.model_dump())[:8]}.json"
 
 
 def read_row(file: Path) -> AuditRow:
@@ -99,6 +100,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         model=without_paths(shown_target(name)),
         revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
         content=record.inputs.get("model") if record and scorer_kind(name).trainable else None,
+        kind="reward model" if isinstance(audit.model, RewardModelFacts) else "judge",
         scored=scored_as(audit, settings.get("calibration")),
         training=_training(audit, run.record("train").output if run else None),
         texts=_texts(audit, rows, triples),
@@ -121,31 +123,24 @@ def _sections(audit: AuditResult) -> list[SavedNumber]:
     return found
 
 
-def scored_as(audit: AuditResult, calibration: str | None = None) -> ScoredAs:
-    """The way in which an audit's model was asked, without paths."""
+def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, str]:
+    """How an audit's model was asked, in words, without paths."""
     facts = audit.model
     if isinstance(facts, RewardModelFacts):
-        return ScoredAs(
-            kind="reward model",
-            precision=facts.precision,
-            template=facts.form,
-            max_length_tokens=facts.max_length_tokens,
-            truncated=facts.truncated / facts.texts if facts.texts else None,
-            how=None if facts.how is None else without_paths(facts.how),
-            calibration=calibration,
-        )
-    return ScoredAs(
-        kind="judge",
-        judges=tuple(facts.judges) if isinstance(facts, PanelFacts) else (),
-        how="by the majority of its judges" if isinstance(facts, PanelFacts) and facts.rule == "majority" else None,
-        prompt=None if facts.prompt is None else without_paths(facts.prompt),
-        orders=facts.orders,
-        verdicts=facts.verdicts,
-        reasons=facts.verdict_reasons,
-        prompt_content=facts.prompt_content,
-        criteria=facts.criteria,
-        calibration=calibration,
-    )
+        cut = f"{100 * facts.truncated / facts.texts:.0f}% of texts" if facts.truncated and facts.texts else None
+        said: dict[str, object] = {
+            "how": facts.how, "precision": facts.precision, "template": facts.form, "max length (tokens)": facts.max_length_tokens,
+            "cut": cut,
+        }  # fmt: skip
+    else:
+        panel = facts if isinstance(facts, PanelFacts) else None
+        said = {
+            "judges": panel and ", ".join(panel.judges), "how": panel and f"by the {panel.rule} of its judges", "judge's prompt": prompt_identity(facts),
+            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "verdicts": facts.verdicts,
+            "reasons": facts.verdict_reasons,
+        }  # fmt: skip
+    said["calibration"] = calibration
+    return {what: without_paths(str(value)) for what, value in said.items() if value is not None}
 
 
 def without_paths(text: str) -> str:

@@ -50,5 +50,5 @@ def _read(saved: Iterable[SavedNumber], at: Mapping[str, str]) -> Iterator[Numbe
 
 @numbers_in.register
 def _of_comparison(result: ComparisonResult) -> Numbers:
-    own = (_read(row.numbers, {"audit": name, "kind": row.kind}) for name, row in result.audits.items())
+    own = (_read(row.numbers, {"audit": name, "kind": row.kinds}) for name, row in result.audits.items())
     return Numbers([*chain.from_iterable(own), *_read(result.together, {})])

@@ -8,7 +8,6 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from cda.results.base import Estimate, Missing, Result, Saved, Test
-from cda.results.facts import JudgeReasons
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
@@ -68,36 +67,6 @@ class MeasuredTexts(Result):
     """Fingerprint of the texts, whatever their order; None if the audit's folder does not say which they were."""
 
 
-class ScoredAs(Result):
-    """The way in which a model or judge was asked. None: it does not apply to this kind, or is not known."""
-
-    kind: Literal["reward model", "judge"]
-    precision: str | None = None
-    template: str | None = None
-    """The form of prompt and response together: `pair`, `chat template`, `plain text`."""
-    max_length_tokens: int | None = None
-    """Longer texts were cut there."""
-    truncated: float | None = None
-    """Share of the distinct texts that were cut, 0 to 1; None for a judge."""
-    how: str | None = None
-    """Other than a sequence classifier: the way it was asked, as a clause."""
-    judges: tuple[str, ...] = ()
-    """Of a panel, its judges."""
-    prompt: str | None = None
-    """Name of the judge's prompt."""
-    prompt_content: str | None = None
-    """Fingerprint of all that the judge's prompt says."""
-    criteria: tuple[str, ...] = ()
-    """Names of a judge's criteria."""
-    orders: Literal["both", "one"] | None = None
-    """Comparisons were asked with either text first, or once."""
-    verdicts: Literal["by token", "written"] | None = None
-    reasons: JudgeReasons | None = None
-    """Place of the judge's reasons."""
-    calibration: str | None = None
-    """Fingerprint of the calibration that corrected its scores; None without one."""
-
-
 class TrainedAs(Result):
     """The training that the row's numbers are after."""
 
@@ -142,7 +111,9 @@ class AuditRow(Saved):
     content: str | None
     """Fingerprint of a sequence classifier with its precision: of the files of a folder, of a hub model of its name and the revision
     asked for; None for other kinds, after a training, and if the run's folder does not say."""
-    scored: ScoredAs
+    kind: Literal["reward model", "judge"]
+    scored: dict[str, str]
+    """How it was asked, in words: precision, template, judge's prompt and so on, as far as they apply."""
     training: TrainedAs | None
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
@@ -164,8 +135,8 @@ class AuditRow(Saved):
         return tuple(dict.fromkeys(number.at["bias"] for number in self.numbers if "bias" in number.at))
 
     @property
-    def kind(self) -> Kind:
-        return "trainings" if self.training else "judges" if self.scored.kind == "judge" else "reward models"
+    def kinds(self) -> Kind:
+        return "trainings" if self.training else "judges" if self.kind == "judge" else "reward models"
 
     @property
     def label(self) -> str:
