@@ -181,15 +181,17 @@ def _checked(targets: Sequence[Model], terms: Terms, options: AuditArguments) ->
     finished: list[str | Path] = []
     once, repeated = _distinct(targets)
     for target in once:
-        wrong = refuse_results(target, of_one=False)
+        if wrong := refuse_results(target, of_one=False):
+            problems += wrong
+            continue
         try:
-            found = audits_at(target) if isinstance(target, str | PathLike) and not wrong else None
+            is_finished = isinstance(target, str | PathLike) and audits_at(target) is not None
         except DataError as error:
-            wrong = [str(error)]
-        problems += wrong
-        if found is not None and not wrong:
+            problems.append(str(error))
+            continue
+        if is_finished:
             finished.append(str(target))
-        elif not wrong:
+        else:
             models.append(target)
     is_folder = any(said != place for place in finished for _, said in audits_at(place) or ())
     if not problems and len(once) < 2 and not is_folder:

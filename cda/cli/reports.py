@@ -30,6 +30,8 @@ def report(
         if problems := [f"{name}: {why}" for name, value in of_recipes.items() if value not in (None, False)]:
             raise RecipeError(problems)
         _redrawn(call, recipe, overrides or [], out)
+    elif out is not None and Path(out).suffix == ".html":
+        raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
         run_until(replace(call, out=out), recipe, overrides, "report", call.only)
 

@@ -12,7 +12,7 @@ from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Number
+from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Document, headings
 from cda.report.numbers import (
@@ -127,7 +127,7 @@ class _Shown:
             for name, row in rows.items()
             if (bias in row.biases if bias else QUALITY in row.texts)
         }
-        at = list(dict.fromkeys(sets.values())).index(sets[audit])
+        at = list(dict.fromkeys(sets.values())).index(sets[audit]) if audit in sets else 0
         return f" {at + 1}".translate(_RAISED) if at else ""
 
     def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
@@ -322,7 +322,7 @@ def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:
 
 def comparison_csv(result: ComparisonResult) -> str:
     """Every number as a line: measure, moment, levels, value, interval and n; cells that a spreadsheet would compute are guarded."""
-    lines = list(numbers_in(result).rows())
+    lines = list(Numbers(each for each in numbers_in(result) if isinstance(each.found, Estimate)).rows())
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()

@@ -160,7 +160,7 @@ def test_no_mean_is_shown_of_models_on_both_sides_of_no_effect(shares: Sequence[
     ]
     result = compared(*members)
     (row,) = [row for row in comparison_document(result).sections[0].tables[0].rows if row[0].startswith("mean")]
-    assert said in row[1] and isinstance(found(result, "skew", "mean of 2 reward models", "model"), Estimate)
+    assert said in row[2] and isinstance(found(result, "skew", "mean of 2 reward models", "model"), Estimate)
 
 
 def test_text_from_outside_is_inert_and_every_name_is_on_the_page() -> None:
