@@ -195,8 +195,10 @@ def _checked(targets: Sequence[Model], terms: Terms, options: AuditArguments) ->
             models.append(target)
     is_folder = any(said != place for place in finished for _, said in audits_at(place) or ())
     if not problems and len(once) < 2 and not is_folder:
-        found_one = f"found {once[0]}{' twice' * bool(repeated)}" if once else "found none"
-        problems.append(f"{terms.where}: give two or more to compare, or a folder of them; {found_one}")
+        one = str(once[0]) if once else "none"
+        missing = bool(once) and not finished and isinstance(once[0], str | PathLike) and not is_there(user_path(one))
+        found = f"{one}, no such file or folder" if missing else f"{one}{' twice' * bool(repeated)}"
+        problems.append(f"{terms.where}: give two or more to compare, or a folder of them; found {found}")
     of_audits = {name: value for name, value in options.items() if name not in _OF_COMPARISONS}
     given = [*(name for name, value in of_audits.items() if value != _DEFAULTS.get(name)), *(terms.overrides or ())]
     if given and not models:

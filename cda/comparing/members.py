@@ -18,7 +18,7 @@ from cda.auditing.report_cells import compares
 from cda.comparing.row import MARGINS, QUALITY, audit_row, margin_rows, read_row
 from cda.errors import DataError, RunError, refuse
 from cda.files.jsonl import read_json
-from cda.files.paths import is_a_file, is_a_folder, user_path
+from cda.files.paths import is_a_file, is_a_folder, is_there, user_path
 from cda.records import Preference, TieRule, content_id
 from cda.resources.artifacts import of_this_version, shown_path, shown_target
 from cda.results.audit import AuditResult
@@ -95,6 +95,8 @@ def audits_at(target: object) -> list[tuple[Path, str]] | None:
         DataError: A folder of neither a model nor audits.
     """
     path = user_path(str(target))
+    if path.parts[:1] == ("runs",) and not is_there(path):  # where runs lie, so that no model on the hub is meant
+        raise DataError(f"{target}: no such file or folder")
     if is_a_file(path / "audit" / AUDIT_FILE):
         return [(path, str(target))]
     if is_a_file(path):

@@ -18,7 +18,7 @@ from cda.numbers.views import numbers_in
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, load
+from cda.results.base import Estimate, Missing, Test, load
 from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, TrainedAs
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
@@ -105,10 +105,15 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         training=_training(audit, run.record("train").output if run else None),
         texts=_texts(audit, rows, triples),
         numbers=(
-            *(SavedNumber(measure=m, moment=when, at=at, found=_public(found), test=test) for m, when, at, found, test in numbers),
+            *(SavedNumber(measure=m, moment=when, at=at, found=_public(found), test=_plain(test)) for m, when, at, found, test in numbers),
             *_sections(audit),
         ),
     )  # fmt: skip
+
+
+def _plain(test: Test | None) -> Test | None:
+    """The test alone, without the parts that a kind of test adds."""
+    return test and Test(**{name: getattr(test, name) for name in Test.model_fields})
 
 
 def _sections(audit: AuditResult) -> list[SavedNumber]:
