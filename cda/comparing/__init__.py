@@ -1,1 +1,1 @@
-"""Several audits together: panels of models, and leaderboards."""
+"""Several audits next to each other: models, finished runs and shared rows."""
