@@ -27,8 +27,8 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, quality, win_rate
     from cda.api.calibration import calibrate, dose
+    from cda.api.comparing import compare
     from cda.api.data import audit_data
-    from cda.api.reports import compare, leaderboard
     from cda.api.results import (
         Audit,
         BestOf,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         DataAudit,
         Discovery,
         Dose,
-        Leaderboard,
-        Panel,
         Quality,
         Run,
         WinRate,
@@ -57,7 +55,7 @@ _NAMES = {
     "cda.api.benchmarks": ("best_of", "quality", "win_rate"),
     "cda.api.calibration": ("calibrate", "dose"),
     "cda.api.data": ("audit_data",),
-    "cda.api.reports": ("compare", "leaderboard"),
+    "cda.api.comparing": ("compare",),
     "cda.api.results": (
         "Audit",
         "BestOf",
@@ -66,8 +64,6 @@ _NAMES = {
         "DataAudit",
         "Discovery",
         "Dose",
-        "Leaderboard",
-        "Panel",
         "Quality",
         "Run",
         "WinRate",
@@ -92,10 +88,8 @@ __all__ = [
     "Dose",
     "Estimate",
     "LLMError",
-    "Leaderboard",
     "Missing",
     "ModelError",
-    "Panel",
     "Quality",
     "RecipeError",
     "RewardFunction",
@@ -111,7 +105,6 @@ __all__ = [
     "discover",
     "dose",
     "label",
-    "leaderboard",
     "load",
     "quality",
     "reward_function",

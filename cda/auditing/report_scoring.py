@@ -12,7 +12,6 @@ from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
-from cda.results.panel import ScoredAs
 
 Standing = Literal["agrees", "disagrees", "undecided"]
 FEW = 3
@@ -130,7 +129,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
-def prompt_identity(judge: JudgeFacts | PanelFacts | ScoredAs) -> str | None:
+def prompt_identity(judge: JudgeFacts | PanelFacts) -> str | None:
     """Name of a judge's prompt with the mark of all that it says, its orders, reasons and criteria included; None for a
     function. Two audits with the same mark asked in the same words."""
     if judge.prompt is None:

@@ -180,10 +180,10 @@ class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     out: Annotated[
         Place | None,
         Arg(
-            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a panel: "
-            "the folder that holds a run for each model, and `panel`."
+            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a "
+            "comparison: the folder that holds a run for each model, and `comparison`."
         ),
-        Flag("Folder of the run, or of all runs of a panel. Default: runs/audit-<model>."),
+        Flag("Folder of the run; of a comparison that of its models' runs and `comparison`. Default: below runs/."),
     ]
     limit: Annotated[int | None, Arg(_QUICK), LIMIT]
     fresh: Fresh

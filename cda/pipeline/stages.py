@@ -284,7 +284,7 @@ OTHER_RESULTS = (
     "discover.json",
     "topics.json",
     "win_rate.json",
-    "panel.json",
+    "comparison.json",
     "calibration.json",
     "dose.json",
     "data.json",
@@ -579,7 +579,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     stop_if_dry(
         None,
         lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
-        ("only", "compare", "limit", "seed", "column"),
+        ("only", "limit", "seed", "column"),
     )
     if out is not None:
         write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))
