@@ -121,7 +121,7 @@ CASES = (
     )),
     Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
-    Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),
+    Case("study-import", ("study import study-export/run filled.csv --out {out}.jsonl",), ("study-export",)),
     Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "
                               "'discover.populations=[16,5,3]' 'discover.batches=[10,12]' discover.responses_each=1 --out {out}",),
          kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from changed import changed
 
 from cda.records import Exclusions
-from cda.report.plots import inline_svg
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
-from cda.studies.design import Item, Shown, Study
+from cda.studies.export import Item, Shown, Study
 from cda.studies.import_answers import (
     Screened,
     Vote,
@@ -47,17 +45,6 @@ def test_who_differs_stands_first(result: StudyResult) -> None:
         ("answers to attention checks (no votes)", "8"),
         ("rows of tables that are not filled", "3"),
     )
-
-
-def test_the_figure_shows_those_who_differ_most_first(result: StudyResult) -> None:
-    one = next(row for row in result.participants if row.disagrees)
-    more = tuple(changed(changed(one, "participant", f"p{at}"), "disagrees.value", at / 100) for at in range(50))
-    many = changed(result, "participants", (*result.participants, *more))
-    (plot,) = next(section for section in study_document(many).sections if section.id == "people").plots
-    assert plot.title.endswith("(the 40 of 51 participants who differ most)")
-    said = [part.split()[0] for part in plot.description.split("; ")]
-    assert said[:2] == [HOSTILE, "p49"] and len(said) == 40
-    assert ">p49<" in inline_svg(plot) and ">p9<" not in inline_svg(plot)
 
 
 def test_hostile_names_are_inert(result: StudyResult) -> None:
