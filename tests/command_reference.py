@@ -24,7 +24,6 @@ RESULTS = {
     "data": "DataResult",
     "quality": "QualityResult",
     "best-of": "BestOfResult",
-    "win-rate": "WinRateResult",
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
     "report": "TrainResult; AuditResult for a folder; ComparisonResult with --compare",

@@ -20,7 +20,6 @@ from cda.auditing.report import audit_document, notebook_html
 from cda.auditing.row import export_row, row_file
 from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.benchmarks.quality_report import quality_document
-from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.data.load import prompt_of
 from cda.discovery.discovery_page import discover_document
@@ -47,7 +46,7 @@ from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.commands import Plan
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
@@ -293,15 +292,6 @@ class DataAudit(DataResult, Shown):
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
 
 
-class WinRate(WinRateResult, Shown):
-    """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
-
-    __str__ = win_rate_text
-
-    def __repr__(self) -> str:
-        return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
-
-
 class Dose(DoseFilesResult, Shown):
     """A dose chosen from scores; its fields are those of `DoseFilesResult`. It has no report."""
 
@@ -469,7 +459,7 @@ def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report",
     return plan
 
 
-Loaded = Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Comparison | Leaderboard
+Loaded = Panel | Quality | BestOf | Dose | Calibration | DataAudit | Comparison | Leaderboard
 """Results in one file of their own, apart from audits."""
 
 
@@ -514,7 +504,6 @@ _KINDS: dict[str, tuple[type[Loaded], str]] = {
     "superseded": (Leaderboard, "cda leaderboard"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
-    "without_counterpart": (WinRate, "cda win-rate"),
     "held_out": (Dose, "cda dose"),
     "corrections": (Calibration, "cda calibrate"),
 }

@@ -282,7 +282,6 @@ OTHER_RESULTS = (
     "best_of_n.json",
     "discover.json",
     "topics.json",
-    "win_rate.json",
     "panel.json",
     "calibration.json",
     "data.json",

@@ -1,4 +1,4 @@
-"""Results of `cda quality`, `cda best-of` and `cda win-rate`."""
+"""Results of `cda quality` and `cda best-of`."""
 
 from __future__ import annotations
 
@@ -117,6 +117,19 @@ class Accuracies(Result):
         return (*self.sections, self.overall) if len(self.sections) > 1 else self.sections
 
 
+class WinRate(Result):
+    """One set of outputs over another: the accuracy of their set is the win rate, wins and half of the ties."""
+
+    wins: Estimate
+    """Share of comparisons with a preference for the first."""
+    ties: Estimate
+    """Share with none."""
+    losses: Estimate
+    """Share with a preference for the second."""
+    test: Test
+    """Exact test that the win rate is one half; ties say nothing there."""
+
+
 class SetQuality(Accuracies):
     """Accuracy on one set of preferences."""
 
@@ -124,7 +137,7 @@ class SetQuality(Accuracies):
     source: str
     """Its file, without the folders of this machine, or its hub id."""
     format: str
-    """`rewardbench`, `rewardbench-2`, `rm-bench`, `llmbar` or `pairs`."""
+    """`rewardbench`, `rewardbench-2`, `rm-bench`, `llmbar`, `pairs`, or `outputs` over others."""
     n_items: int
     """Items that every scoring has a margin of."""
     exclusions: Exclusions
@@ -136,6 +149,8 @@ class SetQuality(Accuracies):
     unread_reasons: dict[str, int]
     n_expected: dict[str, int]
     """Items of each subset in the published benchmark; empty if it has no fixed number."""
+    win_rates: dict[str, WinRate] = Field(default_factory=dict)
+    """By label of the scoring, of outputs over others; empty else."""
 
 
 class QualityResult(Saved):
@@ -327,43 +342,5 @@ class BestOfResult(Saved, Curves):
     """Responses that repeat another of their prompt word for word; they stay."""
     excluded: dict[str, Exclusions]
     """Rows, responses, qualities and scored responses that were left out."""
-    versions: dict[str, str]
-    """Versions of the packages that a result depends on."""
-
-
-class WinRate(Result):
-    """Share of comparisons in which the first set of outputs is preferred."""
-
-    win_rate: Estimate
-    """Wins and half of the ties, as a share of the readable comparisons; 0.5: neither set is preferred."""
-    wins: Estimate
-    """Share of comparisons with a preference for the first."""
-    ties: Estimate
-    """Share with none."""
-    losses: Estimate
-    """Share with a preference for the second."""
-    test: Test
-    """Exact test that the win rate is one half; ties say nothing there."""
-    n_unread: int
-    """Comparisons without a readable verdict; they are in none of the shares."""
-
-
-class WinRateResult(Saved):
-    """Measurements of `cda win-rate`."""
-
-    schema_version: Literal[2] = 2
-    first: str
-    """File of outputs."""
-    second: str
-    """File of outputs to the same prompts."""
-    unit: str
-    """`preference` of a judge, or `reward`."""
-    scorer: Scorer
-    result: WinRate
-    without_counterpart: int
-    """Outputs with nothing at their place in the other file."""
-    excluded: dict[str, Exclusions] = Field(default_factory=dict)
-    """Rows and texts left out, by kind of input."""
-    seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""

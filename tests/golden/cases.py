@@ -103,8 +103,8 @@ CASES = (
                              "model.max_length_tokens=48 --out {out}",), ("train",)),
     Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --out {out}",)),
     Case("best-of-tilt", ("best-of scorers.py:reward samples.jsonl --bias jargon --beta 3 --beta 0.2 --out {out}",)),
-    Case("win-rate", ("win-rate scorers.py:reward first.jsonl second.jsonl --out {out}",)),
-    Case("win-rate-judge", (f"win-rate judge:judge first.jsonl second.jsonl {_JUDGE} --out {{out}}",)),
+    Case("win-rate", ("quality scorers.py:reward first.jsonl --over second.jsonl --out {out}",)),
+    Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
     Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
     Case("dose-files-quality", (
         "dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --quality-before quality_before.jsonl "
