@@ -108,7 +108,7 @@ def test_what_else_changes_is_one_table(inspection: InspectResult) -> None:
     assert table is not None and table.header == ("feature", "jargon, added")
     assert table.rows == (
         ("words", "+0.50 [+0.40, +0.60], 30% beyond"),
-        ("long_word_share", "+0.50 [+0.40, +0.60] (the bias itself)"),
+        ("long word share", "+0.50 [+0.40, +0.60] (the bias itself)"),
     )
 
 
