@@ -18,16 +18,16 @@ from cda.auditing.headline import set_quality
 from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import write_json, write_jsonl, write_text
-from cda.files.paths import own_folder, refuse_link
+from cda.files.jsonl import write_json, write_jsonl
+from cda.files.paths import refuse_link
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.document import Document
 from cda.resources.artifacts import (
+    Form,
     prompt_row,
     shown_path,
     shown_target,
@@ -35,7 +35,7 @@ from cda.resources.artifacts import (
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import load_quality_source, source_fingerprint
-from cda.results.base import Test, save
+from cda.results.base import Test
 from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality, WinRate
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
@@ -108,13 +108,14 @@ def measure_quality(
             files=sources,
         )
         document = report.quality_document(result)
-        if is_main():
-            _write(out, result, rows, document)
-        return Made(
-            result,
-            document,
-            dict.fromkeys((PAGE, TABLES, RESULT, SCORES, *([f"{REWARDBENCH}/"] if over is None else []))),
-        )
+        forms: dict[str, Form] = {
+            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result,
+        }  # fmt: skip
+        if over is None:
+            forms[f"{REWARDBENCH}/"] = None
+            if is_main():
+                _write_rewardbench(out / REWARDBENCH, report.rewardbench_files(result, rows))
+        return Made(result, document, forms)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
     job = Job("cda quality", RESULT, partial(_plan, sets, subjects), work, costs)
@@ -291,26 +292,14 @@ def _score_row(
     return row
 
 
-def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]], document: Document) -> None:
-    # Build all of it first: a full disk then leaves the files of an earlier call unchanged.
-    new = out / f"{RESULT}.partial"
-    refuse_link(new)
-    if new.is_dir():
-        rmtree(new)  # a kill left it
-    own_folder(new)
-    save(result, new / RESULT)
-    write_jsonl(new / SCORES, rows)
-    write_text(new / PAGE, document.page())
-    write_text(new / TABLES, document.markdown())
-    for name, content in report.rewardbench_files(result, rows).items():
-        file = new / REWARDBENCH / name
+def _write_rewardbench(folder: Path, files: Mapping[str, object]) -> None:
+    """RewardBench's own files, in place of those of an earlier call."""
+    refuse_link(folder)
+    rmtree(folder, ignore_errors=True)
+    for name, content in files.items():
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, list):
             write_jsonl(file, content)
         else:
             write_json(file, content)
-    refuse_link(out / REWARDBENCH)
-    rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
-    for path in sorted(new.iterdir(), key=lambda path: path.name == RESULT):  # it last: by it the others are known
-        path.replace(out / path.name)
-    rmtree(new)

@@ -24,7 +24,7 @@ from cda.report.scoring import (
     set_tables,
     tenth_points,
 )
-from cda.results.benchmarks import AccuracyGroup, AccuracyShift, QualityResult, SetQuality
+from cda.results.benchmarks import AccuracyGroup, QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
         own = [row for row in rows if row["set"] == each.name and row["used"]]
         for scoring in result.scorings:
             label, model = scoring.label, scoring.model
-            if each.format in ("rm-bench", "outputs") or not all("chosen" in row[label] for row in own):
+            if each.format == "rm-bench" or not all("chosen" in row[label] for row in own):
                 continue  # another benchmark's three by three, or a judge that scores no single text
             form = scoring.facts.form if isinstance(scoring.facts, RewardModelFacts) else None
             template = "tokenizer" if form == "chat template" else form
@@ -129,64 +129,31 @@ def _own_id(row: ScoreRow) -> int | str:
 
 MOST_ROWS = 24
 _NAME = 18
-_FALL = -1.0
 
 
-def quality_plots(each: SetQuality, place: int) -> Iterator[Plot]:
-    """Figures of one set; `place` is its number on the page, for the anchors."""
+def quality_plot(each: SetQuality, place: int) -> Plot:
+    """Accuracy of one set by section; `place` is its number on the page, for the anchor."""
     groups, labels, name = each.shown[:MOST_ROWS], each.labels, named(each.name, 40)
-    height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
     words = " ".join(
         f"{group.name}: {', '.join(f'{share(score.estimate)} {label}' for label, score in group.scores.items())}."
         for group in groups
     )
     cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
-    title = f"{name}: accuracy by section{cut}; thin 95% intervals, thick ± 1 standard error"
-    yield Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
-    moved = [(group.name, group.shift) for group in groups if group.shift is not None]
-    if len(moved) == len(groups):
-        words = " ".join(f"{group}: {tenth_points(shift.estimate)} {flag(shift)}." for group, shift in moved)
-        title = f"{name}: paired change; flagged where it falls by more than 1 point (dashed)"
-        yield Plot(f"change-{place}", title, words, partial(_draw_change, moved), height)
+    fell = "; marked where it falls by more than 1 point" if len(labels) > 1 else ""
+    title = f"{name}: accuracy by section{cut}, with 95% intervals{fell}"
+    height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
+    return Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
 
 
 def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
-    for row, group in enumerate(groups):
-        scores = [group.scores[label] for label in labels]
-        for (color, *_), shift, score in zip(plots.SCORING_MARKS, plots.lane_shifts(len(labels)), scores, strict=False):
-            _error(axes, row + shift, score.estimate.value, score.standard_error, color)
-    names = [_marked(group.name, group.shift) for group in groups]
-    plots.lanes(axes, names, labels, [[group.scores[label].estimate for label in labels] for group in groups])
+    def marked(group: AccuracyGroup) -> str:
+        fell = group.shift is not None and group.shift.fell
+        return f"{named(group.name, _NAME)}{f' ({flag(group.shift)})' if group.shift is not None and fell else ''}"
+
+    values = [[group.scores[label].estimate for label in labels] for group in groups]
+    plots.lanes(axes, list(map(marked, groups)), labels, values)
     axes.set_xlabel("accuracy")
     plots.percent_axis(axes)
-
-
-def _draw_change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
-    axes.axvline(0, color=plots.FAINT, linewidth=0.8)
-    axes.axvline(_FALL, color=plots.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    for row, (_, shift) in enumerate(moved):
-        color = plots.BEFORE if shift.fell else plots.AFTER
-        _error(axes, row, 100 * shift.estimate.value, 100 * shift.standard_error, color)
-        filled = shift.excludes_0 or not shift.fell
-        plots.across(axes, row, shift.estimate, color, "v" if shift.fell else "s", filled, factor=100)
-    plots.name_rows(axes, [_marked(name, shift) for name, shift in moved])
-    axes.grid(axis="x", color=plots.LINE)
-    axes.set_xlabel("change in points")
-    fell = [shift for _, shift in moved if shift.fell]
-    plots.key(axes, [
-        *([("no fall of a point", plots.AFTER, "s", True)] if len(fell) < len(moved) else []),
-        *([("fell*", plots.BEFORE, "v", True)] if any(shift.excludes_0 for shift in fell) else []),
-        *([("fell", plots.BEFORE, "v", False)] if not all(shift.excludes_0 for shift in fell) else []),
-    ], 3)  # fmt: skip
-
-
-def _error(axes: Axes, y: float, value: float, error: float, color: str) -> None:
-    ends = [value - error, value + error]
-    axes.plot(ends, [y, y], color=color, linewidth=4, alpha=0.35, zorder=1, solid_capstyle="butt")
-
-
-def _marked(name: str, shift: AccuracyShift | None) -> str:
-    return f"{named(name, _NAME)}{f' ({flag(shift)})' if shift is not None and shift.fell else ''}"
 
 
 _TERMS = (
@@ -247,7 +214,7 @@ def _sections(result: QualityResult) -> Iterator[ReportSection]:
             each.name,
             notes,
             tuple(set_tables(each)),
-            () if each.win_rates else tuple(quality_plots(each, place)),
+            () if each.win_rates else (quality_plot(each, place),),
         )
     facts = (
         ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),

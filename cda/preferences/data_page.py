@@ -21,18 +21,17 @@ from cda.report.numbers import (
     p_equals,
     p_value,
     percent,
-    plain,
     share,
 )
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height, slugs
 from cda.report.tables import Row, Table, table
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Missing, Test
 from cda.results.data import ByColumn, DataBias, DataResult, GroupBias, Regression
 from cda.results.effects import ChoiceOdds, Contingency, LogOdds
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 
 def odds(found: LogOdds | Missing) -> str:
@@ -153,8 +152,6 @@ def _of_group(found: GroupBias) -> str:
     return f"{share(chosen)} of {count(chosen)}{p}"
 
 
-_MARKS = (Mark("crude", plots.BEFORE, "o", filled=False), Mark("adjusted", plots.AFTER, "o"))
-_MOST_TICKS = 7
 _TEXT = (
     "A reward model learns what the choices go along with: where one side of a pair has a bias and the other has not, how often is "
     "it the chosen one? The adjusted odds compare pairs that are alike in the other biases and in length. These numbers describe "
@@ -173,7 +170,7 @@ def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
     findings, sentences = tuple(_headlines(result)), tuple(data_sentences(result))
     main, by = choice_table(result), [by_table(by, result) for by in result.by]
-    figures = (*_choice_plot(result), *_odds_plot(result))
+    figures = tuple(_choice_plot(result))
     sections = [ReportSection("choices", "What is chosen", (_TEXT,), (main,), figures)]
     names = slugs(by.column for by in result.by)
     sections += [
@@ -283,42 +280,14 @@ def _differ_text(by: ByColumn) -> str:
 
 
 def _choice_plot(result: DataResult) -> Iterator[Plot]:
-    rows = [PlotRow(named(bias.name), (_selected(bias),)) for bias in result.biases]
-    if any(row.estimates[0] for row in rows):
+    rows = [
+        PlotRow(named(bias.name), (bias.contingency.selection_rate,))
+        for bias in result.biases
+        if isinstance(bias.contingency, Contingency)
+    ]
+    if rows:
+        scale = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
         words = " ".join(f"{row.label}: {cell(row.estimates[0], share, '')}." for row in rows if row.estimates[0])
         yield Plot("choices", "How often the side with the bias is the chosen one, where the other side has it not",
-                   words, partial(draw_rows, rows=rows, marks=[Mark("chosen", plots.AFTER, "o")], scale=_CHOSEN),
+                   words, partial(draw_rows, rows=rows, marks=[Mark("chosen", plots.AFTER, "o")], scale=scale),
                    rows_height(len(rows), 1))  # fmt: skip
-
-
-_CHOSEN = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
-
-
-def _selected(bias: DataBias) -> Estimate | None:
-    return None if isinstance(bias.contingency, Missing) else bias.contingency.selection_rate
-
-
-def _odds_plot(result: DataResult) -> Iterator[Plot]:
-    found = odds_terms(result)
-    rows = [
-        PlotRow(
-            named(name) + ("" if each.per == "having it" else ", per doubling"),
-            tuple(side.estimate if isinstance(side, LogOdds) else None for side in (each.crude, each.adjusted)),
-        )
-        for name, each in found.items()
-    ]
-    if any(any(row.estimates) for row in rows):
-        words = " ".join(
-            f"{name}: crude {odds(each.crude)}, adjusted {odds(each.adjusted)}." for name, each in found.items()
-        )
-        yield Plot("odds", "Odds that the side with the bias is chosen: alone, and next to the others and the length", words,
-                   partial(_draw_odds, rows), rows_height(len(rows), 2))  # fmt: skip
-
-
-def _draw_odds(rows: Sequence[PlotRow], axes: Axes) -> None:
-    """Log odds, named by the odds that they are."""
-    draw_rows(axes, rows, _MARKS, Scale("odds that the side with it is chosen", reference=0.0))
-    low, high = axes.get_xlim()
-    step = math.log(2) * max(1, math.ceil((high - low) / (_MOST_TICKS * math.log(2))))
-    ticks = [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    axes.set_xticks(ticks, [plain(math.exp(tick), 2) for tick in ticks])

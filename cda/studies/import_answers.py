@@ -462,41 +462,26 @@ def _item(item: Item, votes: Sequence[Vote], wanted: int) -> StudyItem:
 
 
 def study_document(result: StudyResult) -> Document:
-    """Votes, participants and items of a study; in a terminal the first screen, participants, exclusions, missing judgements."""
-    lacking, people = _lacking(result), [_DIFFERS]
+    """Votes, agreement and participants of a study, and what was left out; every pair is in the JSON file."""
+    people = [_DIFFERS]
     if result.silent:
         people.append(f"Nothing came back from {', '.join(result.silent)}.")
     if result.kind == "experts":
         n = sum(person.votes - person.justified for person in result.participants)
         people.append(f"{n} of {result.n_votes} votes lack the reason that experts are asked for.")
-    wanted = f"the {result.judgements_wanted} judgements wanted"
-    missing = f"{len(lacking)} of {result.n_items} pairs have fewer than {wanted}."
-    if not lacking:
-        missing = f"None: each of {result.n_items} pairs has {wanted} or more."
     findings = tuple(_headlines(result))
+    tables = _bias_table(result), participant_table(result), left_out_table(result)
     return Document(
         f"What people preferred: {result.n_items} pairs",
         f"Study {result.study}, {result.kind}, {result.judgements_wanted} judgements wanted on each pair",
         findings,
         (
-            ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), (_bias_table(result),)),
-            ReportSection("people", "Participants", tuple(people), (participant_table(result),)),
-            ReportSection("left-out", "What was left out", (), (left_out_table(result),)),
-            ReportSection("missing", "Pairs that lack judgements", (missing, *_missing_sentence(lacking))),
+            ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), tables[:1]),
+            ReportSection("people", "Participants", tuple(people), tables[1:2]),
+            ReportSection("left-out", "What was left out", (), tables[2:]),
         ),
-        (
-            tuple(f"{headline.name}: {headline.text}" for headline in findings), participant_table(result), left_out_table(result),
-            *_missing_sentence(lacking),
-        ),
-    )  # fmt: skip
-
-
-def _missing_sentence(lacking: Sequence[StudyItem]) -> list[str]:
-    if not lacking:
-        return []
-    names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
-    more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
-    return [f"Pairs that lack judgements: {names}{more}"]
+        (findings, *tables),
+    )
 
 
 def _headlines(result: StudyResult) -> Iterator[Headline]:
@@ -505,26 +490,30 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
     if time.median_s is not None:
         spent = f" Median time {time.median_s:.0f} s, {time.n_fast} of {time.n_known} below {time.fast_s:g} s."
     yield Headline(
-        "Votes",
+        "Votes:",
         f"{result.n_votes} votes of {n_voters} participants on {result.all.n_voted} of {result.n_items} "
         f"pairs; {sum(result.exclusions.reasons.values())} of {result.exclusions.seen} answers left out.{spent}",
     )
     for name, group in result.biases.items():
         if isinstance(group.skew, Missing):
-            yield Headline(name, f"human skew {NOT_ESTIMATED}: {group.skew.reason}.")
+            yield Headline(f"{name}:", f"human skew {NOT_ESTIMATED}: {group.skew.reason}.")
         else:
             prefer = f"People prefer the side with the bias on {share(group.skew)} of pairs with a majority for a side"
-            yield Headline(name, f"{prefer} (n = {count(group.skew)}).")
-    yield Headline("Agreement", _agreement_sentence(result.all.agreement))
+            yield Headline(f"{name}:", f"{prefer} (n = {count(group.skew)}).")
+    yield Headline("Agreement:", _agreement_sentence(result.all.agreement))
     if result.position:
-        yield _position_headline(result.position)
+        of_a, leans = result.position.share_a, result.position.p_value < 0.05
+        text = f"A was chosen on {share(of_a)} of {of_a.n} choices of a side; one half: p {p_equals(result.position.p_value)}."
+        yield Headline("Position:", text, "bad" if leans else "none")
     failed = [person.participant for person in result.participants if not person.attention.passed]
     if failed:
         of = f"{len(failed)} of {len(result.participants)} participants failed and are left out"
-        yield Headline("Attention", f"{of}: {', '.join(failed)}.", "bad")
-    if lacking := _lacking(result):
+        yield Headline("Attention:", f"{of}: {', '.join(failed)}.", "bad")
+    if lacking := sorted((item for item in result.items if item.missing), key=lambda item: (-item.missing, item.item)):
+        names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
+        more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
         n = sum(item.missing for item in lacking)
-        yield Headline("Missing", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad")
+        yield Headline("Missing:", f"{n} judgements on {len(lacking)} of {result.n_items} pairs: {names}{more}.", "bad")
 
 
 def _agreement_sentence(agreed: Agreement | Missing) -> str:
@@ -532,21 +521,7 @@ def _agreement_sentence(agreed: Agreement | Missing) -> str:
         return f"{NOT_ESTIMATED}: {agreed.reason}."
     alpha, top = agreed.alpha, agreed.majority_share
     first = f"no alpha ({alpha.reason})" if isinstance(alpha, Missing) else f"alpha {decimals(alpha)}"
-    return (
-        f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed.n_votes} votes on pairs with two "
-        f"or more (n = {count(top)})."
-    )
-
-
-def _position_headline(position: Position) -> Headline:
-    of_a = position.share_a
-    leans, direction = position.p_value < 0.05, "more" if of_a.value > 0.5 else "less"
-    words = f"{direction} often than chance explains" if leans else "no sign that the position mattered"
-    text = (
-        f"A was chosen on {share(of_a)} of {of_a.n} choices of a side (one half: p {p_equals(position.p_value)}): "
-        f"{words}. The interval takes choices of one item together, not those of one participant."
-    )
-    return Headline("Position", text, "bad" if leans else "none")
+    return f"{first}; {share(top)} of a pair's votes are for its most frequent answer (n = {count(top)})."
 
 
 def _bias_table(result: StudyResult) -> Table:
@@ -602,7 +577,3 @@ def left_out_table(result: StudyResult) -> Table:
     rows += [("answers to attention checks (no votes)", str(result.n_check_answers))]
     rows += [("rows of tables that are not filled", str(result.n_blank))] if result.n_blank else []
     return Table(f"Of {result.exclusions.seen} answers that came back", ("answers", "count"), tuple(rows))
-
-
-def _lacking(result: StudyResult) -> list[StudyItem]:
-    return sorted((item for item in result.items if item.missing), key=lambda item: (-item.missing, item.item))

@@ -61,6 +61,6 @@ def test_what_cannot_be_estimated_says_why() -> None:
     found = summarize_study(study, screened, Rules(), 0)
     assert isinstance(found.all.skew, Missing) and found.position is None
     said = {one.name: one.text for one in study_document(found).findings}
-    assert said["jargon"].startswith("human skew not estimated: no item has a majority for one side")
-    assert said["Agreement"].startswith("not estimated: no item of 1 has two votes")
+    assert said["jargon:"].startswith("human skew not estimated: no item has a majority for one side")
+    assert said["Agreement:"].startswith("not estimated: no item of 1 has two votes")
     assert "none given" in study_document(found).text() and study_document(found).page()
