@@ -101,9 +101,7 @@ CASES = (
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
     Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
                              "model.max_length_tokens=48 --out {out}",), ("train",)),
-    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("best-of-tilt", ("best-of scorers.py:reward samples.jsonl --bias jargon --beta 3 --beta 0.2 --out {out}",)),
-    Case("win-rate", ("quality scorers.py:reward first.jsonl --over second.jsonl --out {out}",)),
+    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --beta 3 --beta 0.2 --out {out}",)),
     Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
     Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
     Case("dose-files-quality", (
