@@ -72,7 +72,6 @@ CASES = (
     ), kept=("run/rows/*",)),
     Case("merge", ("merge train/run --out {out} --adapter-only",), ("train",)),
     Case("inspect-run", ("inspect train/run --n 2 --model none --html {out}.html",), ("train",)),
-    Case("inspect-file", ("inspect triples.jsonl --n 3 --model scorers.py:reward --html {out}.html",)),
     Case("inspect-fresh", ("inspect length --n 2 --model none",)),
     Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
     Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
@@ -99,8 +98,6 @@ CASES = (
     Case("panel-trainings", ("audit train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
          kept=("run/panel/*",)),
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
-                             "model.max_length_tokens=48 --out {out}",), ("train",)),
     Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --beta 3 --beta 0.2 --out {out}",)),
     Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
     Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
