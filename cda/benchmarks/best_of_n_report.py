@@ -19,8 +19,8 @@ from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import (
     BestOfResult,
-    Curve,
     Followed,
+    FollowedAttribute,
     Measured,
     NoSpread,
     Tilt,
@@ -35,7 +35,7 @@ UNSUPPORTED = "not supported by these samples"
 _ALIKE = " (all alike)"  # the same in every prompt, so that there is no interval
 
 
-def titled(of: Curve | TiltedAttribute, most: int | None = None) -> str:
+def titled(of: FollowedAttribute, most: int | None = None) -> str:
     """An attribute's name, in at most so many columns, with its kind; features are named by keys."""
     name = of.name.replace("_", " ") if of.kind == "mean" else of.name
     return f"{name if most is None else named(name, most)} ({of.kind})"
@@ -201,7 +201,7 @@ def best_of_n_tables(result: BestOfResult) -> list[Table]:
     return tables
 
 
-_Row = tuple[Curve | TiltedAttribute, Measured, Mapping[str, Measured | Missing], Measured | Missing | None, str]
+_Row = tuple[FollowedAttribute, Measured, Mapping[str, Measured | Missing], Measured | Missing | None, str]
 
 
 def _moved(caption: str, header: tuple[str, ...], rows: Sequence[_Row], tested: bool = True) -> Table:
@@ -266,7 +266,7 @@ _APART = 0.06
 class _Panel:
     """One attribute: for each scoring its levels with their place and its name, and under a tilt the line of best-of-n."""
 
-    of: Curve | TiltedAttribute
+    of: FollowedAttribute
     points: Mapping[str, Sequence[tuple[float, str, Measured]]]
     best: Mapping[str, Sequence[tuple[float, float]]]
 

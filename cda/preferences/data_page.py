@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -233,41 +233,23 @@ def _headlines(result: DataResult) -> Iterator[Headline]:
         chosen = bias.contingency.selection_rate
         text = f"the side with it is chosen in {share(chosen)} of the {count(chosen)} pairs that have it on one side"
         text += f" ({cell(bias.on_one_side, lambda found: percent(found.value))} of all pairs)"
-        yield Headline(f"{bias.name}:", f"{text}{_odds_clause(bias)}. {_verdict(bias)}")
-
-
-def _odds_clause(bias: DataBias) -> str:
-    if isinstance(bias.odds, Missing) or isinstance(bias.odds.adjusted, Missing):
-        return ""
-    per = "" if bias.odds.per == "having it" else " for each doubling of the words"
-    return f"; odds {odds(bias.odds.crude)}{per}, adjusted {odds(bias.odds.adjusted)}"
+        yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias)}")
 
 
 def _verdict(bias: DataBias) -> str:
     """A sentence on what a model can learn of it, by Holm's p of the adjusted odds; of the exact test if there are none."""
-    adjusted = bias.odds if isinstance(bias.odds, Missing) else bias.odds.adjusted
-    if isinstance(adjusted, LogOdds) and not isinstance(bias.odds, Missing):
-        test, for_it, opening = (
-            adjusted.test,
-            adjusted.estimate.value > 0,
-            f"{_equal(bias.odds.adjusted_for)} being equal, ",
-        )
+    odds_of = None if isinstance(bias.odds, Missing) else bias.odds
+    if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
+        test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
+        by = f"odds {odds(odds_of.adjusted)}, adjusted for {listed(odds_of.adjusted_for)}"
     elif isinstance(bias.test, Test) and isinstance(bias.contingency, Contingency):
-        test, for_it, opening = bias.test, bias.contingency.selection_rate.value > 0.5, ""
+        test, for_it, by = bias.test, bias.contingency.selection_rate.value > 0.5, "not adjusted"
     else:
         return "Whether the choices mind it is not known."
-    taught = "no preference is shown"
+    taught = "No preference is shown"
     if test.holm < 0.05:
-        taught = f"the data teach {'a preference for' if for_it else 'an aversion to'} it"
-    sentence = f"{opening}{taught} (Holm p {p_equals(test.holm)})."
-    return sentence[0].upper() + sentence[1:]
-
-
-def _equal(adjusted_for: Sequence[str]) -> str:
-    """What is held equal, in words."""
-    if tuple(adjusted_for) == (WORDS,):
-        return "length"
-    return "others and length" if WORDS in adjusted_for else "others"
+        taught = f"The data teach {'a preference for' if for_it else 'an aversion to'} it"
+    return f"{taught} ({by}; Holm p {p_equals(test.holm)})."
 
 
 def _differ_text(by: ByColumn) -> str:

@@ -206,15 +206,25 @@ class AtSize(Result):
     """Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where rewards do not matter."""
 
 
-class Curve(Result):
-    """One attribute as n grows."""
+class FollowedAttribute(Result):
+    """One attribute under optimisation; the test is of no change between two scorings."""
 
     name: str
     """Name of the bias or the feature."""
     kind: Followed
-    """`share` of picks that exhibit a bias, or `mean` of a feature or a quality."""
+    """`share` of responses that exhibit a bias, or `mean` of a feature or a quality."""
     unit: str
     """`share`, or the name of the feature."""
+    p_value: float | None
+    """At the largest n, or the strongest supported β (`Tilt.strongest`); None with one scoring."""
+    p_holm: float | None
+    """The same, adjusted for all attributes (the quality is not among them)."""
+    p_method: str | None
+
+
+class Curve(FollowedAttribute):
+    """One attribute as n grows."""
+
     definition: str
     """The attribute in words."""
     at: tuple[AtSize, ...]
@@ -224,11 +234,6 @@ class Curve(Result):
     n. Above 0, optimising the reward amplifies the attribute."""
     slope_change: Measured | None
     """Second scoring − first, paired by prompt; None with one scoring."""
-    p_value: float | None
-    """p of the test that the change at the largest n is 0; None with one scoring."""
-    p_holm: float | None
-    """The same, adjusted for all attributes (the quality is not among them)."""
-    p_method: str | None
     n_unknown: int
     """Prompts left out because the attribute of a response is not known."""
 
@@ -279,24 +284,13 @@ class AtTilt(Result):
     """Second scoring − first, paired by prompt. None with one scoring."""
 
 
-class TiltedAttribute(Result):
+class TiltedAttribute(FollowedAttribute):
     """One attribute as the policy is tilted more and more."""
 
-    name: str
-    """Name of the bias or the feature."""
-    kind: Followed
-    """`share` of responses that exhibit a bias, or `mean` of a feature or a quality."""
-    unit: str
-    """`share`, or the name of the feature."""
     sampled: Measured
     """Share or mean of the samples of the same prompts, which is the policy as it is."""
     at: tuple[AtTilt, ...]
     """One for each β, in the order of `Tilt.policies`."""
-    p_value: float | None
-    """p of the test that the change at β number `Tilt.strongest` is 0; None with one scoring."""
-    p_holm: float | None
-    """The same, adjusted for all attributes (the quality is not among them)."""
-    p_method: str | None
 
 
 class Tilt(Result):
