@@ -34,6 +34,22 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPair:
+    """A text and what became of it (None: nothing did), with notes; each form marks the words that differ."""
+
+    title: str
+    prompt: str
+    first: str
+    second: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def changes(self) -> list[Change]:
+        """Both as one text; empty if they are read more easily one after the other."""
+        return [] if self.second is None else word_changes(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
 class ReportSection:
     """A part of a report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
 
@@ -44,6 +60,7 @@ class ReportSection:
     plots: tuple[Plot, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...] = ()
+    texts: tuple[TextPair, ...] = ()
     folded: bool = False
     """True if a page shows the title alone until it is opened."""
     folded_tables: bool = False
