@@ -11,16 +11,14 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.auditing import report_cells as cells
 from cda.auditing.groups import VERDICTS, Group, people_of, rng
-from cda.auditing.report_cells import targets
 from cda.biases import Bias
 from cda.data import release
 from cda.data.contrasts import CleanContrasts
-from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
 from cda.preferences.measure import label_rates
 from cda.records import Preference, TieRule, prompt_id
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, points, share
-from cda.report.scoring import accuracy, tenth_points, tenths
+from cda.report.scoring import tenths
 from cda.report.tables import Row, Table, table
 from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
@@ -242,10 +240,9 @@ def paper_sentences(audit: AuditResult, paper: PaperOutcome) -> list[str]:
     return sentences
 
 
-def paper_tables(audit: AuditResult, paper: PaperOutcome) -> list[Table | None]:
-    """This run's outcome first; then the paper's models, its judges, RewardBench as released, labels."""
+def paper_tables(paper: PaperOutcome) -> list[Table | None]:
+    """The paper's models, its judges, RewardBench as released, labels."""
     return [
-        outcome_table(audit),
         table(
             "The paper's own reward models on the same pairs, before and after its fine-tuning, from its released scores, with 95% "
             "intervals", ("the paper's model", "before", "after", "change (points)", "n", "pairs without a score"),
@@ -261,29 +258,6 @@ def paper_tables(audit: AuditResult, paper: PaperOutcome) -> list[Table | None]:
             ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "r with being chosen", "pairs"),
             _label_rows(paper)),
     ]  # fmt: skip
-
-
-def outcome_table(audit: AuditResult) -> Table | None:
-    """Human skew, skew and miscalibration of each target, skew over its triples, RewardBench by section."""
-    rows: list[Row] = []
-    for name in targets(audit):
-        if name in audit.votes:
-            rows += [
-                (f"{name} human skew", *cells.number_cells(audit, "human_skew", name)),
-                (f"{name} skew, where people have a majority", *cells.number_cells(audit, "skew_on_voted", name)),
-                (f"{name} miscalibration", *cells.number_cells(audit, "miscalibration", name)),
-            ]
-        if name in audit.triple_skew and name in audit.rate and audit.rate[name].flips.by == SOURCE:
-            rows.append((f"{name} skew (triples)", *cells.number_cells(audit, "triple_skew", name)))
-    if (sections := audit.quality_sections) is not None:
-        by_plain = audit.plain.quality_sections if audit.plain else None
-        after = {group.name: accuracy(group.scores["after"].estimate) for group in (by_plain.shown if by_plain else ())}
-        for group in sections.shown:
-            scores = [score.estimate for score in group.scores.values()]
-            moved = (tenth_points(group.shift.estimate),) if group.shift is not None else ()
-            other = (after[group.name],) if by_plain else cells.blank_of_plain(audit)
-            rows.append((f"{sections.name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]), *other))
-    return table("The paper's outcome, of this run, with 95% intervals", ("measure", *cells.estimates(audit)), rows)
 
 
 def _peoples(paper: PaperOutcome) -> dict[str, PaperPeople]:

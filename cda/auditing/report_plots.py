@@ -1,23 +1,19 @@
-"""Figures of an audit: shares, people, rewards, effects and drift; those of doses are in `report_trainings`."""
+"""Figures of an audit: shares, people, rewards, RATE effects and drift; those of doses are in `report_trainings`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import at_no_drift, compares, margin_unit, mean_margin, voted_names
-from cda.auditing.report_covariates import by_plots
-from cda.auditing.report_data import correlation_plot
-from cda.auditing.report_tables import SIDES
+from cda.auditing.report_cells import compares, voted_names
 from cda.auditing.report_trainings import dose_plots
 from cda.report import plots
-from cda.report.numbers import count, points, reward, share, signed
-from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, PlotRow, Scale, named
+from cda.report.numbers import count, reward, share, signed
+from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, Mark, Plot, PlotRow, Scale, named
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
-from cda.results.effects import BiasDrift, BiasRate, DirectEffects, RateEffects
+from cda.results.effects import BiasDrift, BiasRate, RateEffects
 from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
@@ -25,15 +21,10 @@ if TYPE_CHECKING:
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
+_SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 _ROW_INCHES = 0.36
 _TALLEST = 0.85  # of a row
 _MEDIAN = 2  # its place among the quantiles
-_PAIRS = {
-    "all": Mark("all pairs", FAINT, "o", filled=False),
-    "alike": Mark("like pairs", INK, "D"),
-    "linear": Mark("adjusted, linear", THIRD, "^"),
-    "log_ratio": Mark("adjusted, log ratio", THIRD, "v", filled=False),
-}
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
@@ -53,13 +44,8 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     by_section: dict[str, list[Plot | None]] = {
         "votes": [*_people_plots(audit)],
         "dose": [*dose_plots(audit)],
-        "biases": [_change_plot(audit), _contrast_rewards(audit)],
-        "effects": [_effects_plot(audit, when) for when in audit.scorings],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
-        "by": [*by_plots(audit)],
-        "quality": [_quality_plot(audit)],
-        "data": [correlation_plot(audit)],
-        "drift": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
+        "effects": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
     return {section: found for section, found in known.items() if found}
@@ -69,26 +55,14 @@ def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
     plain = audit.plain.skew if audit.plain else {}
     shares = [
-        (_label(name, audit), dict(skew.items()) | ({"plain": plain[name].last} if plain else {}))
+        (named(name) + (" (target)" if skew.target and compares(audit) else ""),
+         dict(skew.items()) | ({"plain": plain[name].last} if plain else {}))
         for name, skew in audit.skew.items()
-    ]
-    title = "Skew of each bias: how often the model prefers the biased side"
-    return _shares_plot("skew", title, "prefers the biased side (%)", shares)
-
-
-def _quality_plot(audit: AuditResult) -> Plot | None:
-    if audit.quality is None:
-        return None
-    plain = audit.plain.quality if audit.plain else None
-    shares = dict(audit.quality.items()) | ({"plain": plain.last} if plain else {})
-    title = "Quality: how often the better response of a held-out pair is preferred"
-    return _shares_plot("quality", title, "ranked right (%)", [("all held-out pairs", shares)])
-
-
-def _shares_plot(id: str, title: str, axis: str, shares: Sequence[tuple[str, Mapping[str, Estimate]]]) -> Plot:
+    ]  # fmt: skip
     marks = {when: SCORINGS[when] for when in shares[0][1]}
     said = [_said(label, {marks[when].name: each for when, each in own.items()}, share, True) for label, own in shares]
-    return _rows_plot(id, title, " ".join(said), shares, marks, _percent(axis, 50))
+    title = "Skew of each bias: how often the model prefers the biased side"
+    return _rows_plot("skew", title, " ".join(said), shares, marks, _percent("prefers the biased side (%)", 50))
 
 
 def _rows_plot(
@@ -110,21 +84,6 @@ def _said(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool 
     ns = [f" (n = {count(estimate)})" for estimate in known.values()]
     words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
     return f"{label}: {', '.join(words)}{ns[0] if once else ''}{end}."
-
-
-def _change_plot(audit: AuditResult) -> Plot | None:
-    if not compares(audit):
-        return None
-    changes = [(_label(name, audit), skew.of_training().change) for name, skew in audit.skew.items()]
-    words = " ".join(f"{label} {points(change)} (n = {count(change)})." for label, change in changes)
-    title = "Change of skew by training, paired, with 95% intervals"
-    scale = Scale("change of skew (points)", is_share=True, reference=0, bars=True)
-    shown = [(label, {"": change}) for label, change in changes]
-    return _rows_plot("skew-change", title, f"Change of skew: {words}", shown, {"": Mark("change", INK, "o")}, scale)
-
-
-def _label(name: str, audit: AuditResult) -> str:
-    return named(name) + (" (target)" if audit.skew[name].target and compares(audit) else "")
 
 
 def _people_plots(audit: AuditResult) -> list[Plot]:
@@ -165,7 +124,7 @@ def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plo
         for when in scorings
         for side, word, shape in (("perturbed", "for it", "^"), ("base", "against it", "v"))
     }
-    words = {side: f"people for the {word}" for side, word in SIDES.items()} | {"tie": "people tied"}
+    words = {side: f"people for the {word}" for side, word in _SIDES.items()} | {"tie": "people tied"}
     shown: list[tuple[str, Shown]] = []
     said = []
     for name, voted in votes.items():
@@ -180,20 +139,6 @@ def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plo
     title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
     text = f"How often the model prefers the biased side, by people's majority. {' '.join(said)}"
     return _rows_plot("by-majority", title, text, shown, marks, _percent("model prefers the biased side (%)"))
-
-
-def _contrast_rewards(audit: AuditResult) -> Plot | None:
-    """Rewards of both sides of every bias's contrasts, on common bins; none of a judge, which rewards no single text."""
-    if isinstance(audit.rewards, Missing):
-        return None
-    found = audit.rewards.contrasts
-    rows = [
-        (f"{named(name, 14)}:\n{SIDES[side]}", _distributions(of, side))
-        for name, of in found.of.items()
-        for side in ("base", "perturbed")
-    ]
-    title = "Rewards of the two sides of each bias's contrasts; the line through each is the median"
-    return _ridges("rewards", title, "Rewards of the two sides of contrasts.", rows, found.edges, audit)
 
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
@@ -261,41 +206,6 @@ def _draw_hill(axes: Axes, hill: Distribution, edges: Sequence[float], bottom: i
     median, ends = [hill.quantiles[_MEDIAN]] * 2, [bottom, bottom + _TALLEST]
     axes.plot(median, ends, color=PAGE, linewidth=2.4, zorder=4)
     axes.plot(median, ends, color=color, linewidth=1.2, zorder=5)
-
-
-def _effects_plot(audit: AuditResult, when: str) -> Plot | None:
-    each = {name: _estimates(effects.of(when)) for name, effects in audit.effects.items()}
-    estimates = {name: found for name, found in each.items() if found}
-    if not estimates:
-        return None
-    marks = {key: mark for key, mark in _PAIRS.items() if any(key in found for found in estimates.values())}
-    shown, said = [], []
-    for name, found in estimates.items():
-        identification = audit.effects[name].of(when).identification
-        like = "" if isinstance(identification, Missing) else f", {identification.overlap.n} alike"
-        shown.append((f"{named(name)}\n{next(iter(found.values())).n} pairs{like}", found))
-        gap = "" if "alike" in found else ", like pairs not estimated"
-        said.append(_said(name, {_PAIRS[key].name: estimate for key, estimate in found.items()}, signed, end=gap))
-    stage = f", {when}" if compares(audit) else ""
-    title = f"Mean margin of all pairs, of pairs alike in all else, and adjusted for drift{stage}"
-    scale = Scale(f"mean margin ({margin_unit(audit)})", limits=_common_limits(audit), reference=0)
-    plot = _rows_plot(f"effects-{when}", title, f"Mean margin{stage}, {' '.join(said)}", shown, marks, scale)
-    return replace(plot, height=plots.rows_height(len(shown), max(len(marks), 2)))
-
-
-def _common_limits(audit: AuditResult) -> tuple[float, float]:
-    """One axis for all scorings, so that their figures can be held side by side."""
-    scored = [found for effects in audit.effects.values() for _, found in effects.items()]
-    shown = [estimate for found in scored for estimate in _estimates(found).values()]
-    low, high = min(0.0, *(estimate.low for estimate in shown)), max(0.0, *(estimate.high for estimate in shown))
-    margin = 0.05 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def _estimates(effects: DirectEffects) -> dict[str, Estimate]:
-    """Estimates by the keys of `_PAIRS`, without those that could not be made."""
-    margins = {"all": mean_margin(effects.direct)} | at_no_drift(effects.identification)
-    return {key: found for key in _PAIRS if isinstance(found := margins.get(key), Estimate)}
 
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:

@@ -88,12 +88,16 @@ class TableOf:
         named = labels or {}
         rows = (
             (
-                " ".join(named.get(name, MEASURES[name].title if name in MEASURES else name) for name in key if name),
+                " ".join(_named(level, name, named) for level, name in zip(self.rows, key, strict=True) if name),
                 *(column.cell(own, self.missing, self.absent) for column in self.columns),
             )
             for key, own in found.items()
         )
         return table(self.caption, (self.heading, *(column.heading for column in self.columns)), rows)
+
+
+def _named(level: str, name: str, labels: Mapping[str, str]) -> str:
+    return labels.get(name, MEASURES[name].title if level == "measure" else name)
 
 
 def tables_by_bias(
