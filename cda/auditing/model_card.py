@@ -142,7 +142,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     assert audit is not None  # the template asks for audited trainings alone
     if part.at:
         yield from map(_inert, trainings.place_sentences(audit, part.at))
-        yield from _tables((trainings.seed_table(audit, part.at), trainings.effects_over_seeds(audit, part.at)))
+        yield from _tables((trainings.seed_table(audit, part.at),))
         yield _inert(how_scored(audit))
         return
     if part.dose != applied(audit):
@@ -151,8 +151,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     for found in verdicts(audit):
         yield Markup(f"**{escaped(found.sentence)}**")
     yield from map(_inert, (verdict.quality_sentence(audit), *trainings.seed_sentences(audit)))
-    over_trainings = (trainings.seed_table(audit), trainings.effects_over_seeds(audit))
-    yield from _tables((main_table(audit), *over_trainings, votes_table(audit), *rate_tables(audit)))
+    yield from _tables((main_table(audit), trainings.seed_table(audit), votes_table(audit), *rate_tables(audit)))
     yield _inert(how_scored(audit))
     precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
     if merged and precision and precision != merged:

@@ -38,7 +38,6 @@ from cda.auditing.report_trainings import (
     dose_line,
     dose_sentences,
     dose_tables,
-    effects_over_seeds,
     seed_sentences,
     seed_table,
 )
@@ -52,7 +51,7 @@ from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
@@ -87,8 +86,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("votes", (said("votes", tests=tests_named(audit)), *rules), people)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
-    over_trainings = (seed_table(audit), effects_over_seeds(audit))
-    found += section("seeds", (said("seeds"), *seed_sentences(audit)), over_trainings)
+    found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     found += section("rate", (said("rate"), *tables.rate_sentences(audit)), tables.rate_tables(audit), bool(audit.rate))
     if audit.by:
@@ -194,6 +192,7 @@ def _facts(audit: AuditResult) -> set[str]:
     }
     methods = {each.found.method for each in numbers if isinstance(each.found, Estimate)}
     methods |= {each.test.method for each in numbers if each.test}
+    methods |= {own.test.method for own in audit.effects.values() if not isinstance(own.test, Missing)}
     words = {str(found.word) for found in verdicts(audit)} if compares(audit) else set()
     measured = {each.measure for each in numbers if isinstance(each.found, Estimate)}
     rules = {f"ties {voted.rule}" for voted in votes}

@@ -14,14 +14,13 @@ from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, M
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
 from cda.results.effects import BiasDrift, BiasRate, RateEffects
-from cda.results.skew import NoiseCeiling, VotedBias
+from cda.results.skew import NoiseCeiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
-_SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 _ROW_INCHES = 0.36
 _TALLEST = 0.85  # of a row
 _MEDIAN = 2  # its place among the quantiles
@@ -106,7 +105,6 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
         _beside_people(
             "miscalibration", "Miscalibration: how often the model and people's majority disagree",
             "Miscalibration", missed, drawn, _percent("disagrees with people's majority (%)")),
-        _by_majority(votes, audit.scorings),
     ]  # fmt: skip
 
 
@@ -115,30 +113,6 @@ def _beside_people(
 ) -> Plot:
     text = f"{what}, {' '.join(_said(name, own, share, True) for name, own in shown.items())}"
     return _rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
-
-
-def _by_majority(votes: Mapping[str, VotedBias], scorings: Sequence[str]) -> Plot:
-    """Curve of a model that always agrees with people: 100% if they prefer the biased side, else 0%."""
-    marks = {
-        f"{when} {side}": Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
-        for when in scorings
-        for side, word, shape in (("perturbed", "for it", "^"), ("base", "against it", "v"))
-    }
-    words = {side: f"people for the {word}" for side, word in _SIDES.items()} | {"tie": "people tied"}
-    shown: list[tuple[str, Shown]] = []
-    said = []
-    for name, voted in votes.items():
-        given = {when: preferences.skew_given for when, preferences in voted.by_majority.items()}
-        first = next(iter(given.values()))
-        n_for, n_against = (first[side].n if side in first else 0 for side in ("perturbed", "base"))
-        estimates = {f"{when} {side}": found for when, own in given.items() for side, found in own.items()}
-        shown.append((f"{named(name)}\n{n_for} for, {n_against} against", estimates))
-        for when, own in given.items():
-            ordered = sorted(own, key=lambda side: side == "tie")
-            said.append(_said(f"{name}, {when}", {words[side]: own[side] for side in ordered}, share))
-    title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
-    text = f"How often the model prefers the biased side, by people's majority. {' '.join(said)}"
-    return _rows_plot("by-majority", title, text, shown, marks, _percent("model prefers the biased side (%)"))
 
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:

@@ -74,8 +74,6 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     rate = list(audit.rate[bias].under().values()) if key == "rate" and bias in audit.rate else []
     unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored.overall)][:1]
     row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
-    if audit.skew.get(bias) and audit.skew[bias].target and compares(audit) and key == "skew":
-        row = {"row": f"{bias} (target) {measure.title}"}
     own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
     plain = measure.last(audit.plain, bias) if audit.plain else None
     found = [Number(key, one.moment, {**one.at, **row}, one.found, one.test) for one in own]
@@ -129,9 +127,11 @@ _OF_MODEL = {
 
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge; each number has its n."""
-    numbers = [number for key in _OF_MODEL for number in numbers_in(audit).where(key)]
+    keys = [*_OF_MODEL, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
+    numbers = [number for key in keys for number in numbers_in(audit).where(key)]
     measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}
-    columns = [Column(_OF_MODEL[key], {"measure": key}, "estimate, n") for key in _OF_MODEL if key in measured]
+    headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}
+    columns = [Column(heading, {"measure": key}, "estimate, n") for key, heading in headings.items()]
     missing = {"votes": NO_VOTES, "triples": "no triples"}
     caption = "How often the model prefers the side with the bias, with 95% intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)

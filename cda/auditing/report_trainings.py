@@ -3,18 +3,16 @@ trainings with several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import change_cells, compares, said, targets
+from cda.auditing.report_cells import compares, said, targets
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import seed_numbers
 from cda.report.numbers import (
-    NOT_ESTIMATED,
     cell,
     count,
-    decimals,
     distance,
     excludes_zero,
     inert,
@@ -118,8 +116,8 @@ def _winner(dose: DoseResult) -> str:
 
 
 def dose_tables(dose: DoseResult) -> list[Table]:
-    """Ways side by side for each bias, then the curve of each bias."""
-    return [*(_ways(dose, bias) for bias in dose.biases), *(_response(dose, bias) for bias in dose.biases)]
+    """Ways of taking out each bias, side by side."""
+    return [_ways(dose, bias) for bias in dose.biases]
 
 
 def _ways(dose: DoseResult, bias: str) -> Table:
@@ -154,18 +152,6 @@ def _columns(tie: bool) -> Row:
 
 def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
     return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
-
-
-def _response(dose: DoseResult, bias: str) -> Table:
-    tie, n = dose.aim == "tie", dose.methods["dose"].quality
-    rows = []
-    for point in dose.methods["dose"].response[bias]:
-        auc = () if tie else (cell(point.people.auc, decimals) or NOT_ESTIMATED,)
-        rows.append((f"{point.dose:g}", *_people_cells(point.people, tie), *auc, cell(point.quality, share)))
-    pairs = "" if n is None else f"; quality on {count(n)} pairs"
-    on = "contrasts" if tie else "votes"
-    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all {on}, and the dose was chosen among these"
-    return Table(caption, ("dose", *_columns(tie), *(() if tie else ("AUC",)), "quality accuracy"), tuple(rows))
 
 
 def dose_plots(audit: AuditResult) -> list[Plot]:
@@ -297,47 +283,37 @@ def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     seeds = several(audit)
     if seeds is None:
         return None
-    measures = [
-        (f"{bias} {MEASURES[key].title}".strip(), over)
-        for name in (*audit.skew, "")
-        for key, bias, over in seed_numbers(audit)
-        if bias == name and MEASURES[key].unit == "share"
-    ]
     # Doses that were chosen on the very contrasts that they are shown on.
     listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
     doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"
     caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with 95% intervals for prompts and seeds"
-
-    def cells(measure: OverSeeds) -> Row:
-        return *change_cells(measure), f"{_sd(measure)} points"
-
-    return _table(caption, "measure", measures, cells, percent, at)
-
-
-def effects_over_seeds(audit: AuditResult, at: int | None = None) -> Table | None:
-    """RATE's average effects over all trainings, as in `seed_table`; None if there is one, or no triples."""
-    seeds = several(audit)
-
-    def cells(measure: OverSeeds) -> Row:
-        after, change = signed(measure.after), signed(measure.change)
-        return reward(_before(measure)), after, change, count(measure.after), f"{measure.sd:.2f}"
-
-    measures = list(seeds.rate.items()) if seeds else []
-    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward, at)
-
-
-def _table(
-    caption: str, what: str, measures: Sequence[tuple[str, OverSeeds | Missing]], cells: Callable[[OverSeeds], Row],
-    each: Callable[[float], str], at: int | None,
-) -> Table | None:  # fmt: skip
     shown, column = (slice(None), "after each") if at is None else (slice(at, at + 1), "after this one")
     rows = [
-        (name, measure.reason, "", "", "", "", "")
-        if isinstance(measure, Missing)
-        else (name, *cells(measure), ", ".join(map(each, measure.by_seed[shown])))
-        for name, measure in measures
+        (f"{bias} {MEASURES[key].title}".strip(), *_over(over, shown))
+        for name in (*audit.skew, "")
+        for key, bias, over in seed_numbers(audit)
+        if bias == name
     ]
-    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", column), rows)
+    return table(caption, ("measure", "before", "mean after", "change", "n", "SD between trainings", column), rows)
+
+
+def _over(measure: OverSeeds | Missing, shown: slice) -> Row:
+    """A measure over trainings: shares in percent, changes and spread in points, effects in reward."""
+    if isinstance(measure, Missing):
+        return measure.reason, "", "", "", "", ""
+    before, each = measure.before, measure.by_seed[shown]
+    if isinstance(before, float):
+        own = ", ".join(map(reward, each))
+        return (
+            reward(before),
+            signed(measure.after),
+            signed(measure.change),
+            count(measure.after),
+            f"{measure.sd:.2f}",
+            own,
+        )
+    cells = share(before), share(measure.after), points(measure.change, ""), count(measure.change)
+    return *cells, f"{_sd(measure)} points", ", ".join(map(percent, each))
 
 
 def _before(measure: OverSeeds) -> float:

@@ -8,8 +8,6 @@ import pytest
 from changed import changed
 
 from cda.auditing.paper import paper_sentences, paper_tables
-from cda.data.release import SOURCE
-from cda.report.tables import Table
 
 SHARES = {"jargon": (0.88, 0.40)}
 VOTES = {"jargon": (0.88, 0.40, 0.45)}
@@ -20,36 +18,8 @@ def trained(make_audit: Any) -> Any:
     return make_audit(SHARES, votes=VOTES, ties="as-released", rate=True, paper=True)
 
 
-@pytest.fixture
-def alone(make_audit: Any) -> Any:
-    return make_audit(
-        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True, paper=True
-    )
-
-
-def first_cells(table: Table) -> list[str]:
-    return [row[0] for row in table.rows]
-
-
-def test_this_run_s_outcome(trained: Any) -> None:
-    assert "jargon skew (triples)" not in first_cells(
-        paper_tables(trained, trained.paper)[0]
-    )  # those triples are of rules, not of the release
-    trained = changed(trained, "rate.jargon.flips.by", SOURCE)
-    outcome = paper_tables(trained, trained.paper)[0]
-    assert outcome.header == ("measure", "before", "after", "change (points)", "n")
-    assert first_cells(outcome) == [
-        "jargon human skew", "jargon skew, where people have a majority", "jargon miscalibration", "jargon skew (triples)",
-        "bench: Chat", "bench: Safety", "bench: overall",
-    ]  # fmt: skip
-    rows = {row[0]: row[1:] for row in outcome.rows}
-    assert rows["bench: Chat"][:3] == ("100.0% [83.9, 100.0]", "100.0% [83.9, 100.0]", "0.0 [−16.1, 16.1]")
-    assert rows["bench: Safety"][1].startswith("0.0%") and rows["bench: Safety"][2].startswith("−100.0")
-    assert rows["jargon human skew"][1] == "the same"
-
-
 def test_the_paper_s_own_beside_it(trained: Any) -> None:
-    _, models, judges, bench, labels = paper_tables(trained, trained.paper)
+    models, judges, bench, labels = paper_tables(trained.paper)
     rows = {row[0]: row[1:] for row in models.rows}
     assert rows["jargon, 2B: skew"][0].startswith("50% [") and rows["jargon, 2B: skew"][2].startswith("−25 [")
     assert rows["jargon, 3B: skew"][1:3] == ("no scores", "") and rows["jargon, 3B: skew"][4] == "2"
