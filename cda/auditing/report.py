@@ -23,10 +23,11 @@ from cda.auditing.first_screen import (
     ns_said,
     share_words,
 )
-from cda.auditing.report_cells import compares, report_texts, said, targets, tests_named
+from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
 from cda.auditing.report_plots import section_plots, skew_plot
 from cda.auditing.report_scoring import (
     caveats,
+    example_order,
     few_examples,
     how_chosen,
     how_scored,
@@ -88,10 +89,12 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
-    found += section("rate", (said("rate"), *tables.rate_sentences(audit)), tables.rate_tables(audit), bool(audit.rate))
+    judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
+    words = (said("rate"), *judged, *tables.rate_sentences(audit))
+    found += section("rate", words, tables.rate_tables(audit), always=bool(audit.rate))
     if audit.by:
-        words = said("by", "trained" if compares(audit) else "text")
-        found += section("by", (words, *tables.by_sentences(audit)), tables.by_tables(audit), always=True)
+        text = said("by", "trained" if compares(audit) else "text")
+        found += section("by", (text, *tables.by_sentences(audit)), tables.by_tables(audit), always=True)
     if audit.quality_sections:
         found += section("quality", tables.section_sentences(audit), set_tables(audit.quality_sections))
     shown = len(found)
@@ -166,7 +169,7 @@ def _facts(audit: AuditResult) -> set[str]:
     """What holds of an audit, in the words of the glossary's conditions: what it measures, of which kind of model, by which
     methods, and with which verdicts."""
     votes, model, numbers = list(audit.votes.values()), audit.model, numbers_in(audit)
-    judged = any(effects.unit == "preference" for effects in audit.effects.values())
+    judged = margin_unit(audit) == "preference"
     one_order = not isinstance(model, RewardModelFacts) and model.orders == "one"
     holds = {
         "rewards": not judged,
@@ -215,7 +218,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
             "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
             "seeds": seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
-            "examples": [one for few in few_examples(audit).values() for one in few], "n_open": _N_OPEN,
+            "examples": sorted((one for few in few_examples(audit).values() for one in few), key=example_order), "n_open": _N_OPEN,
             "word_changes": word_changes, "word_differences": word_differences, "margins_sentence": margins_sentence,
             "people_sentence": people_sentence,
         },

@@ -89,7 +89,7 @@ def test_an_audit_ends_in_the_paper_s_outcome(
     assert table["exclusions"]["reasons"] == {"unparsed label": 1}
     assert labels["r_train"]["value"] == pytest.approx(4 / 80**0.5)
     text = report()
-    assert "## The paper's outcome" in text and "jargon: labels of 11 pairs; 1 with a label that cannot be read" in text
+    assert "## The paper's outcome" in text and "| jargon | the column of your file | 11 | 1 | 6 | 2 | 1 | 1 |" in text
     # The paper's own models and judges beside them.
     paper = found["paper"]
     jargon = paper["biases"]["jargon"]

@@ -123,7 +123,7 @@ def test_a_panel_says_who_disagrees(serve: Any, audit: Any, report: Callable[[],
     assert found["criteria"]["jargon"]["accuracy"]["skew"]["value"] == 0.5  # by the mean of the judges
     text = report()
     assert "| jargon, without odd | 1.00" in text and "| jargon, majority of the judges | 50%" in text
-    assert "that judge is the one the others disagree with" in text
+    assert "the others disagree with that judge" in text
     two = audit("judge:one,odd", f"llm.base_url={url}")[1]["panel"]["jargon"]
     assert two["without"] == {} and two["agreement"]["alpha"]["value"] < 0.5
 

@@ -15,6 +15,7 @@ from replies import reply
 from typer.testing import CliRunner
 
 from cda.auditing import audit
+from cda.auditing.report_tables import label_table
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
 from cda.data.load import prompt_of
@@ -119,8 +120,8 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     assert (asked["query_asked"], asked["query_answered"], asked["query_calls_for_it"]) == (True, 12, technical)
     assert f"neither 12; {technical} of 12 messages call for it (by x)" in printed
     counted = stage_counts(RunFolder(tmp_path / "run"), "label", LabelCounts)
-    audit = make_audit().model_copy(update={"stages": TrainingStages(label=counted, synthesize=None, train=None)})
-    table = label_table(audit)
+    stages = TrainingStages(label=counted, synthesize=None, train=None)
+    table = label_table(make_audit().model_copy(update={"stages": stages}))
     assert table is not None and table.rows[0][1].endswith(f"; {technical} of 12 messages call for it")
     assert "reused" in succeeds(*words) and len(systems) == 12
     mine.write_text(OWN_LABEL.replace("Label.", "Label it."), encoding="utf-8")
