@@ -1,18 +1,31 @@
-"""Figures of an audit: shares, people, rewards, RATE effects and drift; those of doses are in `report_trainings`."""
+"""Figures of an audit: shares, people, rewards, RATE effects, drift and doses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, voted_names
-from cda.auditing.report_trainings import dose_plots
 from cda.report import plots
 from cda.report.numbers import count, reward, share, signed
-from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, Mark, Plot, PlotRow, Scale, named
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    INK,
+    PEOPLE,
+    SCORINGS,
+    SHARE_LIMITS,
+    THIRD,
+    Mark,
+    Plot,
+    PlotRow,
+    Scale,
+    named,
+)
 from cda.results.audit import AuditResult
-from cda.results.base import Distribution, Estimate, Kinds, Missing, PerScoring
+from cda.results.base import Distribution, Estimate, Missing
 from cda.results.effects import BiasDrift, BiasRate, RateEffects
 from cda.results.skew import NoiseCeiling
 
@@ -21,9 +34,11 @@ if TYPE_CHECKING:
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
-_ROW_INCHES = 0.36
-_TALLEST = 0.85  # of a row
-_MEDIAN = 2  # its place among the quantiles
+_OF_DOSE = {
+    "miscalibration": Mark("miscalibration", BEFORE, "o"),
+    "gap": Mark("gap", THIRD, "s", filled=False),
+    "quality": Mark("quality accuracy", AFTER, "D"),
+}
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
@@ -32,8 +47,6 @@ _SECOND = "a second majority of people"
 
 Shown = Mapping[str, Estimate | None]
 """Word for a kind of estimate to the estimate; None if there is none."""
-Ridges = Sequence[tuple[str, Mapping[str, Distribution]]]
-"""Label of a row and its distribution under each scoring."""
 
 
 def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
@@ -42,7 +55,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     drifts = {name: drift for name, drift in audit.drift.items() if name in audit.skew and audit.skew[name].target}
     by_section: dict[str, list[Plot | None]] = {
         "votes": [*_people_plots(audit)],
-        "dose": [*dose_plots(audit)],
+        "dose": _dose_plots(audit),
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "effects": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
     }
@@ -116,70 +129,41 @@ def _beside_people(
 
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
+    """Mean rewards of the texts of triples; none of a judge, which rewards no single text."""
     triples = {} if isinstance(audit.rewards, Missing) else audit.rewards.triples
-    words = plots.slugs(triples)
-    drawn = []
+    words, marks = plots.slugs(triples), {when: SCORINGS[when] for when in audit.scorings}
+    drawn: list[Plot | None] = []
     for name, found in triples.items():
-        kinds = {kind for _, of in found.of.items() for kind in of}
-        rows = [
-            (f"{text_word}\n({start_word})", _distributions(found.of, f"{start}, {text}"))
-            for start, start_word in _STARTS.items()
-            for text, text_word in _TEXTS.items()
-            if f"{start}, {text}" in kinds
-        ]
-        title = f"{name}: rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
-        opening = f"Rewards of texts of triples of {name}."
-        drawn.append(_ridges(f"rewards-{words[name]}", title, opening, rows, found.edges, audit))
+        rows: dict[str, dict[str, Estimate]] = {}
+        for when, kinds in found.of.items():
+            for (start, start_word), (text, text_word) in product(_STARTS.items(), _TEXTS.items()):
+                if isinstance(own := kinds.get(f"{start}, {text}"), Distribution):
+                    rows.setdefault(f"{text_word} ({start_word})", {})[when] = own.mean
+        title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
+        said = f"Mean rewards of texts of triples of {name}. {' '.join(_said(*row, signed) for row in rows.items())}"
+        if rows:
+            drawn.append(_rows_plot(f"rewards-{words[name]}", title, said, rows.items(), marks, Scale("mean reward")))
     return drawn
 
 
-def _distributions(of: PerScoring[Kinds], kind: str) -> dict[str, Distribution]:
-    return {when: found for when, kinds in of.items() if isinstance(found := kinds.get(kind), Distribution)}
-
-
-def _ridges(id: str, title: str, opening: str, rows: Ridges, edges: Sequence[float], audit: AuditResult) -> Plot | None:
-    kept = [(label, by_scoring) for label, by_scoring in rows if by_scoring]
-    parts = []
-    for label, by_scoring in kept:
-        said = (
-            f"{when} mean {signed(hill.mean)}, median {reward(hill.quantiles[_MEDIAN])}, "
-            f"middle half {reward(hill.quantiles[1])} to {reward(hill.quantiles[3])} (n = {count(hill.mean)})"
-            for when, hill in by_scoring.items()
-        )
-        parts.append(f"{' '.join(label.split())}: {'; '.join(said)}.")
-    draw = partial(_draw_ridges, kept, edges, audit.scorings)
-    return Plot(id, title, f"{opening} {' '.join(parts)}", draw, 0.75 + _ROW_INCHES * len(kept)) if kept else None
-
-
-def _draw_ridges(rows: Ridges, edges: Sequence[float], scorings: Sequence[str], axes: Axes) -> None:
-    """Histograms as hills, one row each; a scoring's are as high as its largest share of texts in a bin."""
-    from matplotlib.lines import Line2D
-
-    for when in scorings:
-        drawn = {len(rows) - 1 - y: found[when] for y, (_, found) in enumerate(rows) if when in found}
-        highest = max((max(hill.counts) / max(1, sum(hill.counts)) for hill in drawn.values()), default=1.0)
-        for bottom, hill in drawn.items():
-            _draw_hill(axes, hill, edges, bottom, highest, SCORINGS[when])
-    axes.set_yticks([len(rows) - 0.6 - y for y in range(len(rows))], [label for label, _ in rows])
-    axes.set_ylim(-0.1, len(rows))
-    axes.tick_params(axis="y", length=0, labelcolor=FAINT)
-    axes.spines["left"].set_visible(False)
-    plots.draw_frame(axes, "reward", "x")
-    if len(scorings) > 1:
-        for when in scorings:
-            axes.add_line(Line2D([], [], color=SCORINGS[when].color, label=when))
-        plots.legend(axes, len(scorings))
-
-
-def _draw_hill(axes: Axes, hill: Distribution, edges: Sequence[float], bottom: int, highest: float, mark: Mark) -> None:
-    color, total = mark.color, max(1, sum(hill.counts))
-    heights = [bottom + _TALLEST * number / total / highest for number in hill.counts]
-    alpha = 0.3 if mark.filled else 0.12
-    axes.stairs(heights, edges, baseline=bottom, color=color, linewidth=1.0, zorder=3)
-    axes.stairs(heights, edges, baseline=bottom, color=color, fill=True, alpha=alpha, linewidth=0, zorder=2)
-    median, ends = [hill.quantiles[_MEDIAN]] * 2, [bottom, bottom + _TALLEST]
-    axes.plot(median, ends, color=PAGE, linewidth=2.4, zorder=4)
-    axes.plot(median, ends, color=color, linewidth=1.2, zorder=5)
+def _dose_plots(audit: AuditResult) -> list[Plot | None]:
+    """What each dose leaves of each bias whose contrasts chose the dose, and of quality; none without a dose."""
+    dose = audit.dose
+    drawn: list[Plot | None] = []
+    for name, word in plots.slugs(dose.biases).items() if dose else ():
+        assert dose is not None  # else there is no bias
+        # If a tie is the aim, miscalibration has no meaning.
+        marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or dose.aim != "tie"}
+        rows = {
+            f"dose {point.dose:g}{' (chosen)' if point.dose == dose.chosen else ''}": {
+                key: point.quality if key == "quality" else getattr(point.people, key) for key in marks
+            }
+            for point in dose.methods["dose"].response[name]
+        }
+        title = f"{name}: what each dose leaves of the bias, and of quality; dose 0 is no training, 1 plain CDA"
+        said = f"{title}. {' '.join(_said(*row, share) for row in rows.items())}"
+        drawn.append(_rows_plot(f"dose-{word}", title, said, rows.items(), marks, _percent("% (gap: points)")))
+    return drawn
 
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:

@@ -214,18 +214,31 @@ def section_sentences(audit: AuditResult) -> list[str]:
 
 
 def judge_tables(audit: AuditResult) -> list[Table | None]:
-    """Every judge and the panel; their agreement, of all and without each; the criteria of a rubric. None for what was not asked."""
-    return [_judged_table(audit), agreement_table(audit), _criteria_table(audit)]
+    """Every judge, the panel and each criterion of a rubric; the judges' agreement, of all and without each. None for what was not
+    asked."""
+    return [_judged_table(audit), agreement_table(audit)]
 
 
 def _judged_table(audit: AuditResult) -> Table | None:
     rows = [
-        (f"{bias}, {name}", *_judged_cells(judged))
+        (f"{bias}, {name}", *_judged_cells(judged), "")
         for bias, panel in audit.panel.items()
         for name, judged in _of_panel(panel).items()
     ]
-    header = ("bias, judge", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted")
-    return _without_empty(table("Each judge by itself and the panel, with 95% intervals", header, rows))
+    rows += [
+        (
+            f"{bias}, by {name}",
+            *_judged_cells(judged),
+            cell(judged.against_overall, lambda against: points(against, "")),
+        )
+        for bias, own in audit.criteria.items()
+        for name, judged in own.items()
+    ]
+    header = ("bias, judge or criterion", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted",
+              "minus overall (points)")  # fmt: skip
+    return _without_empty(
+        table("Each judge and each criterion by itself, and the panel, with 95% intervals", header, rows)
+    )
 
 
 def _of_panel(panel: BiasPanel) -> dict[str, JudgedBias]:
@@ -273,31 +286,6 @@ def _agreement_rows(bias: str, panel: BiasPanel) -> Iterator[Row]:
             cell(without.skew_change, lambda change: points(change, "")),
             cell(without.alpha, count, ""),
         )
-
-
-def _criteria_table(audit: AuditResult) -> Table | None:
-    """Skew and miscalibration by each criterion, next to the skew overall; None without criteria."""
-    rows: list[Row] = []
-    for bias, own in audit.criteria.items():
-        for name, judged in own.items():
-            change = cell(judged.against_overall, lambda against: points(against, ""))
-            rows.append((f"{bias}, {name}", *_judged_cells(judged), change))
-        overall = audit.skew[bias]
-        missed = audit.votes[bias].miscalibration.before if bias in audit.votes else None
-        ties = "" if isinstance(overall.ties, Missing) else str(overall.ties.before)
-        shown = (share(overall.before), count(overall.before), ties, str(overall.unread))
-        rows.append((f"{bias}, overall", *shown, cell(missed, share), cell(missed, count), ""))
-    header = (
-        "bias, criterion",
-        "skew",
-        "n",
-        "ties",
-        "without a verdict",
-        "miscalibration",
-        "n voted",
-        "minus overall (points)",
-    )
-    return _without_empty(table("Skew by criterion, with 95% intervals", header, rows))
 
 
 def effects_table(audit: AuditResult) -> Table:

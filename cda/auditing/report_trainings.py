@@ -4,7 +4,6 @@ trainings with several seeds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, said, targets
@@ -22,16 +21,15 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.dose import DosePoint, DoseResult, HeldOutPeople
+from cda.results.dose import DoseResult, HeldOutPeople
 from cda.results.skew import AgainstPeople, OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 _NAMES = {
     "no training": "no training",
@@ -42,12 +40,6 @@ _NAMES = {
     "features": "measured features taken off, strength chosen",
 }
 _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking measured features off"}
-_CURVES = {
-    "miscalibration": (Mark("miscalibration", BEFORE, "o"), "-"),
-    "gap": (Mark("gap", THIRD, "s", filled=False), "--"),
-    "quality": (Mark("quality accuracy", AFTER, "D"), ":"),
-}
-_TICKS = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
 _SHOWN_SEEDS = 6
 """Seeds that are listed one by one; of more, the first and the last."""
 
@@ -152,71 +144,6 @@ def _columns(tie: bool) -> Row:
 
 def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
     return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
-
-
-def dose_plots(audit: AuditResult) -> list[Plot]:
-    """The curve of each bias whose contrasts chose the dose; none without a dose."""
-    dose = audit.dose
-    if dose is None:
-        return []
-    words = slugs(dose.biases)
-    return [_curve(dose, name, words[name]) for name in dose.biases]
-
-
-def _curve(dose: DoseResult, name: str, word: str) -> Plot:
-    tie, response = dose.aim == "tie", dose.methods["dose"].response[name]
-    parts = []
-    for point in response:
-        people = point.people
-        missed = "" if tie else f"miscalibration {share(people.miscalibration)}, "
-        quality = "" if point.quality is None else f", quality {share(point.quality)}"
-        parts.append(f"Dose {point.dose:g}: {missed}gap {distance(people.gap)}{quality}.")
-    votes = ", where a tie is aimed at" if tie else " with votes"
-    first = response[0]
-    pairs = "" if first.quality is None else f", quality on {count(first.quality)} pairs"
-    text = (
-        f"{name}: dose chosen {dose.chosen:g}; dose 0 is no training, dose 1 plain CDA; on {count(first.people.human_skew)} "
-        f"contrasts{votes}{pairs}. {' '.join(parts)}"
-    )
-    title = f"{name}: what each dose leaves of the bias, and of quality; bars are 95% intervals"
-    # If a tie is the aim, miscalibration has no meaning.
-    curves = [key for key in _CURVES if key != "miscalibration" or not tie]
-    return Plot(f"dose-{word}", title, text, partial(_draw, response, dose.chosen, curves), 2.6)
-
-
-def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], axes: Axes) -> None:
-    drawn = 0
-    doses = [point.dose for point in response]
-    width = (max(doses) - min(doses)) or 1.0
-    for at, key in enumerate(curves):
-        # Moved aside a little, so that intervals at one dose do not hide each other.
-        measured = {
-            point.dose + (at - 1) * 0.008 * width: point.quality if key == "quality" else getattr(point.people, key)
-            for point in response
-        }
-        known = {dose: estimate for dose, estimate in measured.items() if estimate is not None}
-        if known:
-            _line(axes, list(known), list(known.values()), *_CURVES[key])
-            drawn += 1
-    axes.axvline(chosen, color=INK, linewidth=0.8, zorder=1)
-    right = chosen - min(doses) > 0.6 * width
-    axes.annotate(f"chosen: {chosen:g}", (chosen, 0.97), (-3 if right else 3, 0), xycoords=("data", "axes fraction"),
-                  textcoords="offset points", ha="right" if right else "left", va="top", fontsize=7)  # fmt: skip
-    ticks = sorted({*(dose for dose in _TICKS if min(doses) <= dose <= max(doses)), max(doses)})
-    axes.set_xticks(ticks, [_TICKS.get(dose, f"{dose:g}") for dose in ticks])
-    axes.set_xticks(doses, minor=True)
-    axes.set_ylim(-2, 104)
-    draw_frame(axes, "dose of the adapter (λ)", "y")
-    axes.set_ylabel("% (gap: points)")
-    legend(axes, drawn)
-
-
-def _line(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], mark: Mark, line: str) -> None:
-    axes.errorbar(
-        doses, [100 * estimate.value for estimate in estimates], yerr=errors(estimates, 100), fmt=mark.shape, linestyle=line,
-        color=mark.color, label=mark.name, markersize=3.5, elinewidth=0.8,
-        markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
-    )  # fmt: skip
 
 
 def several(audit: AuditResult) -> Seeds | None:

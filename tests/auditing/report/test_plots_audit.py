@@ -134,27 +134,28 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
     assert "drift-jargon" not in plots_of(voted)
 
 
-def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
+def test_each_dose_has_a_row_and_the_chosen_one_is_named(voted: Any, dose: Any) -> None:
     assert not [name for name in plots_of(voted) if name.startswith("dose")]
     plot = plots_of(voted.model_copy(update={"dose": dose}))["dose-jargon"]
     axes = drawn(plot)
-    found = marks(axes)
-    assert found["miscalibration"][1] == pytest.approx([50, 20, 40])
-    assert found["gap"][1] == pytest.approx([25, 10, 20])
-    assert found["quality accuracy"][1] == pytest.approx([80, 80, 80])
-    assert [text.get_text() for text in axes.texts] == ["chosen: 0.5"]
-    assert [one.get_text() for one in axes.get_xticklabels()][:2] == ["0\nno training", "1\nplain CDA"]
-    assert "dose chosen 0.5" in plot.description
-    assert "Dose 0.5: miscalibration 20% [10, 30], gap 10 [0, 20] points, quality 80% [70, 90]." in plot.description
+    found = {name: across for name, (across, _) in marks(axes).items()}
+    assert labels(axes)[1] == "dose 0.5 (chosen)"
+    assert found["miscalibration"] == pytest.approx([50, 20, 40])
+    assert found["gap"] == pytest.approx([25, 10, 20])
+    assert found["quality accuracy"] == pytest.approx([80, 80, 80])
+    assert "dose 0.5 (chosen): miscalibration 20% [10, 30] (n = " in plot.description
     without = [one.model_copy(update={"quality": None}) for one in POINTS]
-    unchecked = changed(dose, "methods.dose.response.jargon", tuple(without))
-    assert set(marks(drawn(plots_of(voted.model_copy(update={"dose": unchecked}))["dose-jargon"]))) == {
-        "miscalibration",
-        "gap",
-    }
-    tied = plots_of(voted.model_copy(update={"dose": changed(unchecked, "aim", "tie")}))["dose-jargon"]
-    assert set(marks(drawn(tied))) == {"gap"}
-    assert "a tie is aimed at" in tied.description and "miscalibration" not in tied.description
+    tied = changed(changed(dose, "methods.dose.response.jargon", tuple(without)), "aim", "tie")
+    plot = plots_of(voted.model_copy(update={"dose": tied}))["dose-jargon"]
+    assert [name for name, (across, _) in marks(drawn(plot)).items() if across] == ["gap"]
+
+
+def test_rewards_of_triples_are_means_of_each_text(full: Any) -> None:
+    axes = drawn(plots_of(full)["rewards-jargon"])
+    of = full.rewards.triples["jargon"].of
+    assert "rewrite of it (had it not)" in labels(axes)
+    row = labels(axes).index("rewrite (had it)")
+    assert marks(axes)["after"][0][row] == pytest.approx(of.after["with, rewrite"].mean.value)
 
 
 def test_hostile_names_are_inert(hostile: Any) -> None:

@@ -14,17 +14,17 @@ TWO_BIASES = {**KINDS["judge"], "targets": {"jargon": (0.88,), "vagueness": (0.5
 def test_each_table_has_its_paragraph_and_stands_in_a_section_of_its_own() -> None:
     audit = make_audit(**TWO_BIASES)
     (section,) = [section for section in sections(audit) if section.id == "judges"]
-    assert [len(table.rows) for table in section.tables] == [12, 8, 6] and len(section.paragraphs) == 3
-    criteria = {row[0]: row for row in section.tables[2].rows}
+    assert [len(table.rows) for table in section.tables] == [16, 8] and len(section.paragraphs) == 3
+    criteria = {row[0]: row for row in section.tables[0].rows}
     skew = audit.criteria["vagueness"]["tone"].skew
-    assert criteria["vagueness, tone"][1:3] == (share(skew), count(skew))
+    assert criteria["vagueness, by tone"][1:3] == (share(skew), count(skew))
     rows = {row[0]: row for row in section.tables[1].rows}
     assert rows["jargon, without gpt-z"][1:3] != rows["jargon, all"][1:3]
 
 
 def test_an_audit_without_judges_says_nothing_of_them() -> None:
     audit = make_audit(**KINDS["one_model"])
-    assert judge_tables(audit) == [None] * 3
+    assert judge_tables(audit) == [None] * 2
     assert "judges" not in {section.id for section in sections(audit)}
 
 
@@ -35,4 +35,4 @@ def test_a_panel_of_an_earlier_version_is_shown_as_far_as_it_was_measured() -> N
     }
     kept = {name: type(audit.panel[name])(**parts) for name, parts in old.items()}
     earlier = audit.model_copy(update={"panel": kept, "criteria": {}})
-    assert [table is not None for table in judge_tables(earlier)] == [True, False, False]
+    assert [table is not None for table in judge_tables(earlier)] == [True, False]
