@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,9 +16,6 @@ Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-FEW = 2
-"""Observations of which the intervals say nothing."""
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -114,31 +111,6 @@ def tables_by_bias(
                 caption=caption, heading=rows[0], rows=("audit",), columns=columns, missing=missing, absent=NOT_MEASURED
             )
             yield from filter(None, [declared.of(found, rows[1])])
-
-
-def folded_rows(table: Table) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The rows to show at once, and those that say little: at most `FEW` observations in a column `n`, or numbers that are all 0,
-    p-values and n left aside. No row is folded where all would be.
-
-    >>> folded_rows(Table("", ("of", "share", "n"), (("a", "0% [0, 0]", "9"), ("b", "50%", "9"), ("c", "50%", "2"))))[1]
-    (('a', '0% [0, 0]', '9'), ('c', '50%', '2'))
-    """
-    aside = {at for at, name in enumerate(table.header) if name in ("n", "p") or name.startswith("p (")}
-    counts = {
-        at for at, name in enumerate(table.header) if at and name == "n"
-    }  # a first column names the rows, maybe by n
-    folded = tuple(row for row in table.rows if _says_little(row, aside, counts))
-    if len(folded) == len(table.rows):
-        return table.rows, ()
-    return tuple(row for row in table.rows if row not in folded), folded
-
-
-def _says_little(row: Row, aside: Collection[int], counts: Collection[int]) -> bool:
-    ns = [int(found[0]) for at in counts if (found := _NUMBER.match(row[at]))]
-    numbers = [
-        float(number) for at, cell in enumerate(row) if at and at not in aside for number in _NUMBER.findall(cell)
-    ]
-    return any(n <= FEW for n in ns) or bool(numbers and not any(numbers))
 
 
 def plain_table(table: Table) -> str:

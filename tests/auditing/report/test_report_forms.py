@@ -69,11 +69,9 @@ def test_examples_are_few_sorted_and_marked(voted: Any) -> None:
     assert moves and moves == sorted(moves)
     assert "<del>Use</del><ins>Utilize</ins> a pan." in text
     assert "people preferred the side without the bias; the model disagreed before, agrees after" in text
-    disputed = changed(changed(voted.examples[0], "prompt", "disputed"), "margins.after", 0.9)
-    agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
-    document = audit_document(voted.model_copy(update={"examples": (*agreed, disputed)}))
-    for few in (document.markdown(), document.page()):
-        assert "disputed" in few and "agreed 3" in few and "agreed 1" not in few
+    many = tuple(changed(voted.examples[0], "prompt", f"example {n}") for n in range(5))
+    document = audit_document(voted.model_copy(update={"examples": many}))
+    assert all(text.count("example ") >= 3 and "example 3" not in text for text in (document.page(), document.markdown()))
     assert "audit.json has 5." in document.markdown()
 
 
