@@ -122,7 +122,7 @@ def _effect_words(audit: AuditResult) -> list[str]:
     keys = ["text", *(["same margin"] if same else [])]
     keys += [] if compares(audit) else ["alone", *(["tests"] if audit.n_tests else [])]
     text = " ".join(said("effects", key, tests=tests_named(audit)) for key in keys)
-    return [text, *tables.identification_sentences(audit)]
+    return [text, *tables.drift_sentences(audit), *tables.identification_sentences(audit)]
 
 
 def _training_words(audit: AuditResult) -> list[str]:

@@ -290,19 +290,18 @@ def _agreement_rows(bias: str, panel: BiasPanel) -> Iterator[Row]:
 
 def effects_table(audit: AuditResult) -> Table:
     """Mean margins of each bias, of a training of its targets: of pairs alike in all else, adjusted for drift, as they are; with the
-    test, the verdict, and what else differs most between the sides."""
+    test and the verdict."""
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
-        differences = _differences(name, audit)
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
             tests = () if two else tested_cells(effects.test)[1:]
             label = f"{name}, {when}" if two else name
             rows.append((
-                label, *alike, margin_cell(under.direct, None), str(audit.drift[name].n), *tests, verdict, differences
+                label, *alike, margin_cell(under.direct, None), str(audit.drift[name].n), *tests, verdict
             ))  # fmt: skip
     header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs", "n",
-              *(() if two else ("p (Holm)",)), "the effect is", "other differences (SDs)")  # fmt: skip
+              *(() if two else ("p (Holm)",)), "the effect is")  # fmt: skip
     caption = f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals"
     return Table(caption, header, tuple(rows))
 
@@ -319,6 +318,17 @@ def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
     return alike, f"{found.overlap.n} of {found.overlap.n_total}", *forms, verdict
 
 
+def drift_sentences(audit: AuditResult) -> list[str]:
+    """What else differs most between the sides of each bias's contrasts, of a training its targets' alone."""
+    names = targets(audit) if compares(audit) else audit.drift
+    found = {name: _differences(name, audit) for name in names}
+    return [
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.drift[name].n})."
+        for name, what in found.items()
+        if what
+    ]
+
+
 def _differences(name: str, audit: AuditResult) -> str:
     """The features, beside the bias itself, that differ most between the sides beyond chance."""
     features = audit.drift[name].features
@@ -326,7 +336,7 @@ def _differences(name: str, audit: AuditResult) -> str:
     known = [(each.feature.replace("_", " "), each.standardised) for each in found]
     shown = [(word, own) for word, own in known if isinstance(own, Estimate) and (own.low > 0 or own.high < 0)]
     shown.sort(key=lambda item: -abs(item[1].value))
-    return "; ".join(f"{word} {signed(own)}" for word, own in shown[:_MOST_DIFFERENCES]) or "none shown"
+    return ", ".join(f"{word} {signed(own)}" for word, own in shown[:_MOST_DIFFERENCES])
 
 
 def identification_sentences(audit: AuditResult) -> list[str]:

@@ -71,7 +71,9 @@ def test_examples_are_few_sorted_and_marked(voted: Any) -> None:
     assert "people preferred the side without the bias; the model disagreed before, agrees after" in text
     many = tuple(changed(voted.examples[0], "prompt", f"example {n}") for n in range(5))
     document = audit_document(voted.model_copy(update={"examples": many}))
-    assert all(text.count("example ") >= 3 and "example 3" not in text for text in (document.page(), document.markdown()))
+    assert all(
+        text.count("example ") >= 3 and "example 3" not in text for text in (document.page(), document.markdown())
+    )
     assert "audit.json has 5." in document.markdown()
 
 

@@ -9,7 +9,7 @@ import pytest
 from changed import changed
 
 from cda.auditing.report import every_entry, glossary, sections
-from cda.auditing.report_tables import effects_table, exclusion_table, main_table, votes_table
+from cda.auditing.report_tables import drift_sentences, effects_table, exclusion_table, main_table, votes_table
 from cda.numbers.views import numbers_in
 from cda.report.numbers import p_value
 from cda.report.tables import Table
@@ -103,8 +103,8 @@ def test_the_first_table_has_what_was_asked_of_targets_and_the_skew_of_others(au
 
 
 def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -> None:
-    row = _row(effects_table(voted), "jargon, before")
-    shown = re.findall(r"([a-z ]+) ([+−][\d.]+) \[", row["other differences (SDs)"])
+    assert _row(effects_table(voted), "jargon, before")["n"] == str(voted.drift["jargon"].n)
+    shown = re.findall(r"([a-z ]+) ([+−][\d.]+) \[", drift_sentences(voted)[0])
     sizes = [abs(float(number.replace("−", "-"))) for _, number in shown]
     assert len(sizes) <= 3 and sizes == sorted(sizes, reverse=True)
     assert not any("long word" in name for name, _ in shown)  # the bias itself is no drift
