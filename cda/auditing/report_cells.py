@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from cda.report.numbers import NOT_ESTIMATED, count, in_each, p_value, points, share, signed
+from cda.report.numbers import NOT_ESTIMATED, count, in_each, points, share, signed
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, Test
+from cda.results.base import Measure, Missing
 from cda.results.effects import (
     Adjusted,
     BiasRate,
@@ -118,13 +118,6 @@ def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -
             return found.mean_margin
         case Adjusted():
             return found.effect
-
-
-def tested_cells(test: Test | Missing | None) -> tuple[str, str]:
-    """p and Holm's p of a test of the audit's family; empty without such a test."""
-    if test is None or isinstance(test, Missing) or test.p_holm is None:
-        return "", ""
-    return p_value(test.p_value), p_value(test.p_holm)
 
 
 def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:

@@ -16,7 +16,6 @@ from cda.auditing.report_cells import (
     margin_unit,
     margin_words,
     targets,
-    tested_cells,
     voted_names,
 )
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
@@ -295,7 +294,7 @@ def effects_table(audit: AuditResult) -> Table:
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
-            tests = () if two else tested_cells(effects.test)[1:]
+            tests = () if two else _tested(effects.test)[1:]
             label = f"{name}, {when}" if two else name
             rows.append((
                 label, *alike, margin_cell(under.direct, None), str(audit.drift[name].n), *tests, verdict
