@@ -26,6 +26,7 @@ from cda.report.plots import (
 )
 from cda.results.audit import AuditResult
 from cda.results.base import Distribution, Estimate, Missing
+from cda.results.dose import DoseResult
 from cda.results.effects import BiasDrift, BiasRate, RateEffects
 from cda.results.skew import NoiseCeiling
 
@@ -55,7 +56,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     drifts = {name: drift for name, drift in audit.drift.items() if name in audit.skew and audit.skew[name].target}
     by_section: dict[str, list[Plot | None]] = {
         "votes": [*_people_plots(audit)],
-        "dose": _dose_plots(audit),
+        "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "effects": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
     }
@@ -146,12 +147,10 @@ def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
     return drawn
 
 
-def _dose_plots(audit: AuditResult) -> list[Plot | None]:
-    """What each dose leaves of each bias whose contrasts chose the dose, and of quality; none without a dose."""
-    dose = audit.dose
-    drawn: list[Plot | None] = []
-    for name, word in plots.slugs(dose.biases).items() if dose else ():
-        assert dose is not None  # else there is no bias
+def dose_curves(dose: DoseResult) -> list[Plot]:
+    """What each dose leaves of each bias whose contrasts chose the dose, and of quality."""
+    drawn: list[Plot] = []
+    for name, word in plots.slugs(dose.biases).items():
         # If a tie is the aim, miscalibration has no meaning.
         marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or dose.aim != "tie"}
         rows = {
