@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
-from cda.report.tables import Table, folded_rows
+from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
 """Good or bad news, or neither; a colour at a headline's edge."""
@@ -114,7 +114,6 @@ def _environment() -> Environment:
         loader=FunctionLoader(resource), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )  # fmt: skip
-    environment.filters["folded_rows"] = folded_rows
     environment.filters["coded"] = coded
     environment.filters["unbroken"] = unbroken
     environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cda.report.numbers import MINUS, cell, count, duration, inert, listed, p_value, share
+from cda.report.numbers import MINUS, cell, count, inert, listed, p_value, share
 from cda.report.tables import Table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
@@ -112,12 +112,6 @@ def _panel(facts: PanelFacts) -> str:
         f"A panel of {len(facts.judges)} judges, {rule}; of {facts.comparisons} comparisons "
         f"{facts.unread} without a verdict of any judge, {facts.partly_judged} with verdicts of some only"
     )
-
-
-def time_table(stages: Mapping[str, StageRun]) -> Table | None:
-    """Time of each stage; None without stages."""
-    rows = ((name, duration(stage.seconds), stage.finished) for name, stage in stages.items())
-    return table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), rows)
 
 
 def llm_table(stages: Mapping[str, StageRun]) -> Table | None:
