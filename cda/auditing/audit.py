@@ -171,7 +171,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
-    rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
+    rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped)
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
     audited = AuditResult(
@@ -194,15 +194,15 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         by=by_columns(groups, triples, scorings, recipe.audit.by, recipe.audit.cutoffs, refused),
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
-        quality_sections=result.quality_by_section(texts.quality, scorings, seed),
+        quality_sections=result.quality_by_section(texts.quality, scorings),
         triple_skew=result.triple_skews(triples, released, scorings),
         paper=paper(inputs, seed, only_audit=only_audit),
-        effects=analysis.effects(groups, seed),
-        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None, seed),
+        effects=analysis.effects(groups),
+        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None),
         plain=result.plain(all_groups, texts, scored, ties, seed),
         rate=rates,
-        rewards=analysis.rewards(groups, triples, scorings, seed),
-        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties, seed),
+        rewards=analysis.rewards(groups, triples, scorings),
+        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),

@@ -26,8 +26,8 @@ from cda.resources.sources import AuditInputs
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Contingency
+from cda.stats.estimators import paired_change
 from cda.stats.people import against_people, mean_against_people, people_change
-from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority
 
 PRESET = "paper"
@@ -55,7 +55,7 @@ def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome |
             people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties, seed)
         sections = release.released_sections(folder, bias.name, models.run)
         labels = None if only_audit else release.released_labels(folder, bias.name)
-        rates = None if labels is None else label_rates([bias], {bias.name: labels}, seed)[bias.name]
+        rates = None if labels is None else label_rates([bias], {bias.name: labels})[bias.name]
         if contrasts or of_bias.triples.triples or sections or rates:
             outcomes[bias.name] = PaperBias(
                 pairs=len(contrasts),

@@ -3,7 +3,6 @@ notebooks, and Markdown. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -61,7 +60,7 @@ from cda.report.scoring import cost_sentences, llm_table, place_facts, set_table
 from cda.report.tables import Row, Table, escaped, fenced_block, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Result, Test
-from cda.results.effects import NORMAL_TEST, SIGN_TEST, T_TEST, Effect, SameMargin
+from cda.results.effects import SIGN_TEST, T_TEST, Effect, SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling
 
@@ -184,7 +183,6 @@ INTERVALS, _DOSE, _TRAINING, _HOW_OFTEN = "Intervals", "Dose", "Words on a train
 """Headings of glossary.yaml whose entries go together."""
 _MOST_TABLES = 2
 """Tables of a section that a page shows at once; of more it shows the captions."""
-_ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 
 
 def sections(audit: AuditResult) -> list[ReportSection]:
@@ -334,11 +332,9 @@ METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("mean margin beyond noise", "", "beyond_noise"),
     ("mean margin among like pairs", f"{_IDENTIFIED}.overlap_effect.mean_margin"),
     ("mean margin, adjusted", f"{_IDENTIFIED}.adjusted"),
-    ("mean margin of all pairs once more, in audit.json only", f"{_DIRECT}.bca {_IDENTIFIED}.unadjusted.mean_margin"),
     ("share of like pairs and skew among pairs, in audit.json only",
      f"{_IDENTIFIED}.overlap {_IDENTIFIED}.overlap_effect|unadjusted.skew"),
     ("RATE effects", _each(_RATED, "estimate"), f"{_CHANGED}.estimate", " ".join(_RATED)),
-    ("RATE effects, BCa", _each(_RATED, "bca")),
     ("RATE effects in SDs", _each(_RATED, "standardised")),
     ("skew by column", *_share("by.*.contrasts.*.levels.*.skew")),
     ("mean margin by column", f"by.*.contrasts.*.levels.*.margin.{_SCORED}.estimate by.*.contrasts.*.slope.{_SCORED}.estimate", "",
@@ -403,7 +399,7 @@ def methods_of(value: object) -> Iterator[str]:
         value = {} if isinstance(value, Test) else dict(value)
     if isinstance(value, dict):
         if isinstance(value.get("method"), str):
-            yield _ROWS_BEHIND_PPI.sub("", value["method"])
+            yield value["method"]
         value = list(value.values())
     if isinstance(value, list | tuple):
         for part in value:
@@ -415,7 +411,7 @@ def _test_method(found: object) -> str:
         case Test(method=method) | str(method):
             return method
         case Effect():
-            return NORMAL_TEST
+            return T_TEST
     return ""
 
 
@@ -481,8 +477,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         **dict.fromkeys(by_heading[_DOSE], audit.dose),
         **{word: any(word in method for method in methods) for word in by_heading[INTERVALS]},
         "exact": exact,
-        "normal": audit.rate or NORMAL_TEST in tests,
-        "t test": T_TEST in tests,
+        "t test": audit.rate or T_TEST in tests,
         "sign": SIGN_TEST in tests,
         "holm": True,
     }

@@ -118,21 +118,21 @@ def _rate_table(name: str, rate: BiasRate, when: str, audit: AuditResult) -> Tab
     parts = (overall,) if under is None else (overall, under.by_length, under.slope)
     rows = [
         (f"{effect.estimand.replace('CATE: ', 'words of the original ')}, {effect.estimator}", signed(effect.estimate),
-         cell(effect.bca, signed, ""), cell(effect.standardised, signed, ""), p_value(effect.p_value), count(effect.estimate))
+         cell(effect.standardised, signed, ""), p_value(effect.p_value), count(effect.estimate))
         for part in parts for effect in cells.effects_in(part)
     ]  # fmt: skip
     gaps = () if isinstance(overall, Missing) else overall.not_estimated
     gaps += () if under is None else under.slope.not_estimated
-    rows += [(f"{gap.estimand}, {gap.estimator}", NOT_ESTIMATED, gap.reason, "", "", "") for gap in gaps]
+    rows += [(f"{gap.estimand}, {gap.estimator}", NOT_ESTIMATED, gap.reason, "", "") for gap in gaps]
     if isinstance(overall, Missing):
-        rows.append(("all", NOT_ESTIMATED, overall.reason, "", "", ""))
+        rows.append(("all", NOT_ESTIMATED, overall.reason, "", ""))
     stage = f", {when}" if cells.compares(audit) else ""
     what = ": changes of the RATE effects (after − before)" if when == "changes" else f"{stage}: RATE effects"
     caption = f"{name}{what} on {rate.n} triples (rewrites: {rate.flips.by}; {cells.flipped_cell(rate)})"
     # The family of tests holds one effect a bias, of the last scoring.
     if when == audit.scorings[-1] and isinstance(rate.test, Test) and rate.test.p_holm is not None:
         caption += f"; Holm-adjusted p of 'ATE, double' {p_equals(rate.test.p_holm)}, for {cells.tests_named(audit)} of this audit"
-    header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
+    header = ("effect, estimator", "effect", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))
 
 

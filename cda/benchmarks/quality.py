@@ -81,7 +81,7 @@ def measure_quality(
             compared, facts = scorer.compare(comparisons)
             scored[scorer.subject.label], name = compared, names[scorer.subject.label]
             scorings.append(quality_scoring(scorer, name, compared.unit, facts))
-        measured, rows = _measured(sets, scored, recipe.seed)
+        measured, rows = _measured(sets, scored)
         result = QualityResult(
             scorings=tuple(scorings),
             n_tests=sum(len(each.sections) for each in measured) if len(scored) == 2 else 0,
@@ -168,7 +168,7 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 
 
 def _measured(
-    sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
+    sets: Sequence[QualitySet], scored: Mapping[str, Compared]
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
     half_ties = next(iter(scored.values())).unit != "reward"
     results, rows = [], []
@@ -185,7 +185,7 @@ def _measured(
             label: [_ranked(item, own) for item, own, why in zip(each.items, by_item, unread, strict=True) if not why]
             for label, by_item in margins.items()
         }
-        accuracies = measure_accuracy(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
+        accuracies = measure_accuracy(kept, _RULES.get(each.format, "pair"), each.weights, half_ties)
         results.append(set_quality(each, accuracies, left_out))
         for at, item in enumerate(each.items):
             own = {label: by_item[at] for label, by_item in margins.items()}

@@ -27,7 +27,8 @@ from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.draws import drawn
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 
 RESULT, PREFERENCES = "win_rate.json", "preferences.jsonl"
 _SIDES = ("first", "second")
@@ -44,10 +45,10 @@ def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
     # With one row per prompt this is the sign test; else the signs of whole prompts' wins minus losses are flipped.
     method = "exact sign test" if len(set(ids)) == len(ids) else "exact sign-flip over prompts"
     return WinRate(
-        win_rate=wilson_share(won + 0.5 * tied, ids),
-        wins=wilson_share(won, ids),
-        ties=wilson_share(tied, ids),
-        losses=wilson_share(lost, ids),
+        win_rate=share_of(won + 0.5 * tied, ids),
+        wins=share_of(won, ids),
+        ties=share_of(tied, ids),
+        losses=share_of(lost, ids),
         test=Test(p_value=exact_change_test(lost, won, ids).p_value, method=method),
         n_unread=int((~read).sum()),
     )

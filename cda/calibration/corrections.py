@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from cda.arrays import FloatArray
-from cda.calibration.effects import METHOD, Effects, effects
+from cda.calibration.effects import Effects, effects
 from cda.calibration.fit import Problem
 from cda.dosing.choice import MIN_PROMPTS
 from cda.errors import DataError
@@ -18,12 +16,12 @@ from cda.records import Exclusions
 from cda.results.base import Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
 from cda.results.facts import Scorer
+from cda.stats.estimators import of_draws
 
 Unit = Literal["reward", "log odds"]
 Part = Literal["offset", "slope", "order"]
 RESULT = "calibration.json"
 NO_SIDES_DIFFER = "the sides of no voted contrast differ in it"
-_FIT_METHOD = METHOD.replace("fitted and chosen", "fitted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +133,5 @@ def _estimate(problem: Problem, found: Effects, at: int, term: Term, unit: Unit)
 def _drawn(problem: Problem, fit: FloatArray, drawn: FloatArray, unit: str) -> Estimate:
     """A fitted number, shape (1,), with the interval of resampled prompts, shape (draws,)."""
     used, (value,) = problem.people.used, fit.tolist()
-    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-    return Estimate(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
-        n=int(used.sum()),
-        n_prompts=len({name for name, kept in zip(problem.contrasts.prompt_ids, used, strict=True) if kept}),
-        unit=unit,
-        method=_FIT_METHOD,
-    )
+    n_prompts = len({name for name, kept in zip(problem.contrasts.prompt_ids, used, strict=True) if kept})
+    return of_draws(value, drawn, int(used.sum()), n_prompts, unit)

@@ -28,9 +28,9 @@ from cda.results.evidence import (
     Validation,
 )
 from cda.stats.digits import two_digits
-from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
+from cda.stats.estimators import mean_of, of_draws, share_of, wilson
+from cda.stats.means import inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
-from cda.stats.proportions import wilson, wilson_share
 
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
@@ -94,20 +94,20 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
 def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
     """Numbers of some rows, clustered by prompt; DataError for margins or verdicts of fewer than two prompts."""
     used, judged = _in_bounds(rows, trim), [row for row in rows if row.preference is not None]
-    reward = clustered_t_test([row.margin for row in used], _prompts(used))
+    reward = mean_of([row.margin for row in used], _prompts(used))
     preferences = [row.preference for row in judged if row.preference is not None]
-    verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
+    verdict = mean_of(preferences, _prompts(judged), "share")
     wins = [float(row.margin > 0) for row in rows]
-    win_rate = wilson_share(wins, _prompts(rows))
+    win_rate = share_of(wins, _prompts(rows))
     low, high = wilson(sum(wins), len(wins))
-    ends = {"low": low, "high": high, "method": "Wilson 95%, rows as independent"}
+    ends = {"low": low, "high": high}
     trimmable = len(set(_prompts(_in_bounds(rows, True)))) >= 2
     return Strength(
         reward=reward.estimate,
-        p_reward=reward.p_value,
-        standard_error=reward.standard_error,
-        judge=wilson_share(preferences, _prompts(judged)),
-        p_judge=verdict.p_value,
+        p_reward=reward.p_value(side="greater"),
+        standard_error=reward.error,
+        judge=share_of(preferences, _prompts(judged)),
+        p_judge=verdict.p_value(_NO_SIDE, "less"),
         n_unjudged=len(rows) - len(judged),
         win_rate=win_rate,
         win_rate_unclustered=win_rate.model_copy(update=ends),
@@ -286,7 +286,7 @@ def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random
 
 
 def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[Estimate, Estimate]:
-    """Pearson's and Spearman's correlation over prompts, with 95% intervals from prompts drawn with replacement.
+    """Pearson's and Spearman's correlation over prompts, with intervals from prompts drawn with replacement.
 
     In each draw the ranks are those among the prompts drawn, ties sharing the mean of theirs: ranks that were fixed before
     would hide that ranks are themselves estimated. x and y hold one value a prompt, shape (n,). DataError for fewer than five
@@ -309,9 +309,7 @@ def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tupl
         raise DataError(f"margins hardly vary over the {n} shared prompts: they have no correlation")
     estimates = []
     for value, drawn in zip(values.tolist(), draws, strict=True):
-        low, high = np.nanquantile(drawn, (0.025, 0.975)).tolist()
-        method = "bootstrap over prompts 95%"
-        estimates.append(Estimate(value=value, low=low, high=high, n=n, n_prompts=n, unit="correlation", method=method))
+        estimates.append(of_draws(value, drawn, n, n, "correlation", (-1.0, 1.0)))
     return estimates[0], estimates[1]
 
 

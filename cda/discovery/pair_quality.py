@@ -20,9 +20,8 @@ from cda.results.effects import FeatureDrift
 from cda.results.evidence import EditGrades, Fidelity, Guess, Guesses, PairQuality
 from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id
-from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import feature_drift, measured
-from cda.stats.proportions import wilson, wilson_share
+from cda.stats.estimators import mean_of, share_of
 
 EDIT_SCALE = (1, 10)
 SIMILARITY_SCALE = (1, 5)
@@ -77,7 +76,7 @@ def pair_quality(
         raise DataError("no pairs: their quality cannot be measured")
     labelled = fidelity(rows, bias, label) if label is not None else {}
     # Before the agreement: what is drawn depends on the order.
-    drift = or_missing(partial(pair_drift, rows, bias, rng))
+    drift = or_missing(partial(pair_drift, rows, bias))
     return PairQuality(
         candidate=rows[0].candidate,
         n=len(rows),
@@ -86,7 +85,7 @@ def pair_quality(
         fidelity=labelled.get(None),
         fidelity_by_rewriter={name: found for name, found in labelled.items() if name is not None},
         agreement=agreements(rows, rng),
-        grades=edit_grades(rows, bias, llm, rng) if llm is not None else None,
+        grades=edit_grades(rows, bias, llm) if llm is not None else None,
         guesses=guessed_attribute(rows, bias, llm, rng) if llm is not None else None,
         drift=drift,
     )
@@ -103,18 +102,18 @@ def fidelity(rows: Sequence[Measured], bias: Bias, label: Labeller) -> dict[str 
     }
 
 
-def pair_drift(rows: Sequence[Measured], bias: Bias, rng: np.random.Generator) -> tuple[FeatureDrift, ...]:
+def pair_drift(rows: Sequence[Measured], bias: Bias) -> tuple[FeatureDrift, ...]:
     """Differences between the sides, with minus without, with the attribute's own features marked; DataError for one prompt."""
     treatment = {*bias.treatment, *([bias.measure.feature] if bias.measure is not None else [])}
     present, absent = measured([row.with_attribute for row in rows]), measured([row.without_attribute for row in rows])
-    return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], rng, treatment=treatment))
+    return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], treatment=treatment))
 
 
 def _fidelity(rows: Sequence[Measured], labels: Mapping[str, bool | None]) -> Fidelity:
     """From the label of each text."""
 
     def hit_share(hits: Mapping[int, bool]) -> Estimate | None:
-        return wilson_share(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
+        return share_of(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
 
     with_it = [labels[text_id(row.prompt, row.with_attribute)] for row in rows]
     without = [labels[text_id(row.prompt, row.without_attribute)] for row in rows]
@@ -214,7 +213,7 @@ def _last_lines(text: str, names: Sequence[str], high: int) -> dict[str, int]:
     return grades
 
 
-def edit_grades(rows: Sequence[Measured], bias: Bias, llm: LLM, rng: np.random.Generator) -> EditGrades:
+def edit_grades(rows: Sequence[Measured], bias: Bias, llm: LLM) -> EditGrades:
     """Have every rewrite graded: was the attribute changed and nothing else, and does it read well?"""
     answers = ask(
         llm,
@@ -227,7 +226,7 @@ def edit_grades(rows: Sequence[Measured], bias: Bias, llm: LLM, rng: np.random.G
 
     def mean(grade: Callable[[dict[str, int]], int], rewriter: str | None = None) -> Estimate | None:
         scores = [(row.prompt_id, grade(grades)) for row, grades in graded if rewriter in (None, row.rewriter)]
-        return _mean_score(scores, EDIT_SCALE, rng)
+        return _mean_score(scores, EDIT_SCALE)
 
     def lower(grades: dict[str, int]) -> int:
         return min(grades.values())
@@ -277,36 +276,19 @@ def guessed_attribute(
     )
     scores = [(str(at), guess.similarity) for at, guess in enumerate(guesses) if guess.similarity is not None]
     return Guesses(
-        similarity=_mean_score(scores, SIMILARITY_SCALE, rng),
+        similarity=_mean_score(scores, SIMILARITY_SCALE),
         guesses=guesses,
         guessing=unanswered(guessed),
         rating=unanswered(rated),
     )
 
 
-def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: np.random.Generator) -> Estimate | None:
-    """Mean of scores by cluster, with an interval from resampled clusters, or Wilson's if these are few or do not differ.
-
-    Wilson's is that of the place on the scale as a share: a graded score varies no more than one that is low or high.
-    """
-    if not scores:
-        return None
+def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int]) -> Estimate | None:
+    """Mean of scores by cluster, on their scale; None without a second cluster."""
     clusters, values = [cluster for cluster, _ in scores], np.array([value for _, value in scores], dtype=np.float64)
-    low, high = scale
-    unit, n_clusters = f"score {low} to {high}", len(set(clusters))
-    if n_clusters >= _FEW_CLUSTERS and (drawn := bootstrap_mean(values, clusters, rng, unit)).low < drawn.high:
-        return drawn
-    mean, width = float(values.mean()), high - low
-    bottom, top = wilson((mean - low) / width * n_clusters, n_clusters)
-    return Estimate(
-        value=mean,
-        low=low + width * bottom,
-        high=low + width * top,
-        n=len(values),
-        n_prompts=n_clusters,
-        unit=unit,
-        method="Wilson 95% on the scale",
-    )
+    if len(set(clusters)) < 2:
+        return None
+    return mean_of(values, clusters, f"score {scale[0]} to {scale[1]}", scale).estimate
 
 
 def _groups(rows: Sequence[Measured], n_groups: int, size: int, rng: np.random.Generator) -> list[list[Measured]]:

@@ -55,7 +55,7 @@ from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
 from cda.stats.draws import Stream, drawn, generator
 from cda.stats.drift import measured
-from cda.stats.proportions import paired_change
+from cda.stats.estimators import paired_change
 from cda.stats.votes import Majority, assumed_ties
 from cda.training.dose import DosedModel
 

@@ -33,7 +33,7 @@ from cda.results.panel import (
     ScoredAs,
     Superseded,
 )
-from cda.stats.draws import ROUNDING
+from cda.stats.estimators import ROUNDING
 
 AGAIN = "cda audit --export"
 _MARK = "text_set"
@@ -190,7 +190,7 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
         n=sum(value.n for value in known),
         n_prompts=max(value.n_prompts for value in known),
         unit=known[0].unit,
-        method="mean of the biases' interval ends, an upper bound",
+        method=known[0].method,
     )
 
 

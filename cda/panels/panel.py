@@ -308,7 +308,7 @@ def panel_of(
         models={member.name: _model(member) for member in models},
         panels=tuple(_panel([member for member in models if member.kind == kind], seed) for kind in kinds),
         trainings={member.name: _training(member) for member in trainings},
-        training_means=_training_means(trainings, seed),
+        training_means=_training_means(trainings),
         differences=tuple(differences(members)),
         failed=dict(failed or {}),
         repeated=tuple(repeated),
@@ -392,14 +392,14 @@ def _panel_bias(bias: str, members: Sequence[Member], seed: int) -> PanelBias:
         hits = np.stack([member.hits(bias, "model") for member in alike])
         common = _without_gaps(hits)
         if common.any():
-            means.append(_mean(bias, alike, hits, common, seed))
+            means.append(_mean(bias, alike, hits, common))
         placed |= _ranks(bias, alike, hits, common, seed)
     return PanelBias(
         means=tuple(means), ranks={member.name: placed[member.name] for member in members if member.name in placed}
     )
 
 
-def _mean(bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, seed: int) -> PanelMean:
+def _mean(bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray) -> PanelMean:
     contrasts = alike[0].contrasts[bias]
     ids = list(compress(contrasts.prompt_ids, common))
     sd = float(hits[:, common].mean(axis=1).std(ddof=1)) if len(alike) > 1 else None
@@ -409,9 +409,9 @@ def _mean(bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArra
         text_set=contrasts.text_set,
         interval_over=_over(len(alike)),
         left_out=int((~common).sum()),
-        skew=mean_share(hits[:, common], ids, _rng(seed)),
+        skew=mean_share(hits[:, common], ids),
         sd=sd,
-        people=None if people is None else _next_to_people(hits, people, contrasts.prompt_ids, seed),
+        people=None if people is None else _next_to_people(hits, people, contrasts.prompt_ids),
     )
 
 
@@ -432,13 +432,13 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
     return replace(people.majority, used=people.majority.used & common)
 
 
-def _next_to_people(hits: FloatArray, people: Majority, prompt_ids: Sequence[str], seed: int) -> NextToPeople:
+def _next_to_people(hits: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> NextToPeople:
     rows, target, ids = hits[:, people.used], people.target[people.used], list(compress(prompt_ids, people.used))
     return NextToPeople(
         human_skew=human_skew(people, prompt_ids),
-        skew=mean_share(rows, ids, _rng(seed)),
-        distance=mean_change(target, rows, ids, _rng(seed)),
-        miscalibration=mean_share(np.abs(rows - target), ids, _rng(seed)),
+        skew=mean_share(rows, ids),
+        distance=mean_change(target, rows, ids),
+        miscalibration=mean_share(np.abs(rows - target), ids),
     )
 
 
@@ -493,7 +493,7 @@ def _as_measure(measure: Measure) -> Measure:
     return Measure(**{name: getattr(measure, name) for name in Measure.model_fields})
 
 
-def _training_means(trainings: Sequence[Member], seed: int) -> dict[str, tuple[TrainingMean, ...]]:
+def _training_means(trainings: Sequence[Member]) -> dict[str, tuple[TrainingMean, ...]]:
     """By bias, over the trainings against it; of a single one there is no mean."""
     biases = dict.fromkeys(name for member in trainings for name in targets(member.audit))
     found = {
@@ -501,14 +501,14 @@ def _training_means(trainings: Sequence[Member], seed: int) -> dict[str, tuple[T
             mean
             for alike in _sets(bias, [member for member in trainings if bias in targets(member.audit)])
             if len(alike) > 1
-            for mean in _training_mean(bias, alike, seed)
+            for mean in _training_mean(bias, alike)
         )
         for bias in biases
     }
     return {bias: means for bias, means in found.items() if means}
 
 
-def _training_mean(bias: str, alike: Sequence[Member], seed: int) -> Iterator[TrainingMean]:
+def _training_mean(bias: str, alike: Sequence[Member]) -> Iterator[TrainingMean]:
     """One mean; none if no contrast has a margin under every scoring."""
     hits = np.stack([[member.hits(bias, scoring) for member in alike] for scoring in ("before", "after")])
     common = _without_gaps(np.concatenate(hits))
@@ -518,24 +518,24 @@ def _training_mean(bias: str, alike: Sequence[Member], seed: int) -> Iterator[Tr
     people = _majority(alike[0], bias, common)
     voted = None
     if people is not None:
-        voted = [_next_to_people(own, people, contrasts.prompt_ids, seed) for own in hits]
+        voted = [_next_to_people(own, people, contrasts.prompt_ids) for own in hits]
         missed, voters = np.abs(hits[:, :, people.used] - people.target[people.used]), people.used
     yield TrainingMean(
         trainings=tuple(member.name for member in alike),
         text_set=contrasts.text_set,
         interval_over=_over(len(alike)),
         left_out=int((~common).sum()),
-        skew=_before_after(hits[:, :, common], list(compress(contrasts.prompt_ids, common)), seed),
+        skew=_before_after(hits[:, :, common], list(compress(contrasts.prompt_ids, common))),
         human_skew=voted[0].human_skew if voted else None,
         distance=PerScoring(before=voted[0].distance, after=voted[1].distance) if voted else None,
-        miscalibration=_before_after(missed, list(compress(contrasts.prompt_ids, voters)), seed) if voted else None,
+        miscalibration=_before_after(missed, list(compress(contrasts.prompt_ids, voters))) if voted else None,
     )
 
 
-def _before_after(rows: FloatArray, ids: Sequence[str], seed: int) -> BeforeAfter:
+def _before_after(rows: FloatArray, ids: Sequence[str]) -> BeforeAfter:
     """Mean share before, after and change; rows of shape (2, trainings, n)."""
-    before, after = (mean_share(own, ids, _rng(seed)) for own in rows)
-    return BeforeAfter(before=before, after=after, change=mean_change(rows[0], rows[1], ids, _rng(seed)))
+    before, after = (mean_share(own, ids) for own in rows)
+    return BeforeAfter(before=before, after=after, change=mean_change(rows[0], rows[1], ids))
 
 
 def _rng(seed: int) -> np.random.Generator:

@@ -18,8 +18,9 @@ from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regressio
 from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds, groups_differ
 from cda.stats.draws import Stream, generator
+from cda.stats.estimators import share_of
 from cda.stats.multiplicity import holm
-from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, wilson_share
+from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
 WORDS = "number of words"
 """Name of the length among the terms of a regression; no bias can have it."""
@@ -63,7 +64,7 @@ def is_length(bias: Bias) -> bool:
     return bias.measure is not None and bias.measure.relative and bias.measure.feature == "words"
 
 
-def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: int) -> dict[str, LabelRates]:
+def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> dict[str, LabelRates]:
     """Preference of labelled pairs by bias, as far as there are labels; adjusted odds of biases labelled on the same pairs."""
     found: dict[str, LabelRates] = {}
     left = [bias for bias in biases if bias.name in labels]
@@ -71,7 +72,7 @@ def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: 
         first = labels[left[0].name]
         alike = [bias for bias in left if _same_pairs(labels[bias.name], first)]
         odds, _ = choice_odds(alike, labels)
-        found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name], seed) for bias in alike}
+        found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name]) for bias in alike}
         left = [bias for bias in left if bias not in alike]
     return {bias.name: found[bias.name] for bias in biases if bias.name in found}
 
@@ -80,15 +81,11 @@ def _same_pairs(first: PairLabels, second: PairLabels) -> bool:
     return first is second or (first.prompt_ids == second.prompt_ids and first.sides == second.sides)
 
 
-def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds, seed: int) -> LabelRates:
+def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds) -> LabelRates:
     own = _Labels.of(labels)
     return LabelRates(
         contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, own.ids)),
-        r_train=or_missing(
-            partial(
-                chosen_correlation, *own.of_known(_attribute(bias, labels)), generator(seed, Stream.AUDIT_INTERVALS)
-            )
-        ),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(_attribute(bias, labels)))),
         odds=odds,
     )
 
@@ -169,7 +166,7 @@ def _joint(
 
 
 def data_biases(
-    biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str], seed: int
+    biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str]
 ) -> tuple[tuple[DataBias, ...], ChoiceOdds | Missing, Regression | Missing]:
     """Every bias of pairs that all have labels of it, the length as a term of its own, and the joint regression; Holm's
     correction over the biases for the exact tests, and over the terms for the adjusted odds."""
@@ -180,12 +177,12 @@ def data_biases(
         own = _Labels.of(labels[bias.name])
         found.append(
             DataBias(
-                **dict(_rates(bias, labels[bias.name], odds[bias.name], seed)),
+                **dict(_rates(bias, labels[bias.name], odds[bias.name])),
                 name=bias.name,
                 labelled_by=labelled_by[bias.name],
                 r_of=attribute_of(bias, labels[bias.name]),
-                on_one_side=or_missing(partial(wilson_share, *own.of_known(np.abs(own.difference)))),
-                rule_accuracy=or_missing(partial(wilson_share, *own.of_known((1 + own.difference) / 2))),
+                on_one_side=or_missing(partial(share_of, *own.of_known(np.abs(own.difference)))),
+                rule_accuracy=or_missing(partial(share_of, *own.of_known((1 + own.difference) / 2))),
                 test=_exact(own),
             )
         )
@@ -251,7 +248,7 @@ def by_column(
             n_pairs=int(rows.sum()),
             n_prompts=len(set(np.asarray(ids, dtype=str)[rows].tolist())),
             biases={
-                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name], seed)
+                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name])
                 for bias in biases
             },
         )
@@ -264,13 +261,12 @@ def by_column(
     )
 
 
-def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing, seed: int) -> GroupBias:
+def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing) -> GroupBias:
     chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
     own = _Labels.of(labels, rows)
-    rng = generator(seed, Stream.AUDIT_INTERVALS)
     return GroupBias(
         contingency=or_missing(partial(contingency, chosen, rejected, own.ids)),
-        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]), rng)),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]))),
         test=test,
     )
 

@@ -17,7 +17,7 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Test
 from cda.results.effects import LogOdds
-from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.estimators import CLUSTERED_T, ROUNDING, cluster_sums, t_quantile
 
 FEWEST_PROMPTS = 10
 """Prompts with a pair that differs in a term, below which its clustered error says little."""
@@ -30,7 +30,6 @@ _ALIKE = 1e-8
 """Share of a term that the others leave, below which it is a combination of them."""
 _ROUNDED = 1e-6
 """Precision of linear programming."""
-_METHOD = "cluster-robust t 95% of a logistic regression"
 _TEST = "clustered t of a logistic regression"
 
 
@@ -223,11 +222,11 @@ def _log_odds(
     n_prompts = len(set(ids[differ].tolist()))
     estimate = Estimate.symmetric(
         value,
-        float(stats.t.ppf(0.975, df)) * error,
+        t_quantile(df) * error,
         n=int(differ.sum()),
         n_prompts=n_prompts,
         unit="log odds",
-        method=_METHOD,
+        method=CLUSTERED_T,
     )
     return LogOdds(
         estimate=estimate,

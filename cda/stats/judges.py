@@ -14,9 +14,9 @@ from cda.errors import DataError
 from cda.records import PanelRule
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.skew import LeftOutJudge
-from cda.stats.draws import ROUNDING, bootstrap_sums
+from cda.stats.estimators import ROUNDING, paired_change, resampled
 from cda.stats.people import panel_margins
-from cda.stats.proportions import hits_of, paired_change, positive_share
+from cda.stats.proportions import hits_of, positive_share
 from cda.stats.votes import Counts, agreement
 
 _WORDS = 3
@@ -71,7 +71,7 @@ def alpha_change(
 
     if not np.isfinite(change(columns.sum(axis=0, keepdims=True))).all():
         raise DataError("the verdicts of some of the judges are all the same: Krippendorff's alpha is undefined")
-    found = bootstrap_sums(columns, prompt_ids, change, rng, "alpha difference")
+    found = resampled(columns, prompt_ids, change, rng, "alpha difference")
     if found.high - found.low <= ROUNDING:
         raise DataError("no draw of the prompts differs, so that there is no interval")
     return found

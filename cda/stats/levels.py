@@ -14,7 +14,7 @@ from cda.arrays import LARGEST, FloatArray
 from cda.errors import DataError
 from cda.results.base import Test
 from cda.stats.digits import plain
-from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.estimators import ROUNDING, cluster_sums
 from cda.stats.multiplicity import heterogeneity
 from cda.stats.rate import quantile_groups
 

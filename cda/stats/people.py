@@ -20,10 +20,11 @@ from cda.errors import DataError
 from cda.records import Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import AgainstPeople, VotesMoved
-from cda.stats.draws import bootstrap_sums
-from cda.stats.proportions import Z_95, ModelTies, hits_of, paired_change, share_change, wilson_share
+from cda.stats.estimators import PERCENT, Z, paired_change, resampled, share_of
+from cda.stats.proportions import ModelTies, hits_of, share_change
 from cda.stats.votes import Majority
 
+DELONG = f"DeLong {PERCENT}, by prompts"
 ONE_SIDED = Missing(reason="all majorities are for one side")
 """In place of an AUC."""
 
@@ -61,9 +62,9 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     n_models, skew = len(hits), hits.mean(axis=0)
     signed = paired_change(target, skew, ids, n_models)
     return AgainstPeople(
-        skew=wilson_share(skew, ids, n_models),
-        human_skew=wilson_share(target, ids),
-        miscalibration=wilson_share(np.abs(hits - target).mean(axis=0), ids, n_models),
+        skew=share_of(skew, ids, n_models),
+        human_skew=share_of(target, ids),
+        miscalibration=share_of(np.abs(hits - target).mean(axis=0), ids, n_models),
         signed_gap=signed,
         gap=absolute(signed),
         auc=area,
@@ -103,7 +104,7 @@ def gap_change(
     sums = np.column_stack([before - target, after - target, np.ones(len(target))])
     value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
     if len(set(ids)) > 1:
-        drawn = bootstrap_sums(sums, ids, _gaps, rng, "share difference")
+        drawn = resampled(sums, ids, _gaps, rng, "share difference")
         if drawn.low < drawn.high:
             return drawn
     return bounded_by_skew(value, paired_change(before, after, ids))
@@ -112,8 +113,7 @@ def gap_change(
 def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
     """A change of a gap with the farther end of the interval of the change of skew to both sides."""
     most = max(abs(skew.low), abs(skew.high), abs(value))
-    method = f"bounded by skew's {skew.method}"
-    return skew.model_copy(update={"value": value, "low": -most, "high": most, "method": method})
+    return skew.model_copy(update={"value": value, "low": -most, "high": most})
 
 
 def _gaps(sums: FloatArray) -> FloatArray:
@@ -156,11 +156,11 @@ def within_preferences(verdicts: FloatArray) -> None:
 
 def human_skew(people: Majority, prompt_ids: Sequence[str]) -> Estimate:
     """Share of majorities for the perturbed side."""
-    return wilson_share(people.target[people.used], list(compress(prompt_ids, people.used)))
+    return share_of(people.target[people.used], list(compress(prompt_ids, people.used)))
 
 
 def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Area under the ROC curve of the margin, in any unit, against people's majority, with a clustered 95% interval.
+    """Area under the ROC curve of the margin, in any unit, against people's majority, clustered by prompt.
 
     Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's if each prompt occurs once), on the logit scale.
     If it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573, method 5,
@@ -169,17 +169,15 @@ def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Est
     ranked = _ranked(margins, target, prompt_ids)
     area, variance = ranked.area, ranked.covariance(ranked)
     if variance > 1e-15 and 0 < area < 1:
-        step = Z_95 * np.sqrt(variance) / (area * (1 - area))
+        step = Z * np.sqrt(variance) / (area * (1 - area))
         low, high = (float(1 / (1 + (1 - area) / area * np.exp(-sign * step))) for sign in (-1, 1))
-        method = "Obuchowski clustered logit 95%"
     else:
         low, high = _newcombe_auc(area, ranked.prompts_up, ranked.prompts_down)
-        method = "Newcombe AUC score 95%"
-    return Estimate(value=area, low=low, high=high, n=ranked.n, n_prompts=ranked.n_prompts, unit="AUC", method=method)
+    return Estimate(value=area, low=low, high=high, n=ranked.n, n_prompts=ranked.n_prompts, unit="AUC", method=DELONG)
 
 
 def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Change of the area, after − before, of two scorings of the same rows, with a paired clustered 95% interval.
+    """Change of the area, after − before, of two scorings of the same rows, paired and clustered by prompt.
 
     DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837–845, with Obuchowski's clustered covariance: rows that
     both scorings rank alike add no width. `target` and DataError are as in `auc`.
@@ -187,17 +185,16 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     first, second = _ranked(before, target, prompt_ids), _ranked(after, target, prompt_ids)
     difference = second.area - first.area
     variance = first.covariance(first) + second.covariance(second) - 2 * first.covariance(second)
-    half = Z_95 * float(np.sqrt(max(variance, 0.0)))
+    half = Z * float(np.sqrt(max(variance, 0.0)))
     if half < 1e-9 and {first.area, second.area} & {0.0, 1.0}:
         # Perfect separation has no spread to show: the wider of the areas' own intervals.
         own = [_newcombe_auc(side.area, side.prompts_up, side.prompts_down) for side in (first, second)]
         half = max(high - low for low, high in own)
-    method = "paired DeLong, clustered 95%"
     if first.n_prompts == 1:
-        half, method = 2.0, "one prompt: nothing is known of others"
+        half = 2.0  # nothing is known of others
     n, n_prompts = first.n, first.n_prompts
     return Estimate.symmetric(
-        difference, half, n=n, n_prompts=n_prompts, unit="AUC difference", method=method, bound=1.0
+        difference, half, n=n, n_prompts=n_prompts, unit="AUC difference", method=DELONG, bound=1.0
     )
 
 
@@ -259,7 +256,7 @@ def _newcombe_auc(area: float, n_up: int, n_down: int) -> tuple[float, float]:
 
     def excess(theta: float) -> float:
         terms = 1 + half * (1 - theta) / (2 - theta) + half * theta / (1 + theta)
-        return abs(area - theta) - Z_95 * float(np.sqrt(theta * (1 - theta) * terms / (n_up * n_down)))
+        return abs(area - theta) - Z * float(np.sqrt(theta * (1 - theta) * terms / (n_up * n_down)))
 
     low = optimize.brentq(excess, tiny, min(area, 1 - tiny)) if area > 0 and excess(tiny) > 0 else 0.0
     high = optimize.brentq(excess, max(area, tiny), 1 - tiny) if area < 1 and excess(1 - tiny) > 0 else 1.0

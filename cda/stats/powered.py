@@ -20,13 +20,13 @@ from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
 from cda.results.skew import PoweredShare, PredictionPowered
-from cda.stats.draws import ROUNDING
+from cda.stats.estimators import PERCENT, ROUNDING, Z
 from cda.stats.people import within_preferences
-from cda.stats.proportions import Z_95, ModelTies, hits_of
+from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
 
 Codes = NDArray[np.intp]
-_NORMAL = "prompt-clustered normal 95%"
+_METHOD = f"PPI++ {PERCENT}, by prompts"
 
 
 def prediction_powered_mean(
@@ -64,16 +64,15 @@ def prediction_powered_mean(
             "would have no width. Use a share of the labels alone, whose Wilson interval keeps one"
         )
     value, n, n_prompts = float(y.mean() + tuning * (g.mean() - f.mean())), len(y) + len(g), len(names)
-    method = f"PPI++ from {len(y)} labelled rows, {_NORMAL}"
     return PredictionPowered(
-        estimate=Estimate.symmetric(value, Z_95 * error, n=n, n_prompts=n_prompts, unit="share", method=method),
+        estimate=Estimate.symmetric(value, Z * error, n=n, n_prompts=n_prompts, unit="share", method=_METHOD),
         classical=Estimate.symmetric(
             float(y.mean()),
-            Z_95 * classical_error,
+            Z * classical_error,
             n=len(y),
             n_prompts=n_labelled_prompts,
             unit="share",
-            method=_NORMAL,
+            method=_METHOD,
         ),
         power_tuning=tuning,
         width_ratio=error / classical_error,

@@ -16,8 +16,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, or_missing
 from cda.results.skew import Agreement, Leading, NoiseCeiling
-from cda.stats.draws import ROUNDING, bootstrap_sums
-from cda.stats.proportions import wilson, wilson_share
+from cda.stats.estimators import ROUNDING, of_draws, resampled, share_of
 
 Counts = NDArray[np.int64]
 """Votes of each item in the order of `WORDS`. Shape (n, 3)."""
@@ -25,7 +24,6 @@ Counts = NDArray[np.int64]
 WORDS: tuple[Preference, ...] = ("perturbed", "base", "tie")
 _PERTURBED, _BASE, _TIE = range(3)
 _ALPHA_DRAWS = 1_000
-_CEILING_DRAWS = 4_000
 _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
 
 
@@ -102,7 +100,7 @@ def leading_words(counts: Counts) -> list[Leading]:
 
 
 def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator) -> Agreement:
-    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of
+    """Mean majority share by `share_of`, and Krippendorff's alpha with one from resampled clusters of
     items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws that have
@@ -114,7 +112,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator)
     if not several.any():
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
     n_votes = int(used.sum())
-    top = wilson_share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
+    top = share_of(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     alpha = or_missing(partial(_estimated_alpha, used, ids, rng))
     return Agreement(majority_share=top, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions)
 
@@ -135,20 +133,19 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
             f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
             "Krippendorff's alpha has no interval"
         )
-    value, (low, high) = _alpha(used), np.quantile(draws, (0.025, 0.975)).tolist()
-    low, high, method = min(value, low), max(value, high), "prompt-clustered bootstrap 95%"
+    found = of_draws(_alpha(used), np.array(draws), len(used), len(names), "alpha")
     totals = used.sum(axis=1)
     # Share of the pairs of votes on an item that are the same word.
     agreed = (used * (used - 1)).sum(axis=1) / (totals * (totals - 1))
     if float(np.ptp(agreed)) <= ROUNDING:
         # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
         # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
-        rate = wilson_share(agreed, ids.tolist())
+        rate, value = share_of(agreed, ids.tolist()), found.value
         expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
         by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
         low, high = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
-        method = "from Wilson 95% over prompts"
-    return Estimate(value=value, low=low, high=high, n=len(used), n_prompts=len(names), unit="alpha", method=method)
+        return found.model_copy(update={"low": low, "high": high})
+    return found
 
 
 def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator) -> NoiseCeiling:
@@ -192,16 +189,8 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng:
         compared[rows] = chance @ counted
         disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
     columns = np.hstack([likelihood, disagreed, compared])
-    drawn = bootstrap_sums(columns, item_ids, _ceiling, rng, "share", n_draws=_CEILING_DRAWS)
-    value, n_prompts, model = drawn.value, drawn.n_prompts, "Dirichlet-multinomial vote model"
-    low, high, method = min(drawn.low, value), max(drawn.high, value), f"{model}, prompt-clustered bootstrap 95%"
-    if high - low <= ROUNDING:
-        # Every item has the same votes: no draw differs, which does not show that no other prompt would.
-        low, high = wilson(value * n_prompts, n_prompts)
-        method = f"{model}, Wilson 95% over prompts"
-    estimate = Estimate(
-        value=value, low=low, high=high, n=int(keep.sum()), n_prompts=n_prompts, unit="share", method=method
-    )
+    drawn = resampled(columns, item_ids, _ceiling, rng, "share", (0.0, 1.0))
+    estimate = drawn.model_copy(update={"n": int(keep.sum())})
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
     return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=None)
 

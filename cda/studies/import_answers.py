@@ -28,7 +28,8 @@ from cda.resources.dry_run import stop_if_dry
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Attention, Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.studies.design import CHOICES, Item, Study
 from cda.studies.export import annotated, annotator, choice_of, justification_of, sheet_rows, study_of
@@ -413,7 +414,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
 
     def skew() -> Estimate:
         target = majority(count_votes(words), "drop")
-        return wilson_share(target.target[target.used], list(compress(prompts, target.used)))
+        return share_of(target.target[target.used], list(compress(prompts, target.used)))
 
     return StudyGroup(
         n_items=len(items),
@@ -439,7 +440,7 @@ def _position(votes: Sequence[Vote]) -> Position | None:
     hits = np.array([vote.choice == "A" for vote in sided], dtype=np.float64)
     items = [vote.item for vote in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return Position(share_a=wilson_share(hits, items), p_value=test.p_value, n_items=len(set(items)))
+    return Position(share_a=share_of(hits, items), p_value=test.p_value, n_items=len(set(items)))
 
 
 def _time(votes: Sequence[Vote]) -> Time:
@@ -477,7 +478,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(vote.vote != leading)
             prompts.append(study.items[vote.item].prompt_id)
-    return wilson_share(np.array(hits, dtype=np.float64), prompts) if hits else None
+    return share_of(np.array(hits, dtype=np.float64), prompts) if hits else None
 
 
 def _leading(votes: Sequence[Vote]) -> Leading:

@@ -30,7 +30,7 @@ from cda.discovery.evidence import confirm, validate
 from cda.discovery.search import Generation, search
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from evals.method.planted_world import (
     CARRIES,
     UNRELATED,

@@ -59,7 +59,7 @@ from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id, prompt_text
 from cda.results.effects import Overlap
 from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured, overlap_of
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 from evals.shared import Check, finish
 
 CARD = FOLDER / "README.md"
@@ -297,7 +297,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": wilson_share(passed, ids).model_dump() if passed else None,
+            "passed": share_of(passed, ids).model_dump() if passed else None,
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }

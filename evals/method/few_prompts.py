@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_mean
-from cda.stats.proportions import paired_change, wilson, wilson_share
+from cda.stats.estimators import mean_of, paired_change, share_of, wilson
 from evals.shared import Check, finish
 
 CLAIM = (
@@ -127,7 +126,7 @@ def _rates(p: float, alike: float, n: int, random: np.random.Generator) -> np.nd
 
 
 def _ours(hits: np.ndarray, ids: list[str]) -> tuple[float, float]:
-    found: Estimate = wilson_share(hits, ids)
+    found: Estimate = share_of(hits, ids)
     return found.low, found.high
 
 

@@ -28,8 +28,9 @@ from cda.arrays import FloatArray
 from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
+from cda.stats.estimators import paired_change
 from cda.stats.judges import alpha_change
-from cda.stats.proportions import hits_of, paired_change
+from cda.stats.proportions import hits_of
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))

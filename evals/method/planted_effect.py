@@ -12,7 +12,6 @@ import sys
 import numpy as np
 
 from cda.results.base import Estimate
-from cda.stats.clustered import Resampling
 from cda.stats.rate import Estimator, effect
 from evals.method.simulated_world import World, draw, welch_standard_error
 from evals.shared import Check, finish

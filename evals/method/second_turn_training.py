@@ -20,7 +20,7 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_mean
+from cda.stats.estimators import mean_of
 from evals.shared import Check, finish
 
 SEEDS = (1, 2)

@@ -37,8 +37,9 @@ from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, PerScoring, or_missing
 from cda.results.skew import PreferenceTable, Quality, VotedBias
+from cda.stats.estimators import wilson
 from cda.stats.people import human_skew, people_change
-from cda.stats.proportions import beyond_noise, preference_table, wilson
+from cda.stats.proportions import beyond_noise, preference_table
 from cda.stats.votes import Majority, count_votes, majority
 from evals.shared import Check, finish
 

@@ -30,8 +30,8 @@ from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
+from cda.stats.estimators import share_of, wilson
 from cda.stats.means import clustered_t_test, inside_fences
-from cda.stats.proportions import wilson, wilson_share
 from evals.shared import DATA, Check, finish
 
 REFERENCE = "topic4_validation"
@@ -135,7 +135,7 @@ def clustered(margins: np.ndarray, ids: Sequence[str]) -> dict[str, Any] | None:
 def judge(rows: Sequence[Measured]) -> dict[str, Any]:
     preferences = [row.preference for row in rows if row.preference is not None]
     low, high = wilson(sum(preferences), len(preferences))
-    by_prompt = wilson_share(preferences, [row.prompt_id for row in rows]).model_dump()
+    by_prompt = share_of(preferences, [row.prompt_id for row in rows]).model_dump()
     return {"n": len(rows), "mean": float(np.mean(preferences)), "low": low, "high": high, "clustered": by_prompt}
 
 

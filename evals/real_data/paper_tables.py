@@ -27,16 +27,9 @@ from pydantic_core import to_jsonable_python
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_sums
+from cda.stats.estimators import paired_change, resampled, share_of
 from cda.stats.people import against_people, mean_against_people, panel_margins
-from cda.stats.proportions import (
-    chosen_correlation,
-    contingency,
-    exact_change_test,
-    paired_change,
-    unpaired_change,
-    wilson_share,
-)
+from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, unpaired_change
 from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from evals.real_data import release as fff
@@ -66,7 +59,7 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
         "labels": {
             name: {
-                "human_skew": to_jsonable_python(wilson_share(people.target[people.used], _ids(ids, people.used))),
+                "human_skew": to_jsonable_python(share_of(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),
@@ -195,7 +188,7 @@ def preference_correlation(differences: list[float], prefers_first: list[bool], 
             raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
     x, y = x - x.mean(), y - y.mean()
     columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-    return bootstrap_sums(columns, ids, _pearson, DRAWS, "correlation", method="bca")
+    return resampled(columns, ids, _pearson, DRAWS, "correlation", method="bca")
 
 
 def _pearson(sums: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ import scipy
 from scipy import stats
 
 from cda.files.jsonl import write_json
-from cda.stats.draws import bootstrap_mean
+from cda.stats.estimators import mean_of
 from evals.shared import ROOT, peak_bytes, restart_peak
 
 RESULT = ROOT / "evals" / "results" / "bench_bootstrap.json"

@@ -24,7 +24,7 @@ from cda.records import Contrast, user_prompt
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import ConditionalEffects, Covariates, Effect, MarginsByColumn, RateByColumn
 from cda.scorers.compared import Rewards, text_id
-from cda.stats.clustered import by_students_t, direct_contrast
+from cda.stats.rate import direct_contrast
 
 N = 60
 RNG = np.random.default_rng(3)

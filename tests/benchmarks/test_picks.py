@@ -15,8 +15,8 @@ from cda.benchmarks.best_of_n import best_of_n, kl_at_most, pick_probabilities, 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
+from cda.stats.estimators import wilson
 from cda.stats.means import share_over_prompts
-from cda.stats.proportions import wilson
 
 
 def counted(rewards: Sequence[float], n: int) -> list[float]:

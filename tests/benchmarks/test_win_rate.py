@@ -13,7 +13,7 @@ import pytest
 from replies import Answer, reply
 
 from cda.benchmarks.win_rate import win_rate
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 
 
 def _ids(n: int) -> list[str]:

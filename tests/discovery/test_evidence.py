@@ -18,7 +18,7 @@ from cda.records import Direction, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured, RunStrength
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 
 LIKED = [2.0, 1.5, 2.5, 1.0, 3.0, 2.0, 2.2, 1.8]
 IDLE = [1.0, -1.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1]

@@ -19,7 +19,7 @@ import cda
 from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.base import Missing
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 
 N = 16
 
@@ -113,7 +113,7 @@ def test_each_model_is_as_its_own_audit_says(made: tuple[cda.Panel, Path]) -> No
     for name in MODELS:
         hits, ids = hits_in(out, name)
         own = panel.models[f"memory:{name}"].biases["jargon"]
-        expected = wilson_share(hits, ids)
+        expected = share_of(hits, ids)
         assert (own.skew.value, own.skew.low, own.skew.high) == (expected.value, expected.low, expected.high)
         audit = cda.load(out / f"audit-memory-{name}").audit  # type: ignore[union-attr]
         voted = audit.votes["jargon"]

@@ -17,8 +17,8 @@ from cda.records import Preference
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
 from cda.results.facts import JudgeFacts, RewardModelFacts
+from cda.stats.estimators import paired_change
 from cda.stats.people import mean_against_people
-from cda.stats.proportions import paired_change
 from cda.stats.votes import count_votes, majority
 
 N = 40

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect, Form, Limit
-from cda.stats.clustered import Resampling, direct_contrast
-from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import (
     adjusted_effect,
     embedding_similarity,
@@ -31,6 +29,7 @@ from cda.stats.drift import (
     overlap_of,
     pairs_effect,
 )
+from cda.stats.estimators import mean_of, paired_change, share_of, wilson
 from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
@@ -38,17 +37,15 @@ from cda.stats.proportions import (
     chosen_correlation,
     contingency,
     exact_change_test,
-    paired_change,
     positive_share,
     positive_share_change,
     preference_table,
     unpaired_change,
-    wilson,
-    wilson_share,
 )
 from cda.stats.rate import (
     Contrasts,
     conditional_effects,
+    direct_contrast,
     effect_slope,
     from_preferences,
     from_rewards,
@@ -469,7 +466,7 @@ def test_adjusting_makes_no_p_value_smaller_however_small_it_is(p_values: list[f
 @given(samples)
 def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     ids, hits, after = prompts(rows), margins(rows) > 0, margins(rows, "_after") > 0
-    before, later = (wilson_share(one, ids).value for one in (hits, after))
+    before, later = (share_of(one, ids).value for one in (hits, after))
     for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
     here = found(rows, ["contingency", "drift of labels"])
@@ -650,7 +647,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     # Lengths and shapes that differ.
     "rows without a cluster": (lambda: bootstrap_mean([1, 2], ["p"], rng()), "one cluster for each row"),
-    "hits without a prompt": (lambda: wilson_share([1, 0], ["p"]), "one each is needed"),
+    "hits without a prompt": (lambda: share_of([1, 0], ["p"]), "one each is needed"),
     "means without a prompt": (lambda: clustered_t_test([1.0], ["a", "b"]), "one each"),
     "seeds in one row": (lambda: over_seeds([1.0, 0.0], ["a", "b"]), "a row for each seed"),
     "labels of released votes": (
@@ -684,7 +681,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
     "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"], rng()), "a correlation is undefined"),
     # Nothing is left.
-    "share of nothing": (lambda: wilson_share([], []), "no rows"),
+    "share of nothing": (lambda: share_of([], []), "no rows"),
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
     "more hits than rows": (lambda: wilson(4, 3), "4 hits of 3"),
     "change of nothing": (lambda: paired_change([], [], []), "no rows"),

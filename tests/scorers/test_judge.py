@@ -31,7 +31,7 @@ from cda.scorers.judge import (
     verdict_code,
 )
 from cda.scorers.stated import UnreadError, expected_value
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 
 
 @dataclass

@@ -14,7 +14,7 @@ from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS
 from cda.errors import DataError
 from cda.results.benchmarks import Accuracies, AccuracyGroup
 from cda.stats.accuracy import Ranked, measure_accuracy, tied_value, with_holm
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff" / "data" / "rewardbench_results"

@@ -9,14 +9,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
-from cda.stats.clustered import (
-    Resampling,
-    Target,
-    difference_effect,
-    direct_contrast,
-    observational_effect,
-    same_in_all,
-)
+from cda.stats.rate import Target, difference_effect, direct_contrast, observational_effect, same_in_all
 
 
 def test_a_paired_mean_under_its_own_name() -> None:

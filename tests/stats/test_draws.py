@@ -14,15 +14,8 @@ from scipy import stats
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.stats import draws
-from cda.stats.draws import (
-    Method,
-    Stream,
-    bootstrap_mean,
-    bootstrap_sums,
-    clustered_error,
-    drawn,
-    generator,
-)
+from cda.stats.draws import Method, Stream, drawn, generator
+from cda.stats.estimators import mean_of, resampled
 
 # At most 7 prompts: below 8 no two are merged as alike.
 rows = st.tuples(st.integers(-50, 50).map(lambda x: x / 10), st.sampled_from("abcdefg"))
@@ -74,7 +67,7 @@ def ratio(sums: np.ndarray) -> np.ndarray:
 
 def test_a_ratio_of_sums_is_the_delta_method_s() -> None:
     top, bottom = rng(1).gamma(4, 1, 400), rng(2).gamma(6, 1, 400)
-    found = bootstrap_sums(np.column_stack([top, bottom]), ids(400), ratio, rng(), "ratio")
+    found = resampled(np.column_stack([top, bottom]), ids(400), ratio, rng(), "ratio")
     expected = top.sum() / bottom.sum()
     assert found.value == pytest.approx(expected)
     assert error_of(found) == pytest.approx(np.sqrt(((top - expected * bottom) ** 2).sum()) / bottom.sum(), rel=0.05)
@@ -130,12 +123,12 @@ def test_no_spread_is_said_by_an_interval_without_width(method: Method) -> None:
 
 def test_undefined_draws_are_left_out_or_refused() -> None:
     bottom = np.array([1.0] * 6 + [0.0] * 6)  # undefined in 2⁻¹² of the draws
-    found = bootstrap_sums(np.column_stack([np.arange(12) * bottom, bottom]), ids(12), ratio, rng(), "ratio")
+    found = resampled(np.column_stack([np.arange(12) * bottom, bottom]), ids(12), ratio, rng(), "ratio")
     assert found.low <= found.value <= found.high
     with pytest.raises(DataError, match=r"undefined in \d+ of 10000 bootstrap draws"):
-        bootstrap_sums([[1, 1], [0, 0], [0, 0], [0, 0]], ids(4), ratio, rng(), "ratio")
+        resampled([[1, 1], [0, 0], [0, 0], [0, 0]], ids(4), ratio, rng(), "ratio")
     with pytest.raises(DataError, match="undefined on these 2 rows"):
-        bootstrap_sums([[0, 0], [0, 0]], ids(2), ratio, rng(), "ratio")
+        resampled([[0, 0], [0, 0]], ids(2), ratio, rng(), "ratio")
 
 
 def test_every_stream_and_seed_draws_its_own_and_the_same_again() -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from cda.results.base import Estimate
+from cda.stats.estimators import paired_change, share_of, wilson
 from cda.stats.means import (
     change_over_seeds,
     clustered_t_test,
@@ -24,7 +25,6 @@ from cda.stats.means import (
     smallest_detectable,
     t_power,
 )
-from cda.stats.proportions import paired_change, wilson, wilson_share
 
 
 @pytest.mark.parametrize("alternative", ["greater", "less"])
@@ -178,7 +178,7 @@ def test_it_covers_where_one_training_s_interval_does_not() -> None:
     for _ in range(runs):
         margins = 0.5 + draw.normal(0, 0.6, (3, 1)) + draw.normal(0, 1, 80) + draw.normal(0, 1, (3, 80))
         hits = (margins > 0).astype(float)
-        found = share_over_seeds(hits, ids), wilson_share(hits[0], ids)
+        found = share_over_seeds(hits, ids), share_of(hits[0], ids)
         held += [one.low <= true <= one.high for one in found]
     assert held[0] / runs >= 0.93 and held[1] / runs < 0.6
 

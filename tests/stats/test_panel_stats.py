@@ -8,8 +8,8 @@ from scipy import stats as scipy_stats
 
 import cda.stats.panel as panel
 from cda.errors import DataError
+from cda.stats.estimators import paired_change, share_of
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
-from cda.stats.proportions import paired_change, wilson_share
 
 
 def hits_of(k: int, n: int, seed: int = 0, spread: float = 1.0) -> np.ndarray:
@@ -26,12 +26,12 @@ def prompts_of(n: int, each: int = 1) -> list[str]:
 def test_few_models_have_wilson_s_interval_of_their_mean_rows_and_say_so() -> None:
     hits, ids = hits_of(3, 80), prompts_of(80, 2)
     found = mean_share(hits, ids, np.random.default_rng(0))
-    expected = wilson_share(hits.mean(axis=0), ids, 3)
+    expected = share_of(hits.mean(axis=0), ids, 3)
     assert (found.value, found.low, found.high) == (expected.value, expected.low, expected.high)
     assert found.value == pytest.approx(hits.mean()) and (found.n, found.n_prompts) == (80, 40)
     assert found.method.endswith("of these models")
     alone = mean_share(hits[:1], ids, np.random.default_rng(0))
-    assert alone == wilson_share(hits[0], ids)
+    assert alone == share_of(hits[0], ids)
 
 
 def test_few_models_change_is_newcombe_s_and_people_are_the_same_for_all() -> None:

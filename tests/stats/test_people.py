@@ -9,6 +9,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.records import Preference
+from cda.stats.estimators import Z, paired_change, wilson
 from cda.stats.people import (
     against_people,
     auc,
@@ -18,7 +19,7 @@ from cda.stats.people import (
     panel_margins,
     people_change,
 )
-from cda.stats.proportions import Z_95, chosen_correlation, contingency, paired_change, unpaired_change, wilson
+from cda.stats.proportions import chosen_correlation, contingency, unpaired_change
 from cda.stats.votes import Majority, count_votes, majority
 
 LABELS: list[Preference] = ["perturbed", "base", "base", "tie", "base"]
@@ -160,7 +161,7 @@ def test_the_error_is_delong_s_where_prompts_occur_once() -> None:
     beats = (np.sign(up[:, None] - down) + 1) / 2
     variance = beats.mean(axis=1).var(ddof=1) / 40 + beats.mean(axis=0).var(ddof=1) / 50
     area = beats.mean()
-    half = Z_95 * np.sqrt(variance) / (area * (1 - area))
+    half = Z * np.sqrt(variance) / (area * (1 - area))
     found = auc(np.concatenate([up, down]), [1] * 40 + [0] * 50, ids(90))
     logit = np.log(area / (1 - area))
     assert (found.low, found.high) == pytest.approx(

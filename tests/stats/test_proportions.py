@@ -14,16 +14,13 @@ from rows import ids, rng
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.draws import effective_rows
+from cda.stats.estimators import effective_rows, paired_change, share_of, wilson
 from cda.stats.proportions import (
     beyond_noise,
     exact_change_test,
-    paired_change,
     positive_share,
     positive_share_change,
     preference_table,
-    wilson,
-    wilson_share,
 )
 
 
@@ -173,14 +170,14 @@ def test_rows_that_move_together_are_not_taken_for_evidence() -> None:
 
 
 def interval(hits: list[float], ids: list[str]) -> tuple[float, float]:
-    found = wilson_share(hits, ids)
+    found = share_of(hits, ids)
     return found.low, found.high
 
 
 @pytest.mark.parametrize("hits", [[1.0, 0, 0, 1, 1], [0.5, 0, 0, 0, 0], [0.0] * 5, [1.0] * 5, [0.5] * 5])
 def test_one_row_a_prompt_is_wilson_s(hits: list[float]) -> None:
     assert interval(hits, list("abcde")) == pytest.approx(wilson(sum(hits), 5))
-    assert wilson_share(hits, list("abcde")).method == "Wilson 95%"
+    assert share_of(hits, list("abcde")).method == "Wilson 95%"
 
 
 def test_copies_of_a_row_are_worth_one() -> None:
@@ -188,7 +185,7 @@ def test_copies_of_a_row_are_worth_one() -> None:
     assert effective_rows(hits * 4, ids * 4) == pytest.approx(7)
     assert interval(hits * 4, ids * 4) == pytest.approx(wilson(3, 7))
     assert interval([0.0] * 28, ids * 4) == pytest.approx(wilson(0, 7))
-    assert wilson_share(hits * 4, ids * 4).method == "Wilson 95% on the effective number of rows"
+    assert share_of(hits * 4, ids * 4).method == "Wilson 95% on the effective number of rows"
 
 
 def test_the_design_effect_by_hand() -> None:
@@ -209,7 +206,7 @@ def test_rows_that_balance_within_their_prompts_are_worth_more_the_more_prompts_
 @pytest.mark.parametrize(("n", "n_hits"), [(5, 1), (5, 2), (10, 1), (10, 5), (20, 1), (20, 6)])
 def test_one_more_row_of_a_prompt_hardly_changes_the_width(n: int, n_hits: int) -> None:
     hits, ids = [1.0] * n_hits + [0.0] * (n - n_hits), [f"p{row}" for row in range(n)]
-    for estimate in (wilson_share, lambda values, names: paired_change([0.0] * len(values), values, names)):
+    for estimate in (share_of, lambda values, names: paired_change([0.0] * len(values), values, names)):
         once, twice = estimate(hits, ids), estimate([*hits, 0.0], [*ids, ids[-1]])
         assert (twice.high - twice.low) / (once.high - once.low) == pytest.approx(1, abs=0.05)
 
@@ -253,15 +250,13 @@ def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     ids = [f"p{row}" for row in range(40)]
     thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth nine answers, of which there are three
     assert interval(thirds.tolist(), ids) == pytest.approx(wilson(20, 40))
-    found = wilson_share(thirds, ids, answers_a_row=3)
+    found = share_of(thirds, ids, answers_a_row=3)
     assert (found.low, found.high) == pytest.approx(wilson(60, 120))
-    assert wilson_share([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(
+    assert share_of([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(
         wilson(20, 40)[0]
     )  # models that all agree
-    assert wilson_share([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(
-        wilson(20, 40)[0]
-    )  # nothing varies: no gain
-    few = wilson_share(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
+    assert share_of([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # nothing varies: no gain
+    few = share_of(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
     assert (few.low, few.high) == pytest.approx(wilson(100, 200))  # ¼ over 0.05 is 5 answers
 
 

@@ -17,7 +17,6 @@ from scipy import stats
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
-from cda.stats.clustered import Resampling
 from cda.stats.rate import (
     Contrasts,
     Estimand,

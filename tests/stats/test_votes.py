@@ -11,7 +11,7 @@ from rows import ids, rng
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from cda.stats.votes import (
     WORDS,
     agreement,

@@ -14,7 +14,7 @@ from cda.auditing.report_tables import votes_table
 from cda.report.tables import Table
 from cda.results.base import Result
 from cda.stats import votes
-from cda.stats.draws import N_DRAWS
+from cda.stats.estimators import N_DRAWS
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
