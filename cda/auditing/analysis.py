@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing import rate
-from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins, rng
+from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins
 from cda.auditing.headline import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
@@ -59,13 +59,13 @@ from cda.stats.votes import Majority, agreement
 _FEWEST_TO_LEAVE_OUT = 3
 
 
-def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule, seed: int) -> dict[str, BiasPanel]:
+def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:
     """Every judge of a panel by bias: skew, miscalibration if people voted, and agreement; empty if no panel was asked.
     `groups` hold contrasts with a verdict of one judge at least; `rule` is for people's ties."""
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:
         return {}
-    return {group.bias.name: _panel(group, scoring, rule, seed) for group in groups}
+    return {group.bias.name: _panel(group, scoring, rule) for group in groups}
 
 
 def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedCriterion]]:
@@ -98,7 +98,7 @@ def _majority(group: Group, rule: TieRule) -> Majority | None:
     return None if people is None else people.majority
 
 
-def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> BiasPanel:
+def _panel(group: Group, scoring: Preferences, rule: TieRule) -> BiasPanel:
     judges = scoring.judges
     compared = contrast_comparisons(group.contrasts)
     verdicts = np.stack([judge.margins(compared) for judge in judges.values()])
@@ -110,9 +110,9 @@ def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> Bias
         panel=judged(together),
         mean=judged(verdicts),
         majority=judged(panel_margins(verdicts, "majority")[0]),
-        agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids, rng(seed))),
+        agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids)),
         without={
-            name: left_out(verdicts, place, group.prompt_ids, rng(seed), scoring.rule)
+            name: left_out(verdicts, place, group.prompt_ids, scoring.rule)
             for place, name in enumerate(judges)
             if several
         },

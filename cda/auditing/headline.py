@@ -263,7 +263,7 @@ def _double_contrasts(triples: Sequence[Triple], released: Sequence[Triple]) -> 
     return compared
 
 
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
+def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
     """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
     result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
@@ -273,7 +273,7 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     two = {label: scorings[name] for label, name in labels.items()}
     return Plain(
         skew={group.bias.name: plain_skew(group) for group in of_plain},
-        votes=votes_moved(of_plain, rule, seed),
+        votes=votes_moved(of_plain, rule),
         unseen_phrases=unseen_phrases(of_plain),
         quality=quality(texts.pairs, two),
         quality_sections=quality_by_section(texts.quality, two),

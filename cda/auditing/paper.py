@@ -10,7 +10,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing import report_cells as cells
-from cda.auditing.groups import VERDICTS, Group, people_of, rng
+from cda.auditing.groups import VERDICTS, Group, people_of
 from cda.auditing.report_cells import targets
 from cda.biases import Bias
 from cda.data import release
@@ -35,7 +35,7 @@ _INDENT = " " * 12
 _NO_SCORES = Missing(reason="no scores")
 
 
-def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome | None:
+def paper(inputs: AuditInputs, *, only_audit: bool) -> PaperOutcome | None:
     """The release's own outcome for every bias that it has pairs or triples of; None if the recipe names no release. Human
     skew, and skew and miscalibration of the paper's reward models before and after (by size and their mean, on pairs that all
     scored), of its judges (ties left out), and RewardBench as released. An audit alone has the release's labels in its
@@ -52,7 +52,7 @@ def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome |
         people: PaperPeople | Missing = Missing(reason="the release holds no pairs")
         if contrasts:
             verdicts = release.released_verdicts(folder, bias.name, contrasts)
-            people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties, seed)
+            people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties)
         sections = release.released_sections(folder, bias.name, models.run)
         labels = None if only_audit else release.released_labels(folder, bias.name)
         rates = None if labels is None else label_rates([bias], {bias.name: labels})[bias.name]
@@ -76,7 +76,6 @@ def _against_people(
     models: release.ReleasedModels,
     verdicts: Mapping[str, Sequence[Preference | None]],
     rule: TieRule,
-    seed: int,
 ) -> PaperPeople | Missing:
     ids = [prompt_id(contrast.prompt) for contrast in clean.contrasts]
     people = people_of(Group(bias, True, clean.contrasts, tuple(ids), {}, "reward", 0), rule)
@@ -93,7 +92,7 @@ def _against_people(
         left_out=dict(majority.exclusions.reasons),
         with_majority=int(majority.used.sum()),
         models={
-            size: _model(size, models.before.get(size), models.after.get(size), majority, ids, seed)
+            size: _model(size, models.before.get(size), models.after.get(size), majority, ids)
             for size in dict.fromkeys([*models.before, *models.after])
         },
         mean=mean,
@@ -105,7 +104,7 @@ def _against_people(
 
 
 def _model(
-    size: str, before: FloatArray | None, after: FloatArray | None, people: Majority, ids: Sequence[str], seed: int
+    size: str, before: FloatArray | None, after: FloatArray | None, people: Majority, ids: Sequence[str]
 ) -> PaperModel:
     """One size: before, after and change on the pairs that have all scores; or the one of the two that there is."""
     given = [values for values in (before, after) if values is not None]
@@ -114,7 +113,7 @@ def _model(
         none = Missing(reason="no pair with a majority has a score")
         return PaperModel(of=(size,), without_score=without, skew=none, miscalibration=none)
     if len(scored) == 2:
-        change = people_change(scored[0], scored[1], rows, ids, rng(seed))
+        change = people_change(scored[0], scored[1], rows, ids)
         skew, missed = (
             PaperShare(**{name: getattr(moved, name) for name in ("before", "after", "change", "unpaired", "test")})
             for moved in (change.skew_on_voted, change.miscalibration)

@@ -56,7 +56,7 @@ from cda.results.inspect import (
 )
 from cda.rewriting.fidelity import ENFORCED, added_phrases, limits_of, violations
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.draws import Stream, drawn, generator
+from cda.stats.draws import Stream, drawn
 from cda.stats.drift import feature_drift, measured
 from cda.stats.estimators import mean_of, share_of
 
@@ -556,7 +556,3 @@ def _phrases(rows: Sequence[RewriteShown], ids: Sequence[str]) -> Iterator[Phras
 
 def _share(hits: Sequence[bool], ids: Sequence[str]) -> Estimate | Missing:
     return or_missing(lambda: share_of(hits, ids)) if hits else Missing(reason="none")
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return generator(seed, Stream.INTERVALS)

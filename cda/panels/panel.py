@@ -50,7 +50,6 @@ from cda.results.panel import (
     TrainingMean,
 )
 from cda.run import RunFolder
-from cda.stats.draws import Stream, generator
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
 from cda.stats.proportions import ModelTies, hits_of
@@ -306,7 +305,7 @@ def panel_of(
     kinds = dict.fromkeys(member.kind for member in sorted(models, key=lambda member: member.kind, reverse=True))
     return PanelResult(
         models={member.name: _model(member) for member in models},
-        panels=tuple(_panel([member for member in models if member.kind == kind], seed) for kind in kinds),
+        panels=tuple(_panel([member for member in models if member.kind == kind]) for kind in kinds),
         trainings={member.name: _training(member) for member in trainings},
         training_means=_training_means(trainings),
         differences=tuple(differences(members)),
@@ -367,12 +366,12 @@ def _people(audit: AuditResult, bias: str) -> NextToPeople:
     return NextToPeople.model_validate({name: MEASURES[key].last(audit, bias) for key, name in IN_PANEL.items()})
 
 
-def _panel(members: Sequence[Member], seed: int) -> Panel:
+def _panel(members: Sequence[Member]) -> Panel:
     biases = dict.fromkeys(name for member in members for name in member.audit.skew if name in member.contrasts)
     return Panel(
         kind=members[0].kind,
         models=tuple(member.name for member in members),
-        biases={name: _panel_bias(name, members, seed) for name in biases},
+        biases={name: _panel_bias(name, members) for name in biases},
     )
 
 
@@ -385,7 +384,7 @@ def _sets(bias: str, members: Sequence[Member]) -> list[list[Member]]:
     return sorted(sets.values(), key=len, reverse=True)
 
 
-def _panel_bias(bias: str, members: Sequence[Member], seed: int) -> PanelBias:
+def _panel_bias(bias: str, members: Sequence[Member]) -> PanelBias:
     means: list[PanelMean] = []
     placed: dict[str, ModelRanks | Missing] = {}
     for alike in _sets(bias, members):
@@ -393,7 +392,7 @@ def _panel_bias(bias: str, members: Sequence[Member], seed: int) -> PanelBias:
         common = _without_gaps(hits)
         if common.any():
             means.append(_mean(bias, alike, hits, common))
-        placed |= _ranks(bias, alike, hits, common, seed)
+        placed |= _ranks(bias, alike, hits, common)
     return PanelBias(
         means=tuple(means), ranks={member.name: placed[member.name] for member in members if member.name in placed}
     )
@@ -442,19 +441,17 @@ def _next_to_people(hits: FloatArray, people: Majority, prompt_ids: Sequence[str
     )
 
 
-def _ranks(
-    bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, seed: int
-) -> dict[str, ModelRanks | Missing]:
+def _ranks(bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray) -> dict[str, ModelRanks | Missing]:
     contrasts, names = alike[0].contrasts[bias], [member.name for member in alike]
     ids = list(compress(contrasts.prompt_ids, common))
     if len(alike) < 2 or len(set(ids)) < 2:
         why = "no other model was asked about the same contrasts" if len(alike) < 2 else "fewer than two common prompts"
         return dict.fromkeys(names, Missing(reason=why))
-    by_skew = ranks(hits[:, common], ids, _rng(seed))
+    by_skew = ranks(hits[:, common], ids)
     people = _majority(alike[0], bias, common)
     nearest = None
     if people is not None and len(set(voted := list(compress(contrasts.prompt_ids, people.used)))) > 1:
-        nearest = ranks(hits[:, people.used], voted, _rng(seed), people.target[people.used])
+        nearest = ranks(hits[:, people.used], voted, people.target[people.used])
     return {
         name: ModelRanks(skew=rank, distance=None if nearest is None else nearest[at])
         for at, (name, rank) in enumerate(zip(names, by_skew, strict=True))
@@ -536,8 +533,3 @@ def _before_after(rows: FloatArray, ids: Sequence[str]) -> BeforeAfter:
     """Mean share before, after and change; rows of shape (2, trainings, n)."""
     before, after = (mean_share(own, ids) for own in rows)
     return BeforeAfter(before=before, after=after, change=mean_change(rows[0], rows[1], ids))
-
-
-def _rng(seed: int) -> np.random.Generator:
-    """Each number is drawn from a fresh generator, so that none depends on which others were made."""
-    return generator(seed, Stream.AUDIT_INTERVALS)

@@ -34,6 +34,9 @@ CLUSTERED_T, DRAWN = f"clustered t {PERCENT} (CR2)", f"bootstrap over prompts {P
 ROUNDING = 1e-12
 """Relative size below which a spread, or the width of an interval, is a trace of rounding."""
 N_DRAWS = 10_000
+_SEED = 2026
+FEWEST_DRAWN = 5
+"""Prompts that are resampled, at least."""
 _MAX_NUMBERS = 1 << 21  # of one chunk of draws
 _UNDEFINED_LIMIT = 0.01
 _PRIOR_PROMPTS = 4
@@ -139,27 +142,6 @@ def mean_of(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward", 
     return Mean(_estimate(value, ends, len(rows), n_prompts, unit, CLUSTERED_T), found.error, found.df)
 
 
-def correlation_of(x: ArrayLike, y: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Correlation around 0 of two columns, each of shape (n,): Pearson's if their means are 0.
-
-    Fisher's z = artanh r has the error of the mean of its influences, ((xy − r (x² + y²) / 2) / (1 − r²) of columns with mean square 1).
-    At 1 or −1 the interval is Wilson's, over prompts, of the place between these. DataError: as `mean_of`, or a column of zeros.
-    """
-    first, second = finite(x), finite(y)
-    if not (first.any() and second.any()):
-        raise DataError(f"all {len(first)} values of one side are 0: a correlation is undefined")
-    first, second = (side / np.sqrt((side**2).mean()) for side in (first, second))
-    r = float(np.clip((first * second).mean(), -1, 1))
-    n, n_prompts = len(first), len(set(prompt_ids))
-    inner = max(1 - r * r, ROUNDING)
-    of_z = mean_of((first * second - r * (first**2 + second**2) / 2) / inner, prompt_ids)
-    if 1 - abs(r) <= ROUNDING or not of_z.error:
-        return _estimate(r, bounded(r, (r, r), n_prompts, (-1.0, 1.0)), n, n_prompts, "correlation", WILSON)
-    half = t_quantile(of_z.df) * of_z.error
-    low, high = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
-    return _estimate(r, (low, high), n, n_prompts, "correlation", CLUSTERED_T)
-
-
 class Regression:
     """Least squares of values (n,) on columns (n, k), with errors clustered by prompt.
 
@@ -235,15 +217,14 @@ def resampled(
     columns: ArrayLike,
     prompt_ids: Sequence[str],
     statistic: Statistic,
-    rng: np.random.Generator,
     unit: str,
     within: Bounds = FREE,
 ) -> Estimate:
     """Any function of column sums (a ratio, a correlation, …) when whole prompts are drawn with replacement; see `of_draws`.
 
-    Draws in which the statistic is undefined are left out. The statistic sees sums of `columns`, shape (n, k), alone; it should not
-    change when all are scaled alike. DataError: no rows, not finite, one prompt, or a statistic undefined for all rows or for over 1%
-    of the draws.
+    Draws in which the statistic is undefined are left out; they are the same in every run. The statistic sees sums of `columns`, shape (n, k), alone; it should not
+    change when all are scaled alike. DataError: no rows, not finite, fewer prompts than `FEWEST_DRAWN`, or a statistic undefined for
+    all rows or for over 1% of the draws.
     """
     rows = finite(columns)
     if not rows.size:
@@ -251,18 +232,33 @@ def resampled(
     if rows.ndim != 2 or len(rows) != len(prompt_ids):
         raise DataError(f"{rows.shape} values for {len(prompt_ids)} clusters: one cluster for each row is needed")
     sums = cluster_sums(rows, prompt_ids)
-    if len(sums) < 2:
-        raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
+    if len(sums) < FEWEST_DRAWN:
+        raise DataError(f"{len(sums)} prompts are too few to resample (at least {FEWEST_DRAWN})")
     value = float(statistic(sums.sum(axis=0)[None])[0])
     if not np.isfinite(value):
         raise DataError(f"the statistic is undefined on these {len(rows)} rows")
-    drawn = statistic(drawn_sums(sums, rng))
+    drawn = statistic(drawn_sums(sums))
     if (n_undefined := int((~np.isfinite(drawn)).sum())) > _UNDEFINED_LIMIT * N_DRAWS:
         raise DataError(
             f"the statistic is undefined in {n_undefined} of {N_DRAWS} bootstrap draws: too few of the "
             f"{len(sums)} prompts carry it for an interval"
         )
     return of_draws(value, drawn, len(rows), len(sums), unit, within)
+
+
+def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
+    """Pearson's correlation of two columns, each of shape (n,)."""
+    # Centred and scaled, so that the sums of squares lose no digits.
+    x, y = ((side - side.mean()) / (side.std() or 1.0) for side in (x, y))
+    columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
+    return resampled(columns, prompt_ids, _pearson, "correlation", (-1.0, 1.0))
+
+
+def _pearson(sums: FloatArray) -> FloatArray:
+    n, x, y, xx, yy, xy = sums.T
+    spread = (xx - x * x / n) * (yy - y * y / n)
+    known = spread > ROUNDING * xx * yy
+    return np.asarray(np.divide(xy - x * y / n, np.sqrt(np.abs(spread)), out=np.full(len(sums), np.nan), where=known))
 
 
 def of_draws(
@@ -281,9 +277,9 @@ def of_draws(
     return _estimate(value, ends, n, n_prompts, unit, method)
 
 
-def drawn_sums(sums: FloatArray, rng: np.random.Generator) -> FloatArray:
+def drawn_sums(sums: FloatArray) -> FloatArray:
     """Column sums of `N_DRAWS` samples of whole clusters, of those of each cluster, shape (G, k). Shape (draws, k)."""
-    n_clusters = len(sums)
+    n_clusters, rng = len(sums), np.random.default_rng(_SEED)
     step = max(1, min(N_DRAWS, _MAX_NUMBERS // n_clusters))
     parts = []
     for start in range(0, N_DRAWS, step):

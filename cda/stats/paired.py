@@ -59,12 +59,9 @@ def compare_margins(
 def margin_correlation(first: ArrayLike, other: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     """Pearson's r of two scorings' margins, shapes (n,); the units do not matter.
 
-    DataError: fewer than three prompts, or margins without a spread: a correlation is undefined.
+    DataError: too few prompts, or margins without a spread: a correlation is undefined.
     """
     a, b = finite(first, "margins"), finite(other, "margins")
-    n_prompts = len(set(prompt_ids))
-    if n_prompts < 3:
-        raise DataError(f"{len(a)} rows of {n_prompts} prompts: a correlation needs three prompts")
     if not (np.ptp(a) and np.ptp(b)):
         raise DataError(f"all {len(a)} margins of one side are alike: a correlation is undefined")
-    return correlation_of(a - a.mean(), b - b.mean(), prompt_ids)
+    return correlation_of(a, b, prompt_ids)

@@ -49,9 +49,7 @@ def mean_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) 
     return paired_change(earlier.mean(axis=0), later.mean(axis=0), prompt_ids, len(later))
 
 
-def ranks(
-    rows: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, nearest_to: ArrayLike | None = None
-) -> list[Estimate]:
+def ranks(rows: ArrayLike, prompt_ids: Sequence[str], nearest_to: ArrayLike | None = None) -> list[Estimate]:
     """Rank of each model by its mean over contrasts, 1 the largest; or, with `nearest_to` of shape (n,), by the distance of
     its mean from that one's, 1 the nearest. Equal models share the mean of their places.
 
@@ -71,7 +69,7 @@ def ranks(
     def places(totals: FloatArray) -> FloatArray:
         return _places(totals if nearest_to is None else -np.abs(totals))
 
-    drawn = places(drawn_sums(sums, rng))
+    drawn = places(drawn_sums(sums))
     own = places(sums.sum(axis=0, keepdims=True))[0]
     return [
         of_draws(float(rank), ranks, values.shape[1], len(sums), "rank")

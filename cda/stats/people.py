@@ -20,7 +20,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import AgainstPeople, VotesMoved
-from cda.stats.estimators import PERCENT, Z, paired_change, resampled, share_of
+from cda.stats.estimators import FEWEST_DRAWN, PERCENT, Z, paired_change, resampled, share_of
 from cda.stats.proportions import ModelTies, hits_of, share_change
 from cda.stats.votes import Majority
 
@@ -72,9 +72,7 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     )
 
 
-def people_change(
-    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
-) -> VotesMoved:
+def people_change(before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str]) -> VotesMoved:
     """One model against people, by its margins before and after a training, shape (n,) each, paired."""
     scored = finite(before, "margins"), finite(after, "margins")
     was, became = (against_people(values, people, prompt_ids) for values in scored)
@@ -89,22 +87,20 @@ def people_change(
     return VotesMoved(
         skew_on_voted=share_change(first, second, ids, ties),
         miscalibration=share_change(np.abs(first - target), np.abs(second - target), ids, ties),
-        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids, rng)),
+        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids)),
         auc=area,
         signed_gap=PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
     )
 
 
-def gap_change(
-    before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
-) -> Estimate:
+def gap_change(before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str]) -> Estimate:
     """Paired change of |skew − human skew|, of hits of shape (n,), whole prompts drawn. If nothing varies between
     draws, the interval of the change of skew bounds it: a gap never moves more than skew.
     """
     sums = np.column_stack([before - target, after - target, np.ones(len(target))])
     value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
-    if len(set(ids)) > 1:
-        drawn = resampled(sums, ids, _gaps, rng, "share difference")
+    if len(set(ids)) >= FEWEST_DRAWN:
+        drawn = resampled(sums, ids, _gaps, "share difference")
         if drawn.low < drawn.high:
             return drawn
     return bounded_by_skew(value, paired_change(before, after, ids))

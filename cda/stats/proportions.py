@@ -178,7 +178,8 @@ def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]
     x = np.asarray(feature_differences, dtype=np.float64)
     if x.size and not x.any():
         raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
-    return correlation_of(x, np.ones(len(x)), prompt_ids)
+    both = correlation_of(np.concatenate([x, -x]), np.repeat([1.0, -1.0], len(x)), [*prompt_ids, *prompt_ids])
+    return both.model_copy(update={"n": len(x)})
 
 
 def beyond_noise(

@@ -393,10 +393,8 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
         n_blank=n_blank,
         n_check_answers=kept.checks,
         exclusions=kept.exclusions,
-        all=_group(contrasts, by_item, study.seed),
-        biases={
-            name: _group([item for item in contrasts if item.bias == name], by_item, study.seed) for name in biases
-        },
+        all=_group(contrasts, by_item),
+        biases={name: _group([item for item in contrasts if item.bias == name], by_item) for name in biases},
         position=_position(kept.votes),
         time=_time(kept.votes),
         participants=tuple(_participants(study, kept, by_item)),
@@ -405,7 +403,7 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
     )
 
 
-def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: int) -> StudyGroup:
+def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]]) -> StudyGroup:
     voted = [item for item in items if by_item[item.id]]
     words, prompts = [[vote.vote for vote in by_item[item.id]] for item in voted], [item.prompt_id for item in voted]
     every_vote = [word for own in words for word in own]
@@ -422,9 +420,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         votes={word: every_vote.count(word) for word in WORDS},
         majorities={word: leading.count(word) for word in LEADING} if voted else {},
         skew=or_missing(skew) if voted else none,
-        agreement=or_missing(partial(agreement, count_votes(words), prompts, np.random.default_rng(seed)))
-        if voted
-        else none,
+        agreement=or_missing(partial(agreement, count_votes(words), prompts)) if voted else none,
     )
 
 
