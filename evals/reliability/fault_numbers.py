@@ -38,10 +38,9 @@ def _one_prompt_twice(_: Path) -> str | None:
 
 def _split_alike(_: Path) -> str | None:
     counts, ids = count_votes([["perturbed", "perturbed", "base"]] * 12), [str(row) for row in range(12)]
-    random = np.random.default_rng(0)
     found = {
-        "alpha": agreement(counts, ids, random).alpha,
-        "second majority": noise_ceiling(counts, majority(counts, "drop"), ids, random).miscalibration,
+        "alpha": agreement(counts, ids).alpha,
+        "second majority": noise_ceiling(counts, majority(counts, "drop"), ids).miscalibration,
     }
     sure = [name for name, one in found.items() if one is not None and one.high - one.low < 0.05]
     return f"no width where all items are split alike: {', '.join(sure)}" if sure else None

@@ -29,7 +29,7 @@ from cda.stats.drift import (
     overlap_of,
     pairs_effect,
 )
-from cda.stats.estimators import mean_of, paired_change, share_of, wilson
+from cda.stats.estimators import paired_change, share_of, wilson
 from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
