@@ -184,15 +184,15 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
     "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r)),
     "correlation with chosen": lambda r: {
-        "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r), rng())
+        "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r))
     },
-    "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), rng(), limits=LIMITS)},
+    "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), limits=LIMITS)},
     "drift of labels": lambda r: {"difference": label_drift(column(r, "label"), column(r, "base_label"), prompts(r))},
     "overlap": lambda r: overlap_of(*features(r), prompts(r), limits=LIMITS)[0],
     "effect among overlapping": lambda r: overlap_effect(
-        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r), rng()
+        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r)
     ),
-    "identification": lambda r: identify(margins(r), *features(r), prompts(r), rng(), limits=LIMITS, forms=SCALE_FREE),
+    "identification": lambda r: identify(margins(r), *features(r), prompts(r), limits=LIMITS, forms=SCALE_FREE),
 }
 each_measure = pytest.mark.parametrize("name", MEASURES)
 
@@ -336,7 +336,7 @@ def test_people_agree_as_much_whichever_side_is_called_perturbed(votes: list[lis
 
 def _agreement(votes: list[list[str]]) -> Found:
     try:
-        return dict(_leaves(agreement(count_votes(votes), [f"p{item}" for item in range(len(votes))], rng()), "votes"))
+        return dict(_leaves(agreement(count_votes(votes), [f"p{item}" for item in range(len(votes))]), "votes"))
     except DataError:
         return {}
 
@@ -563,9 +563,9 @@ def test_one_vote_has_no_agreement_no_ceiling_and_nothing_to_rank() -> None:
     rows = [one._replace(vote="base" if number == 0 else "none") for number, one in enumerate(SAMPLE)]
     counts = count_votes([[] if one.vote == "none" else [one.vote] for one in rows])
     with pytest.raises(DataError, match="agreement between people cannot be estimated"):
-        agreement(counts, prompts(rows), rng())
+        agreement(counts, prompts(rows))
     with pytest.raises(DataError, match="there is no noise ceiling"):
-        noise_ceiling(counts, people(rows), prompts(rows), rng())
+        noise_ceiling(counts, people(rows), prompts(rows))
     with pytest.raises(DataError, match="0 majorities for the perturbed side and 1 for the base"):
         MEASURES["auc"](rows)
     one = against_people(margins(rows), people(rows), prompts(rows))
@@ -627,7 +627,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
         assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
-        pairs_effect(margins(rows), prompts(rows), rng())
+        pairs_effect(margins(rows), prompts(rows))
     skew = positive_share(margins(rows), prompts(rows))
     assert skew.low < skew.high  # a share keeps its width
 
@@ -640,7 +640,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "labels of one side": (lambda: label_drift([True], [None], ["a"]), "none of 1 pairs"),
     "choices without labels": (lambda: contingency([None], [True], ["a"]), "rates cannot be estimated"),
     "texts without a vector": (
-        lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"], rng()),
+        lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"]),
         "no cosine exists",
     ),
     "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
@@ -660,16 +660,16 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "fences around nothing": (lambda: inside_fences([]), "finite"),
     "bins of nothing": (lambda: common_edges([[], []]), "no values"),
     "values outside the bins": (
-        lambda: distribution([1.0, 2.0], ["a", "b"], (0.0, 1.5), rng()),
+        lambda: distribution([1.0, 2.0], ["a", "b"], (0.0, 1.5)),
         "1 of 2 values lie outside",
     ),
     "preferences by nobody": (lambda: preference_table([1.0], [None], ["a"]), "no contrast has votes"),
     "ceiling of one prompt": (
-        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3, rng()),
+        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3),
         "one prompt",
     ),
     "one form": (
-        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], rng(), forms=["linear", "linear"]),
+        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], forms=["linear", "linear"]),
         "at least two",
     ),
     "limit on nothing measured": (
@@ -679,7 +679,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "more effects than tests": (lambda: partial_conjunction([0.1, 0.2], 3), "between 1 and their number"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
-    "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"], rng()), "a correlation is undefined"),
+    "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"]), "a correlation is undefined"),
     # Nothing is left.
     "share of nothing": (lambda: share_of([], []), "no rows"),
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
