@@ -353,7 +353,7 @@ def _worth(values: FloatArray, most: float) -> float:
     if most <= 1 or len(values) < 2 or (variance := float(values.var(ddof=1))) <= ROUNDING:
         return 1.0
     p = float(values.mean())
-    return min(float(most), max(1.0, p * (1 - p) / variance * (Z / t_quantile(len(values) - 1)) ** 2))
+    return max(1.0, min(float(most), p * (1 - p) / variance) * (Z / t_quantile(len(values) - 1)) ** 2)
 
 
 def _estimate(value: float, ends: tuple[float, float], n: int, n_prompts: int, unit: str, method: str) -> Estimate:

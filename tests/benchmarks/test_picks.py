@@ -15,8 +15,6 @@ from cda.benchmarks.best_of_n import best_of_n, kl_at_most, pick_probabilities, 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
-from cda.stats.estimators import wilson
-from cda.stats.means import share_over_prompts
 
 
 def counted(rewards: Sequence[float], n: int) -> list[float]:
@@ -224,17 +222,6 @@ def test_share_intervals_cover_the_policys_own_share() -> None:
         found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
         inside += [level.low <= true <= level.high for level, true in zip(found, truth, strict=True)]
     assert (inside / 400 > 0.92).all() and (inside / 400 < 0.99).all()
-
-
-def test_a_share_over_few_prompts_has_student_s_t_of_them() -> None:
-    """Three prompts: p = ½, variance 0.09/3, so ¼ / 0.03 responses' worth, cut by (1.96 / t of 2 degrees of freedom)²."""
-    found = share_over_prompts(np.array([0.2, 0.5, 0.8]), "share", 30)
-    effective = 0.25 / 0.03 * (1.959964 / 4.302653) ** 2
-    assert (found.low, found.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
-    # Prompts that differ less than independent responses would: worth no more than the responses there are.
-    alike = share_over_prompts(np.array([0.49, 0.5, 0.51]), "share", 30)
-    assert alike.low == pytest.approx(wilson(30 * 0.2075 / 2, 30 * 0.2075)[0], abs=1e-4)
-    assert share_over_prompts(np.zeros(4), "share", 40).high == pytest.approx(wilson(0, 4)[1])
 
 
 def test_two_prompts_at_least_reach_every_n() -> None:

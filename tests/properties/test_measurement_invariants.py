@@ -29,8 +29,8 @@ from cda.stats.drift import (
     overlap_of,
     pairs_effect,
 )
-from cda.stats.estimators import paired_change, share_of, wilson
-from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
+from cda.stats.estimators import mean_of, paired_change, resampled, share_of, wilson
+from cda.stats.means import common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.proportions import (
@@ -140,10 +140,6 @@ def judged(rows: Rows) -> Contrasts:
     return from_preferences(*views, has, ids, naive, pairs)
 
 
-def resampling() -> Resampling:
-    return Resampling(rng(), 100)
-
-
 def features(rows: Rows) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return {"words": numbers(rows, "words")}, {"words": numbers(rows, "base_words")}
 
@@ -163,12 +159,12 @@ def against(ties: Literal["no-hit", "half", "drop"]) -> Callable[[Rows], Any]:
 
 # Each takes rows and gives a result or raises; under each name whatever numbers it holds.
 MEASURES: dict[str, Callable[[Rows], Any]] = {
-    "rate": lambda r: rate_effects(triples(r), resampling()),
-    "rate by a judge": lambda r: rate_effects(judged(r), resampling()),
-    "direct contrast": lambda r: direct_contrast(margins(r), prompts(r), resampling()),
-    "groups": lambda r: conditional_effects(triples(r), groups(r), "double", resampling()),
-    "groups, naive": lambda r: conditional_effects(triples(r), groups(r), "naive", resampling()),
-    "slope": lambda r: effect_slope(triples(r), both_words(r), "double", resampling()),
+    "rate": lambda r: rate_effects(triples(r)),
+    "rate by a judge": lambda r: rate_effects(judged(r)),
+    "direct contrast": lambda r: direct_contrast(margins(r), prompts(r)),
+    "groups": lambda r: conditional_effects(triples(r), groups(r), "double"),
+    "groups, naive": lambda r: conditional_effects(triples(r), groups(r), "naive"),
+    "slope": lambda r: effect_slope(triples(r), both_words(r), "double"),
     "slope, naive": lambda r: effect_slope(triples(r), both_words(r), "naive"),
     "skew": lambda r: {"skew": positive_share(margins(r), prompts(r))},
     "change of skew": lambda r: {
@@ -243,7 +239,7 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Number]]:
     if isinstance(value, (Estimate, float)):
         yield place, value
     elif isinstance(value, Effect):
-        for part in ("estimate", "bca", "standard_error", "p_value", "standardised"):
+        for part in ("estimate", "standard_error", "p_value", "standardised"):
             yield from _leaves(getattr(value, part), f"{place}/{value.estimand}/{value.estimator}/{part}")
     elif isinstance(value, Missing):
         assert value.reason
@@ -322,7 +318,6 @@ def test_calling_the_other_side_perturbed_mirrors_every_measure(rows: Rows) -> N
         other = "/".join(RENAMED.get(word, word) for word in place.split("/"))
         # What exchanges places does not exchange its interval's draws: those come one after the other.
         drawn_in_turn = last(place) in ("chosen_rate", "rejected_rate")
-        drawn_in_turn |= place.startswith("rate") and last(place) == "bca"
         only = 1 if drawn_in_turn else None
         assert parts(back[other])[:only] == pytest.approx(mirrored(place, value)[:only], abs=1e-9), place
 
@@ -345,7 +340,7 @@ def _agreement(votes: list[list[str]]) -> Found:
 def small_samples() -> Iterator[None]:
     """The laws hold for any number of draws, and of pairs that overlap."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cda.stats.votes._ALPHA_DRAWS", 100)
+        patch.setattr("cda.stats.estimators.N_DRAWS", 500)
         patch.setattr("cda.stats.drift.MIN_PROMPTS", 2)
         patch.setattr("cda.stats.drift.MIN_SHARE", 0.1)
         yield
@@ -646,9 +641,9 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     # Lengths and shapes that differ.
-    "rows without a cluster": (lambda: bootstrap_mean([1, 2], ["p"], rng()), "one cluster for each row"),
+    "rows without a cluster": (lambda: resampled([[1], [2]], ["p"], np.ravel, "reward"), "one cluster for each row"),
     "hits without a prompt": (lambda: share_of([1, 0], ["p"]), "one each is needed"),
-    "means without a prompt": (lambda: clustered_t_test([1.0], ["a", "b"]), "one each"),
+    "means without a prompt": (lambda: mean_of([1.0], ["a", "b"]), "one each"),
     "seeds in one row": (lambda: over_seeds([1.0, 0.0], ["a", "b"]), "a row for each seed"),
     "labels of released votes": (
         lambda: majority(count_votes([["base"], []]), "as-released"),
@@ -656,7 +651,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     # Too little.
     "one training": (lambda: over_seeds([[1.0, 0.0]], ["a", "b"]), "1 seeds and 2 prompts"),
-    "test of one prompt": (lambda: clustered_t_test([1.0, 2.0], ["a", "a"]), "1 prompt"),
+    "test of one prompt": (lambda: mean_of([1.0, 2.0], ["a", "a"]), "one prompt"),
     "fences around nothing": (lambda: inside_fences([]), "finite"),
     "bins of nothing": (lambda: common_edges([[], []]), "no values"),
     "values outside the bins": (
@@ -666,7 +661,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "preferences by nobody": (lambda: preference_table([1.0], [None], ["a"]), "no contrast has votes"),
     "ceiling of one prompt": (
         lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3),
-        "one prompt",
+        "1 prompts are too few",
     ),
     "one form": (
         lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], forms=["linear", "linear"]),
@@ -685,7 +680,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
     "more hits than rows": (lambda: wilson(4, 3), "4 hits of 3"),
     "change of nothing": (lambda: paired_change([], [], []), "no rows"),
-    "mean of nothing": (lambda: bootstrap_mean([], [], rng()), "no rows"),
+    "mean of nothing": (lambda: mean_of([], []), "no rows"),
     "ranges of nothing": (lambda: quantile_groups([], 3), "do not split"),
     # Not a number, or another one.
     "vote for a third side": (lambda: count_votes([["base"], ["left"]]), "item 1: vote 'left' is none of"),

@@ -248,13 +248,14 @@ def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth some nine answers, of which there are three
     assert interval(thirds.tolist(), ids) == pytest.approx(wilson(20, 40))
     found = share_of(thirds, ids, answers_a_row=3)
-    assert (found.low, found.high) == pytest.approx(wilson(60, 120))
+    worth = 120 * (1.959964 / 2.022691) ** 2  # cut by Student's t of 39 degrees of freedom
+    assert (found.low, found.high) == pytest.approx(wilson(worth / 2, worth))
     assert share_of([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(
         wilson(20, 40)[0]
     )  # models that all agree
     assert share_of([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # nothing varies: no gain
     few = share_of(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
-    # ¼ over 0.05 · 40/39, cut by (1.96 / t)² of 39 degrees of freedom.
+    # ¼ over 0.05 · 40/39, cut likewise.
     worth = 40 * 0.25 / (0.05 * 40 / 39) * (1.959964 / 2.022691) ** 2
     assert (few.low, few.high) == pytest.approx(wilson(worth / 2, worth))
 
