@@ -173,7 +173,6 @@ def test_drift_of_what_does_not_hold_is_missing_and_the_rest_is_checked() -> Non
 
 
 def test_a_set_of_several_languages_is_counted() -> None:
-    rng = np.random.default_rng(3)
     base = [f"{ENGLISH} {'It is fine. ' * (at % 3)}" for at in range(30)] + [CHINESE] * 10
     longer = [text + " And that is all." for text in base[:30]] + [CHINESE * 2] * 10
     drifts = feature_drift(measured(longer), measured(base), [str(at) for at in range(40)])

@@ -47,11 +47,10 @@ from cda.scorers.compared import Preferences, Rewards, Text
 from cda.stats import rate as statistics
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
 from cda.stats.estimators import mean_of, paired_change, share_of
-from cda.stats.judges import left_out, verdict_counts
 from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.means import common_edges, distribution
 from cda.stats.multiplicity import holm
-from cda.stats.people import against_people, mean_against_people, panel_margins
+from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
 from cda.stats.rate import Contrasts, Target, direct_contrast, observational_effect, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement

@@ -19,8 +19,14 @@ from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.skew import PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Compared, Comparison
 from cda.stats.drift import measured
-from cda.stats.people import ONE_SIDED, against_people, human_skew, people_change
-from cda.stats.powered import powered_human_skew, powered_miscalibration
+from cda.stats.people import (
+    ONE_SIDED,
+    against_people,
+    human_skew,
+    people_change,
+    powered_human_skew,
+    powered_miscalibration,
+)
 from cda.stats.proportions import ModelTies, exact_change_test, preference_table
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 

@@ -5,7 +5,7 @@
                  Satterthwaite
     resampled    any other function of sums: whole prompts drawn with replacement
 
-Areas under a curve (`cda.stats.people`), Krippendorff's alpha (`cda.stats.votes`), prediction-powered shares (`cda.stats.powered`)
+Areas under a curve (`cda.stats.people`), Krippendorff's alpha (`cda.stats.votes`), prediction-powered shares (`cda.stats.people`)
 and means over trainings or models (`cda.stats.means`) have errors of their own. No other module chooses an interval.
 """
 

@@ -29,7 +29,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pai
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
 from cda.stats.estimators import paired_change
-from cda.stats.judges import alpha_change
+from cda.stats.people import alpha_change
 from cda.stats.proportions import hits_of
 from evals.shared import ROOT, Check, finish
 

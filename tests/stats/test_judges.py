@@ -9,8 +9,7 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.results.base import Estimate, Missing
-from cda.stats.judges import alpha_change, left_out, verdict_counts
-from cda.stats.people import panel_margins
+from cda.stats.people import alpha_change, left_out, panel_margins, verdict_counts
 
 NAN = float("nan")
 
