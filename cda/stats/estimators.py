@@ -5,8 +5,8 @@
                  Satterthwaite
     resampled    any other function of sums: whole prompts drawn with replacement
 
-Areas under a curve (`cda.stats.people`), Krippendorff's alpha (`cda.stats.votes`), prediction-powered shares (`cda.stats.people`)
-and means over trainings or models (`cda.stats.means`) have errors of their own. No other module chooses an interval.
+Areas under a curve (`cda.stats.people`), Krippendorff's alpha (`cda.stats.votes`), prediction-powered shares (there too) and
+means over trainings or models (`cda.stats.means`) have errors of their own. No other module chooses an interval.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def share_of(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 
     row. `answers_a_row`: answers, such as several models', that each row is a mean of: rows that vary less than 0 and 1
     would are worth up to so many; 1 gives ties that count half nothing. DataError: no rows, or outside 0 to 1.
     """
-    values = checked_shares(hits, prompt_ids)
+    values, n_prompts = checked_shares(hits, prompt_ids), len(set(prompt_ids))
     p = float(values.mean())
-    effective = effective_rows(values, prompt_ids) * _worth(values, answers_a_row)
-    return _estimate(p, wilson(p * effective, effective), len(values), len(set(prompt_ids)), "share", WILSON)
+    effective = effective_rows(values, prompt_ids) * _worth(values, n_prompts, answers_a_row)
+    return _estimate(p, wilson(p * effective, effective), len(values), n_prompts, "share", WILSON)
 
 
 def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
@@ -69,9 +69,10 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     `share_of`. DataError: no rows, or shapes that differ.
     """
     first, second = checked_shares(before, prompt_ids), checked_shares(after, prompt_ids)
+    n_prompts = len(set(prompt_ids))
     effective = effective_rows(second - first, prompt_ids)
     p, q = float(first.mean()), float(second.mean())
-    rows_before, rows_after = (effective * _worth(side, answers_a_row) for side in (first, second))
+    rows_before, rows_after = (effective * _worth(side, n_prompts, answers_a_row) for side in (first, second))
     (low_p, high_p), (low_q, high_q) = wilson(p * rows_before, rows_before), wilson(q * rows_after, rows_after)
     # For one row: its standard deviation before times that after, and the correlation of the two.
     deviations = effective * math.sqrt(max(0.0, p * (1 - p) * q * (1 - q) / (rows_before * rows_after)))
@@ -84,7 +85,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     down_q, up_q, down_p, up_p = q - low_q, high_q - q, p - low_p, high_p - p
     low = max(-1.0, difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2)))
     high = min(1.0, difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2)))
-    return _estimate(difference, (low, high), len(first), len(set(prompt_ids)), "share difference", NEWCOMBE)
+    return _estimate(difference, (low, high), len(first), n_prompts, "share difference", NEWCOMBE)
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
@@ -248,6 +249,8 @@ def resampled(
 
 def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
     """Pearson's correlation of two columns, each of shape (n,)."""
+    if not len(x):
+        raise DataError("no rows: a correlation of nothing cannot be estimated")
     # Centred and scaled, so that the sums of squares lose no digits.
     x, y = ((side - side.mean()) / (side.std() or 1.0) for side in (x, y))
     columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
@@ -347,13 +350,13 @@ def checked_shares(hits: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
     return values
 
 
-def _worth(values: FloatArray, most: float) -> float:
-    """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, cut for few rows as by Korn and Graubard
+def _worth(values: FloatArray, n_prompts: int, most: float) -> float:
+    """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, cut for few prompts as by Korn and Graubard
     (1998, Survey Methodology 24, 193–201); 1 if they do not vary."""
-    if most <= 1 or len(values) < 2 or (variance := float(values.var(ddof=1))) <= ROUNDING:
+    if most <= 1 or n_prompts < 2 or (spread := float(values.var())) <= ROUNDING:
         return 1.0
-    p = float(values.mean())
-    return max(1.0, min(float(most), p * (1 - p) / variance) * (Z / t_quantile(len(values) - 1)) ** 2)
+    p, variance = float(values.mean()), spread * n_prompts / (n_prompts - 1)
+    return max(1.0, min(float(most), p * (1 - p) / variance) * (Z / t_quantile(n_prompts - 1)) ** 2)
 
 
 def _estimate(value: float, ends: tuple[float, float], n: int, n_prompts: int, unit: str, method: str) -> Estimate:

@@ -105,7 +105,7 @@ def test_rate_by_a_column() -> None:
     assert isinstance(found, RateByColumn) and isinstance(found.effects.last, ConditionalEffects)
     home, music = found.effects.last.effects
     assert home.estimand == "CATE: home" and home.estimate.value == pytest.approx(1, abs=0.2)
-    assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "prompt-clustered t 95%"
+    assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "clustered t 95% (CR2)"
     assert home.p_value == pytest.approx(
         2 * stats.t.sf(home.estimate.value / home.standard_error, home.estimate.n_prompts - 1)
     )
@@ -171,5 +171,5 @@ def test_the_report_shows_levels_tests_and_what_was_left_out() -> None:
         page = audit_document(audit).page()
         assert "By columns of your data" in page and "rare|&lt;b&gt;" in page and "rare|<b>" not in page
         printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
-        assert {"prompt-clustered t 95%", "Welch's test of equal means, clustered by prompt, F"} <= printed
+        assert {"clustered t 95% (CR2)", "Welch's test of equal means, clustered by prompt, F"} <= printed
         assert {method.replace("_", " ") for method in methods_of(audit)} <= printed

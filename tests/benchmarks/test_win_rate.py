@@ -49,7 +49,6 @@ def test_rows_of_one_prompt_are_no_further_evidence() -> None:
     assert repeated.test.method == "exact sign-flip over prompts"
     low, high = wilson(175.0, 200)
     assert repeated.win_rate.low < low and repeated.win_rate.high > high
-    assert repeated.win_rate.method == "Wilson 95% on the effective number of rows"
 
 
 def test_the_interval_covers_a_known_rate() -> None:

@@ -112,7 +112,7 @@ def test_rewrites_are_graded_by_edit_and_fluency_and_the_lower_is_the_score() ->
 
     llm = ScriptedLLM(answer)
     rows = [row(0), row(1), row(2, "two", direction="remove"), row(3, "two")]
-    found = edit_grades(rows, SHOUTING, llm, rng())
+    found = edit_grades(rows, SHOUTING, llm)
     assert found.score is not None and found.edit is not None and found.fluency is not None
     assert (found.edit.value, found.fluency.value, found.score.value, found.score.n) == (5.0, 9.0, 5.0, 3)
     assert 1 <= found.score.low < 5 < found.score.high <= 10 and found.score.unit == "score 1 to 10"
@@ -129,7 +129,7 @@ def test_grades_of_many_prompts_have_a_clustered_interval_and_equal_ones_keep_a_
     def graded(request: Request) -> str:
         return f"edit: {5 + int(re.findall(r'Number ([0-9]+)', request.user)[0]) % 2}\nfluency: 10"
 
-    found = edit_grades(rows, SHOUTING, ScriptedLLM(graded), rng())
+    found = edit_grades(rows, SHOUTING, ScriptedLLM(graded))
     assert found.edit is not None and found.fluency is not None
     assert "bootstrap" in found.edit.method and found.edit.low == pytest.approx(5.5 - 1.96 * 0.5 / 40**0.5, abs=0.03)
     assert "Wilson" in found.fluency.method and 9 < found.fluency.low < found.fluency.high == 10
@@ -175,11 +175,11 @@ def test_few_pairs_make_one_smaller_guess_and_the_same_seed_the_same_guesses() -
 def test_drift_marks_the_attribute_and_shows_what_else_changed() -> None:
     rows = [row(number, rewrite=f"It surely is {number}!") for number in range(12)]
     rows += [row(number, direction="remove", rewrite=f"It is {number}.") for number in range(12)]
-    drift = {one.feature: one for one in pair_drift(rows, SHOUTING, rng())}
+    drift = {one.feature: one for one in pair_drift(rows, SHOUTING)}
     assert drift["exclamations"].is_treatment and drift["exclamations"].difference.value == 1.0
     assert not drift["words"].is_treatment and drift["words"].difference.value == pytest.approx(0.5)
     with pytest.raises(DataError, match="one prompt"):
-        pair_drift(rows[:1], SHOUTING, rng())
+        pair_drift(rows[:1], SHOUTING)
 
 
 def test_all_of_it_at_once_goes_to_json() -> None:
