@@ -16,9 +16,9 @@ from cda.features import n_words
 from cda.results.base import Missing, Test, or_missing
 from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regression
 from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
-from cda.stats.choice import choice_log_odds, groups_differ
-from cda.stats.draws import Stream, generator
+from cda.stats.choice import choice_log_odds
 from cda.stats.estimators import share_of
+from cda.stats.levels import Levels, levels_differ
 from cda.stats.multiplicity import holm
 from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
@@ -225,7 +225,6 @@ def by_column(
     values: Sequence[str | None],
     biases: Sequence[Bias],
     labels: Mapping[str, PairLabels],
-    seed: int,
 ) -> ByColumn:
     """Every bias in the pairs of each value of a column, length n; values with few prompts go together.
 
@@ -253,7 +252,7 @@ def by_column(
             },
         )
 
-    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist(), seed) for bias in biases]
+    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist()) for bias in biases]
     return ByColumn(
         column=column,
         groups=tuple(map(of_group, names)),
@@ -271,13 +270,11 @@ def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: 
     )
 
 
-def _groups_differ(own: _Labels, groups: Sequence[str], seed: int) -> Test | Missing:
+def _groups_differ(own: _Labels, groups: Sequence[str]) -> Test | Missing:
     one_side = own.difference != 0
-    where = [np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids)]
-    if not one_side.any():
-        return Missing(reason="no pair has it on one side only")
-    draws = generator(seed, Stream.AUDIT_INTERVALS)
-    return or_missing(partial(groups_differ, own.difference[one_side], where[0], where[1], draws))
+    of, ids = (np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids))
+    levels = Levels(tuple(of), tuple(dict.fromkeys(of)), {}, None)
+    return or_missing(partial(levels_differ, own.difference[one_side], levels, ids))
 
 
 def grouped(column: str, values: Sequence[str | None], prompt_ids: Sequence[str]) -> list[str]:

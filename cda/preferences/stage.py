@@ -273,7 +273,7 @@ def _made(
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,
         regression=regression,
-        by=tuple(by_column(name, values, biases, labels, seed) for name, values in columns.items()),
+        by=tuple(by_column(name, values, biases, labels) for name, values in columns.items()),
         seed=seed,
         versions=versions(),
     )

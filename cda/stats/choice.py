@@ -233,34 +233,3 @@ def _log_odds(
         standard_error=error,
         test=Test(p_value=float(2 * stats.t.sf(abs(value) / error, df)), method=_TEST),
     )
-
-
-def groups_differ(
-    signs: Sequence[float] | FloatArray,
-    groups: Sequence[str],
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    n_draws: int = 1999,
-) -> Test:
-    """Permutation test that the mean of signs, shape (n,), is the same in all groups: whole prompts change their group.
-
-    The statistic is Σ over groups of n · (mean − overall mean)². A prompt with pairs in several groups counts as one in each.
-    DataError: one group only, or every prompt has a group of its own.
-    """
-    values = finite(signs, "signs")
-    units = [f"{group}\0{prompt}" for group, prompt in zip(groups, prompt_ids, strict=True)]
-    names, sums = np.unique(units), cluster_sums(np.column_stack([values, np.ones(len(values))]), units)
-    group_names, codes = np.unique([name.partition("\0")[0] for name in names], return_inverse=True)
-    if len(group_names) < 2 or len(group_names) == len(names):
-        raise DataError(
-            f"{len(names)} prompts in {len(group_names)} groups: several groups of several prompts are needed"
-        )
-    centred = sums[:, 0] - values.mean() * sums[:, 1]
-
-    def spread(order: NDArray[np.intp]) -> float:
-        totals = np.bincount(order, centred, len(group_names))
-        return float((totals**2 / np.bincount(order, sums[:, 1], len(group_names))).sum())
-
-    observed = spread(codes)
-    above = sum(spread(rng.permutation(codes)) >= observed * (1 - ROUNDING) for _ in range(n_draws))
-    return Test(p_value=(1 + above) / (1 + n_draws), method="permutation of whole prompts")

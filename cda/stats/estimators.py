@@ -22,11 +22,9 @@ from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
+from cda.records import LEVEL, PERCENT
 from cda.results.base import Estimate
 
-LEVEL = 0.95
-"""Share of the intervals that hold the truth, of all intervals of all results."""
-PERCENT = f"{LEVEL:.0%}"
 TAIL = (1 - LEVEL) / 2
 Z = float(stats.norm.ppf(1 - TAIL))
 WILSON, NEWCOMBE = f"Wilson {PERCENT}, by prompts", f"Newcombe paired {PERCENT}, by prompts"

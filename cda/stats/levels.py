@@ -105,7 +105,7 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     contrast = np.column_stack([-np.ones(q), np.eye(q)])
     spread = contrast @ covariance @ contrast.T
     if float(np.linalg.eigvalsh(spread)[0]) <= size:
-        raise DataError("the margin does not vary in its levels, so that the error of their difference is unknown")
+        raise DataError("nothing varies within the levels, so that the error of their difference is unknown")
     difference = contrast @ means
     wald = float(difference @ np.linalg.solve(spread, difference))
     p_value = float(stats.f.sf((n_prompts - q) / (q * (n_prompts - 1)) * wald, q, n_prompts - q))

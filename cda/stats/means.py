@@ -13,9 +13,10 @@ from scipy import optimize, special, stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
+from cda.records import PERCENT
 from cda.results.base import Distribution, Estimate
 from cda.results.evidence import TrimmedMean
-from cda.stats.estimators import PERCENT, ROUNDING, Z, cluster_sums, mean_of, paired_change, t_quantile, wilson
+from cda.stats.estimators import ROUNDING, Z, cluster_sums, mean_of, paired_change, t_quantile, wilson
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 N_BINS = 20

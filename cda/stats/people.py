@@ -23,10 +23,10 @@ from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import Exclusions, PanelRule, count_reasons
+from cda.records import PERCENT, Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, or_missing
 from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare, PredictionPowered, VotesMoved
-from cda.stats.estimators import FEWEST_DRAWN, PERCENT, ROUNDING, Z, paired_change, resampled, share_of, wilson
+from cda.stats.estimators import FEWEST_DRAWN, ROUNDING, Z, paired_change, resampled, share_of, wilson
 from cda.stats.proportions import ModelTies, hits_of, positive_share, share_change
 from cda.stats.votes import N_SUMS, Counts, Majority, agreement, alphas, coincidences
 

@@ -16,13 +16,12 @@ from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import Exclusions, Preference, count_reasons
+from cda.records import PERCENT, Exclusions, Preference, count_reasons
 from cda.results.base import Estimate, Measure, PerScoring, Test
 from cda.results.effects import Contingency
 from cda.results.skew import PreferenceTable
 from cda.stats.estimators import (
     CLUSTERED_T,
-    PERCENT,
     ROUNDING,
     Z,
     checked_shares,
