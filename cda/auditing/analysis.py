@@ -49,7 +49,7 @@ from cda.stats.drift import embedding_similarity, feature_drift, identify, label
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.means import common_edges, distribution
-from cda.stats.multiplicity import holm
+from cda.stats.multiplicity import holm_of
 from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
 from cda.stats.rate import Contrasts, Target, direct_contrast, observational_effect, same_in_all, slope_effect
@@ -231,17 +231,8 @@ def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
 
 def _adjusted(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Levels with Holm's p over those that are tested."""
-    tests = _holm({level.name: level.test for level in levels if isinstance(level.test, Test)})
-    return tuple(level.model_copy(update={"test": tests.get(level.name, level.test)}) for level in levels)
-
-
-def _holm(tests: Mapping[str, Test]) -> dict[str, Test]:
-    if not tests:
-        return {}
-    adjusted = holm([test.p_value for test in tests.values()])
-    return {
-        name: test.model_copy(update={"p_holm": p}) for (name, test), p in zip(tests.items(), adjusted, strict=True)
-    }
+    tests = holm_of([level.test for level in levels])
+    return tuple(level.model_copy(update={"test": test}) for level, test in zip(levels, tests, strict=True))
 
 
 def _slope(margins: FloatArray, levels: Levels, ids: Sequence[str], column: str, unit: str) -> Effect:
@@ -276,16 +267,16 @@ def _rate(
         label: or_missing(partial(_by_level, own, levels)) for label, own in contrasts.items()
     }
     last = list(effects.values())[-1]
-    tests = {} if isinstance(last, Missing) else {
-        effect.estimand.removeprefix("CATE: "): Test(p_value=effect.p_value, method=T_TEST) for effect in last.effects
-    }  # fmt: skip
+    found_effects = () if isinstance(last, Missing) else last.effects
+    tests = holm_of([Test(p_value=effect.p_value, method=T_TEST) for effect in found_effects])
+    names = [effect.estimand.removeprefix("CATE: ") for effect in found_effects]
     return RateByColumn(
         kind="categories" if levels.numbers is None else "numbers",
         cutoffs=tuple(cutoffs),
         n_missing=int(read.sum()) - len(kept),
         pooled=dict(levels.pooled),
         effects=per_scoring(effects),
-        tests=_holm(tests),
+        tests=dict(zip(names, tests, strict=True)),
         differ=per_scoring({label: or_missing(partial(levels_differ, own.double, levels, ids)) for label, own in contrasts.items()}),
         slope=per_scoring({label: or_missing(partial(_rate_slope, own, levels, column)) for label, own in contrasts.items()}),
     )  # fmt: skip
@@ -513,16 +504,11 @@ def _direct_effects(group: Group, margins: FloatArray) -> found.DirectEffects:
 
 def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
     """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares."""
-    match direct:
-        case Effect():
-            return EffectTest(p_value=direct.p_value, method=found.T_TEST, what="the mean margin is not 0")
-        case SameMargin(p_value=float(p_value)):
-            what = "the margin that all pairs share is not 0"
-            return EffectTest(p_value=p_value, method=found.SIGN_TEST, what=what)
-        case SameMargin():
-            return Missing(reason="all margins are 0 and have no sign")
-        case _:
-            return direct
+    tested = _tested(direct)
+    if isinstance(tested, Missing):
+        return tested
+    what = "the mean margin is not 0" if isinstance(direct, Effect) else "the margin that all pairs share is not 0"
+    return EffectTest(p_value=tested.p_value, method=tested.method, what=what)
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:

@@ -19,7 +19,7 @@ from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds
 from cda.stats.estimators import share_of
 from cda.stats.levels import Levels, levels_differ
-from cda.stats.multiplicity import holm
+from cda.stats.multiplicity import holm_of
 from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
 WORDS = "number of words"
@@ -186,7 +186,7 @@ def data_biases(
                 test=_exact(own),
             )
         )
-    tests = _holm_of([bias.test for bias in found])
+    tests = holm_of([bias.test for bias in found])
     tested = tuple(bias.model_copy(update={"test": test}) for bias, test in zip(found, tests, strict=True))
     return tested, odds.get(WORDS, _NO_TEXTS), regression
 
@@ -199,16 +199,10 @@ def _exact(own: _Labels) -> Test | Missing:
     return exact_change_test(before, own.chosen[own.known].astype(np.float64), ids)
 
 
-def _holm_of(tests: Sequence[Test | Missing]) -> list[Test | Missing]:
-    """The tests with Holm's p over those that there are."""
-    adjusted = iter(holm([test.p_value for test in tests if isinstance(test, Test)]))
-    return [test.model_copy(update={"p_holm": next(adjusted)}) if isinstance(test, Test) else test for test in tests]
-
-
 def _with_holm(odds: Mapping[str, ChoiceOdds]) -> dict[str, ChoiceOdds]:
     """Adjusted odds with Holm's p over the terms; a bias that is the length shares the test of that term."""
     by_term = {WORDS if each.per != "having it" else name: each.adjusted for name, each in odds.items()}
-    tests = _holm_of([each.test if isinstance(each, LogOdds) else each for each in by_term.values()])
+    tests = holm_of([each.test if isinstance(each, LogOdds) else each for each in by_term.values()])
     tested = dict(zip(by_term, tests, strict=True))
 
     def with_test(name: str, each: ChoiceOdds) -> ChoiceOdds:
@@ -236,7 +230,7 @@ def by_column(
     distinct = list(dict.fromkeys(groups))
     names = sorted(distinct, key=lambda name: (name == NO_VALUE, name == OTHER, -int((groups == name).sum())))
     cells = {(name, bias.name): _Labels.of(labels[bias.name], groups == name) for name in names for bias in biases}
-    tests = dict(zip(cells, _holm_of([_exact(own) for own in cells.values()]), strict=True))
+    tests = dict(zip(cells, holm_of([_exact(own) for own in cells.values()]), strict=True))
     attributes = {bias.name: _attribute(bias, labels[bias.name]) for bias in biases}
 
     def of_group(name: str) -> DataGroup:
@@ -256,7 +250,7 @@ def by_column(
     return ByColumn(
         column=column,
         groups=tuple(map(of_group, names)),
-        differ={bias.name: test for bias, test in zip(biases, _holm_of(differ), strict=True)},
+        differ={bias.name: test for bias, test in zip(biases, holm_of(differ), strict=True)},
     )
 
 
