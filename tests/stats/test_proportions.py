@@ -216,33 +216,6 @@ def test_a_first_tie_that_counts_half_changes_little() -> None:
     assert abs(plain.low - tied.low) < 0.04 and abs(plain.high - tied.high) < 0.04
 
 
-@pytest.mark.parametrize(("n_prompts", "a_prompt"), [(60, 1), (2, 5), (3, 5), (5, 2), (5, 5), (10, 3), (50, 3)])
-def test_it_covers_the_truth_where_rows_move_together(n_prompts: int, a_prompt: int) -> None:
-    random, covered, naive = np.random.default_rng(0), 0, 0
-    ids = [str(row) for row in np.repeat(np.arange(n_prompts), a_prompt)]
-    for _ in range(1000):
-        # Shares of prompts around 0.6, half as far apart as they could be (ρ = 0.5).
-        hits = (random.random(len(ids)) < np.repeat(random.beta(0.6, 0.4, n_prompts), a_prompt)).astype(float)
-        low, high = interval(hits.tolist(), ids)
-        covered += low <= 0.6 <= high
-        low, high = wilson(float(hits.sum()), len(ids))
-        naive += low <= 0.6 <= high
-    assert covered / 1000 >= 0.93  # 95% less 3 standard errors of the simulation
-    assert naive < covered or a_prompt == 1
-
-
-def test_changes_of_few_prompts_are_covered() -> None:
-    """A fall from 0.8 to 0.5 whose rows go together within their prompt, which a percentile interval covers 84% of the time."""
-    random, ids = np.random.default_rng(1), np.repeat(np.arange(5), 4).astype(str).tolist()
-    covered = 0
-    for _ in range(600):
-        before = random.random(20) < np.repeat(random.beta(1.6, 0.4, 5), 4)
-        after = before & (random.random(20) < np.repeat(random.beta(1.25, 0.75, 5), 4))  # 0.8 · 0.625
-        found = paired_change(before, after, ids)
-        covered += found.low <= -0.3 <= found.high
-    assert covered / 600 >= 0.92
-
-
 def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     ids = [f"p{row}" for row in range(40)]
     thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth some nine answers, of which there are three
