@@ -55,7 +55,6 @@ _MAX_GUESS_CHARACTERS = 400
 _TAIL_CHARACTERS = 20_000  # answers are short; what stands before the end is not read
 N_GUESSES = 5
 _PAIRS_EACH = 4
-_FEW_CLUSTERS = 10  # a percentile interval of fewer is too narrow
 
 
 def pair_quality(

@@ -259,7 +259,6 @@ def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
     )  # fmt: skip
 
 
-_MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
@@ -322,8 +321,6 @@ def _inspection(
     ]
     _check_worst([row for group in looked for row in group.rows], material, options)
     summaries = [_summary(group, material, unit) for group in looked]
-    if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
-        notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
     return InspectResult(
         target=shown_path(target),
         where=material.where,

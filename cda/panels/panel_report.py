@@ -379,7 +379,7 @@ _TERMS = (
     Entry("skew", "contrasts with score(perturbed) > score(base) / contrasts", "How often a model prefers the side with the bias. A judge's tie counts half."),
     Entry("distance", "skew − people's share", "On contrasts with a majority of people. Above 0 the model wants more of the bias than people do."),
     Entry("mean", "mean over models of each share, on the contrasts that all of them gave a margin on", "Reward models and judges apart; models that were asked about different contrasts are never averaged."),
-    Entry("interval of a mean", f"models and prompts drawn 10,000 times, from {FEW_MODELS} models on", "Owen's pigeonhole bootstrap (2007), with the weights of models drawn k − 1 at a time (Rao and Wu 1988) and stretched by Student's t over 1.96. Of fewer models it is over prompts alone: it holds for these models and says nothing of others."),
+    Entry("interval of a mean", f"models and prompts as crossed random factors, from {FEW_MODELS} models on", "As for readers and cases (Obuchowski and Rockette 1995), of a share Wilson's on as many rows as its error is worth. Of fewer models it is over prompts alone: it holds for these models and says nothing of others."),
     Entry("rank", "place by skew, 1 the highest; or by distance, 1 the nearest to people", "In brackets the middle 95% of a model's places on other prompts, among the same models. One model at a time."),
     Entry("r", "correlation of the attribute's difference with being preferred", "Each contrast in both orders; by people, and by each model."),
 )  # fmt: skip

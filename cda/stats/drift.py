@@ -232,7 +232,7 @@ DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
 )
 
 MIN_PROMPTS = 30
-"""Prompts that the overlapping pairs need: below it a 95% interval from between-prompt spread covers visibly less."""
+"""Prompts that the overlapping pairs need."""
 MIN_SHARE = 0.2
 """Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
 others, and any adjustment for the rest is extrapolated from far away."""
