@@ -283,10 +283,10 @@ def guessed_attribute(
 
 
 def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int]) -> Estimate | None:
-    """Mean of scores by cluster, on their scale; None without a second cluster."""
-    clusters, values = [cluster for cluster, _ in scores], np.array([value for _, value in scores], dtype=np.float64)
-    if len(set(clusters)) < 2:
+    """Mean of scores by cluster, on their scale; None without any."""
+    if not scores:
         return None
+    clusters, values = zip(*scores, strict=True)
     return mean_of(values, clusters, f"score {scale[0]} to {scale[1]}", scale).estimate
 
 

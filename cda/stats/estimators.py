@@ -124,21 +124,23 @@ class Mean:
 def mean_of(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward", within: Bounds = FREE) -> Mean:
     """Mean over rows, shape (n,), as the coefficient of a `Regression` on a constant: the one-sample t if each prompt occurs once.
 
-    If nothing varies the interval has no width; between bounds it is then Wilson's, over prompts, of the value's place between them.
-    DataError: no rows, not finite, lengths that differ, or one prompt.
+    If nothing varies, or there is one prompt, the interval has no width; between bounds it is then Wilson's, over prompts, of the value's place between them.
+    DataError: no rows, not finite, lengths that differ, or one prompt without bounds.
     """
     rows = finite(values)
     if not rows.size:
         raise DataError("no rows: values are empty, so nothing can be estimated")
     if rows.shape != (len(prompt_ids),):
         raise DataError(f"{rows.shape} values for {len(prompt_ids)} prompts: one each is needed")
-    if (n_prompts := len(set(prompt_ids))) < 2:
-        raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
+    n_prompts, value = len(set(prompt_ids)), float(rows.mean())
+    if n_prompts < 2:
+        if within == FREE:
+            raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
+        return Mean(_bounded(value, (value, value), len(rows), n_prompts, unit, within, WILSON), 0.0, 0.0)
     found = Regression(rows, np.ones((len(rows), 1)), prompt_ids).of(np.ones(1), unit)
-    value = float(rows.mean())
     half = found.estimate.high - found.estimate.value
-    ends = bounded(value, (value - half, value + half), n_prompts, within)
-    return Mean(_estimate(value, ends, len(rows), n_prompts, unit, CLUSTERED_T), found.error, found.df)
+    ends = value - half, value + half
+    return Mean(_bounded(value, ends, len(rows), n_prompts, unit, within, CLUSTERED_T), found.error, found.df)
 
 
 class Regression:
@@ -262,9 +264,7 @@ def _pearson(sums: FloatArray) -> FloatArray:
     return np.asarray(np.divide(xy - x * y / n, np.sqrt(np.abs(spread)), out=np.full(len(sums), np.nan), where=known))
 
 
-def of_draws(
-    value: float, drawn: FloatArray, n: int, n_prompts: int, unit: str, within: Bounds = FREE, method: str = DRAWN
-) -> Estimate:
+def of_draws(value: float, drawn: FloatArray, n: int, n_prompts: int, unit: str, within: Bounds = FREE) -> Estimate:
     """An estimate with the interval of its draws, NaN if undefined: quantiles that few prompts move outwards.
 
     The tails are those of the normal distribution at −√(G/(G − 1)) · t, t the quantile of Student's with G − 1 degrees of freedom for G
@@ -274,8 +274,7 @@ def of_draws(
     tail = stats.norm.cdf(-math.sqrt(n_prompts / (n_prompts - 1)) * t_quantile(n_prompts - 1))
     low, high = np.nanquantile(drawn, (tail, 1 - tail)).tolist()
     value = min(max(value, within[0]), within[1])
-    ends = bounded(value, (min(low, value), max(high, value)), n_prompts, within)
-    return _estimate(value, ends, n, n_prompts, unit, method)
+    return _bounded(value, (min(low, value), max(high, value)), n, n_prompts, unit, within, DRAWN)
 
 
 def drawn_sums(sums: FloatArray) -> FloatArray:
@@ -292,13 +291,16 @@ def drawn_sums(sums: FloatArray) -> FloatArray:
     return np.concatenate(parts)
 
 
-def bounded(value: float, ends: tuple[float, float], n_prompts: int, within: Bounds) -> tuple[float, float]:
-    """Ends of an interval between bounds; if it has no width, those of Wilson's over prompts of the value's place between them."""
+def _bounded(
+    value: float, ends: tuple[float, float], n: int, n_prompts: int, unit: str, within: Bounds, method: str
+) -> Estimate:
+    """An estimate between bounds; if its interval has no width, with Wilson's over prompts of the value's place between them."""
     (low, high), (least, most) = ends, within
-    if high - low > ROUNDING or not math.isfinite(most - least):
-        return max(low, least), min(high, most)
-    low, high = wilson((value - least) / (most - least) * n_prompts, n_prompts)
-    return least + (most - least) * low, least + (most - least) * high
+    if high - low <= ROUNDING and math.isfinite(most - least):
+        place = wilson((value - least) / (most - least) * n_prompts, n_prompts)
+        low, high = (least + (most - least) * end for end in place)
+        method = WILSON
+    return _estimate(value, (max(low, least), min(high, most)), n, n_prompts, unit, method)
 
 
 def t_quantile(df: float) -> float:

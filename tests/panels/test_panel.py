@@ -97,7 +97,7 @@ def test_means_are_those_of_the_runs_files_for_reward_models_and_judges_apart(ma
     shares = [hits_in(out, name)[0].mean() for name in MODELS]
     assert mean.skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
     assert (mean.skew.n, mean.skew.n_prompts, mean.left_out) == (N, N // 2, 0)
-    assert mean.interval_over == "models and prompts" and "two-way" in mean.skew.method
+    assert mean.interval_over == "models and prompts" and "over trainings or models" in mean.skew.method
     people = mean.people
     assert people is not None and people.human_skew.value == 0.4 and people.human_skew.n == 10
     assert people.distance.value == pytest.approx(people.skew.value - 0.4)

@@ -93,11 +93,11 @@ def test_trainings_are_averaged_before_and_after_on_the_same_contrasts() -> None
     assert "trainings were measured on different contrasts" in " ".join(result.differences)
 
 
-def test_five_trainings_have_two_way_intervals() -> None:
+def test_five_trainings_have_intervals_over_trainings_and_prompts() -> None:
     result = panel_of([training(f"t{seed}", seed) for seed in range(5)], 42)
     (mean,) = result.training_means["jargon"]
     assert mean.interval_over == "models and prompts"
-    assert isinstance(mean.skew.change, Estimate) and "two-way" in mean.skew.change.method
+    assert isinstance(mean.skew.change, Estimate) and "over trainings or models" in mean.skew.change.method
 
 
 def test_a_training_s_quality_is_shown_before_and_after_by_section() -> None:
