@@ -95,7 +95,7 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         assert group.shift is not None and (group.shift.estimate.low, group.shift.estimate.high) == (0, 0)
     rate: Any = audit.rate["jargon"]
     (change,) = rate.changes.effects
-    nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "one model"}
+    nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "x"}
     assert change.estimate == Estimate(**nothing) and change.p_value == 1
     assert isinstance(change.standardised, Missing)
     assert rate.measured.after.overall.effects[0].estimate.value == 1.5

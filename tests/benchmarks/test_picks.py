@@ -15,6 +15,7 @@ from cda.benchmarks.best_of_n import best_of_n, kl_at_most, pick_probabilities, 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
+from cda.results.effects import T_TEST
 
 
 def counted(rewards: Sequence[float], n: int) -> list[float]:
@@ -143,7 +144,7 @@ def test_change_is_paired_by_prompt_and_tested_at_the_largest_n() -> None:
     assert (change.value, change.low) == pytest.approx((difference.mean(), difference.mean() - half), rel=1e-4)
     assert (change.n, change.n_prompts) == (240, 30)
     assert curve.p_value == pytest.approx(stats.ttest_rel(after, before).pvalue)
-    assert (curve.p_method, curve.p_holm) == ("paired t over prompts", curve.p_value)
+    assert (curve.p_method, curve.p_holm) == (T_TEST, curve.p_value)
     assert curve.at[0].change is None  # at n = 1 the reward has no say
 
 

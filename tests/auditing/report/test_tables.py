@@ -13,7 +13,6 @@ from cda.auditing.report_data import exclusion_table
 from cda.auditing.report_tables import votes_table
 from cda.report.tables import Table
 from cda.results.base import Result
-from cda.stats import votes
 from cda.stats.estimators import N_DRAWS
 
 
@@ -93,5 +92,5 @@ def test_the_table_covers_every_method_of_the_audit(name: str, request: pytest.F
 
 
 def test_draws_are_those_of_the_code() -> None:
-    numbers = re.findall(r"[\d,]*,000", every_entry()[INTERVALS]["prompt-clustered bootstrap"].meaning)
-    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS, votes._ALPHA_DRAWS, votes._CEILING_DRAWS]
+    numbers = re.findall(r"[\d,]*,000", every_entry()[INTERVALS]["bootstrap over prompts"].formula)
+    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS]
