@@ -8,6 +8,8 @@ from pathlib import Path
 
 from made_release import make_release
 
+from scripts.paper_release import main as paper_release
+
 ROOT = Path(__file__).parent.parent
 READMES = [
     ROOT / "README.md",
@@ -62,7 +64,8 @@ def _yaml_in(path: Path) -> str:
 
 def write_user_files(folder: Path) -> None:
     """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file, a release."""
-    make_release(folder / "Preference-Model-Biases")
+    release = make_release(folder / "Preference-Model-Biases")
+    assert paper_release([str(release), str(folder / "paper-files")]) == 0
     sides = {"chosen": "Light scatters.", "rejected": "It is."}
     pair = {"prompt": "Why is the sky blue?"} | sides
     contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}

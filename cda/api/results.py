@@ -23,8 +23,7 @@ from cda.benchmarks.quality_report import quality_document
 from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.data.load import prompt_of
-from cda.discovery.discovery_page import discover_document
-from cda.discovery.topics_page import topics_document
+from cda.discovery.discovery_page import discovery_document
 from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError, did_you_mean
 from cda.files.jsonl import read_json, write_page
@@ -497,10 +496,10 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
     fields = content if isinstance(content, dict) else {}
     if "by_attribute" in fields:
         topics = load_result(TopicsResult, place, "cda discover --by-topic")
-        return Discovery(place.parent, topics_document(topics).text(), None, topics)
+        return Discovery(place.parent, discovery_document(topics).text(), None, topics)
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
-        return Discovery(place.parent, discover_document(result).text(), result)
+        return Discovery(place.parent, discovery_document(result).text(), result)
     for name, (kind, command) in _KINDS.items():
         if name in fields:
             return load_result(kind, place, command)

@@ -45,7 +45,7 @@ def audit(target: Model | list[Model], /, **options: Unpack[AuditArguments]) -> 
     """Measure one reward model or judge as it is, or several next to each other, as `cda audit` does.
 
     Args:
-        target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `steered:MODEL` or
+        target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE` or
             `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
             preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages. A list of
             these, and of folders of finished runs, is a panel.

@@ -27,7 +27,6 @@ from cda.calibration.corrections import RESULT, Origin, Term, calibration_result
 from cda.calibration.effects import Effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, made
-from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import aimed
 from cda.errors import DataError
@@ -135,7 +134,7 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
     contrasts = [
         contrast
         for contrast in inputs.existing_contrasts()
-        if contrast.bias not in of_files or contrast.tags.get("source", "file") in ("file", SOURCE)
+        if contrast.bias not in of_files or contrast.tags.get("source", "file") == "file"
     ]
     _, _, counts = aimed(contrasts, loaded.biases, "votes", audit.ties, ties_taught=False)
     quality = inputs.quality()

@@ -25,9 +25,9 @@ def kinds(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Models and recipes that can be audited by a name alone."""
-    return _starting(
-        ("embedded", "embedded-judge", "judge:", "grade:", "served:", "dpo:", "steered:"), incomplete
-    ) + recipes(incomplete)
+    return _starting(("embedded", "embedded-judge", "judge:", "grade:", "served:", "dpo:"), incomplete) + recipes(
+        incomplete
+    )
 
 
 def setting_names(incomplete: str) -> list[str]:

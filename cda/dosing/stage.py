@@ -20,7 +20,6 @@ from cda.auditing.groups import Group, contrast_comparisons, make_groups, pair_c
 from cda.biases import Bias
 from cda.counterfactuals.label import PAIRS
 from cda.counterfactuals.synthesize import MIX
-from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS, DoseCurve, dose_response
 from cda.dosing.held_out import cross_validated_doses
 from cda.embedded.model import EMBEDDED
@@ -267,7 +266,7 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 def may_have_votes(audit: AuditSection) -> bool:
     """False if the contrasts are the embedded ones, and no file has votes on them."""
-    return audit.contrasts != EMBEDDED or audit.votes is not None or audit.release is not None
+    return audit.contrasts != EMBEDDED or audit.votes is not None
 
 
 def check_counts(loaded: LoadedRecipe) -> None:
@@ -278,8 +277,8 @@ def check_counts(loaded: LoadedRecipe) -> None:
     contrasts: list[Contrast] = []
     for name in inputs.names:
         own = [contrast for contrast in existing if contrast.bias == name]
-        # A file's contrasts or the release's stand for the embedded ones.
-        files = [contrast for contrast in own if contrast.tags.get("source", "file") in ("file", SOURCE)]
+        # A file's contrasts stand for the embedded ones.
+        files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
         contrasts += drawn(files or own, audit.max_contrasts, seed)
     quality = inputs.quality()
     pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)

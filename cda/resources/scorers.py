@@ -56,15 +56,13 @@ from cda.scorers.compared import (
     compare_distinct,
     distinct_texts,
 )
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.engine import ScoreCache, score_texts
-from cda.scorers.grade import GradeScorer, grade_request
-from cda.scorers.judge import LLMJudge, judge_request
+from cda.scorers.judge import GradeScorer, LLMJudge, grade_request, judge_request
 from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
+from cda.scorers.own_code import Watch
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
-from cda.scorers.watched import Watch
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 _ANSWER_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written grade or verdict, by the place of its reasons."""
@@ -101,7 +99,7 @@ class Grade(NamedScorer):
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:
         return self._steps(texts_of(comparisons))
 
-    def _text_scorer(self) -> GradeScorer:
+    def text_scorer(self) -> GradeScorer:
         return self._scorer(self.access.client())
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
@@ -110,7 +108,7 @@ class Grade(NamedScorer):
         scorer = self._scorer(access.client())
         grades = replace(score_texts(scorer, texts), unit="grade")
         unread, n = len(grades.dropped), len(grades.by_text)
-        notes = [*access.answered_notes(scorer.answered_by), *marks_note(texts, has_turns)]
+        notes = [*scorer.answered_by.notes(access.settings.asked.model or scorer.name), *marks_note(texts, has_turns)]
         if unread:
             why = ", ".join(f"{count} × {reason}" for reason, count in scorer.reasons.items())
             notes.append(f"{unread} of {n} texts have no readable grade and were left out ({why}).")
@@ -205,7 +203,7 @@ class Served(NamedScorer):
         facts = reward_facts(self.name, scores, how=f"Scored by {self.bare}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
-    def _text_scorer(self) -> ServedScorer:
+    def text_scorer(self) -> ServedScorer:
         client = self._client()
         client.check()  # as in `source`
         return ServedScorer(client)
@@ -257,9 +255,9 @@ class Function(NamedScorer):
     def compares(self) -> bool:
         return isinstance(self.own, OwnPairwise)
 
-    def pairwise(self) -> OwnPairwise:
+    def pairwise(self, both_orders: bool = False) -> OwnPairwise:
         assert isinstance(self.own, OwnPairwise)
-        return self.own
+        return replace(self.own, both_orders=both_orders)
 
     def source(self) -> str:
         return fingerprint(self.own.settings)
@@ -277,7 +275,7 @@ class Function(NamedScorer):
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
 
-    def _text_scorer(self) -> TextScorer:
+    def text_scorer(self) -> TextScorer:
         scorer = self.own
         assert not isinstance(scorer, OwnPairwise)
         return replace(scorer, label=None) if isinstance(scorer, InMemoryModel) else scorer
@@ -370,9 +368,9 @@ class Judge(NamedScorer):
         for criterion in told.criteria if judge.by_token else ():
             yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
 
-    def pairwise(self) -> LLMJudge:
+    def pairwise(self, both_orders: bool = False) -> LLMJudge:
         """The judge of the access's own model."""
-        return self._judge(self.settings.llm.client())
+        return replace(self._judge(self.settings.llm.client()), both_orders=both_orders)
 
     def source(self) -> str:
         return self.name
@@ -444,7 +442,10 @@ class Judge(NamedScorer):
         }
         unread, n = judge.orders.n_unread, len(names)
         # Before a failure too: another model behind the address may be why.
-        notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+        notes = [
+            *judge.answered_by.notes(llm.settings.asked.model or judge.name),
+            *marks_note(texts_of(comparisons), has_turns),
+        ]
         notes += _criteria_notes(name, judge, n)
         for note in notes:
             say(f"  {note}")

@@ -248,11 +248,13 @@ def resampled(
 
 
 def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
-    """Pearson's correlation of two columns, each of shape (n,)."""
+    """Pearson's correlation of two columns, each of shape (n,). DataError: as `resampled`, or a column that does not vary."""
     if not len(x):
         raise DataError("no rows: a correlation of nothing cannot be estimated")
+    if any(np.ptp(side) <= ROUNDING * np.abs(side).max() for side in (x, y)):
+        raise DataError(f"all {len(x)} values of one side are alike: a correlation is undefined")
     # Centred and scaled, so that the sums of squares lose no digits.
-    x, y = ((side - side.mean()) / (side.std() or 1.0) for side in (x, y))
+    x, y = ((side - side.mean()) / side.std() for side in (x, y))
     columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
     return resampled(columns, prompt_ids, _pearson, "correlation", (-1.0, 1.0))
 

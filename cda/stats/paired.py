@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.arrays import finite
-from cda.errors import DataError
 from cda.results.base import Estimate, or_missing
 from cda.results.panel import PairedMargins
 from cda.stats.estimators import correlation_of, paired_change, share_of
@@ -62,6 +61,4 @@ def margin_correlation(first: ArrayLike, other: ArrayLike, prompt_ids: Sequence[
     DataError: too few prompts, or margins without a spread: a correlation is undefined.
     """
     a, b = finite(first, "margins"), finite(other, "margins")
-    if not (np.ptp(a) and np.ptp(b)):
-        raise DataError(f"all {len(a)} margins of one side are alike: a correlation is undefined")
     return correlation_of(a, b, prompt_ids)

@@ -124,7 +124,7 @@ CASES = (
     Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),
     Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "
                               "'discover.populations=[16,5,3]' 'discover.batches=[10,12]' discover.responses_each=1 --out {out}",),
-         kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),
+         kept=(*_FOUND, "run/search/*")),
     Case("discover-attribute", ("discover scorers.py:reward --judge scorers.py:debiased --attribute jargon "
                                 "discover.max_test=16 discover.responses_each=1 --out {out}",), kept=_FOUND),
     Case("discover-by-topic", ("discover scorers.py:turning --judge scorers.py:turning_judge --responses by_topic.jsonl --by-topic "

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from cda.files.reads import FOLDER, VARIABLE, changed_reads, states
 from cda.records import user_prompt
 from cda.scorers.own import own_scorer
-from cda.scorers.watched import Watch
+from cda.scorers.own_code import Watch
 
 HEAD = "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\n"
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.stats.estimators import mean_of
-from cda.stats.multiplicity import heterogeneity
+from cda.stats.levels import heterogeneity
 
 
 def of_groups(groups: list[np.ndarray]) -> tuple[list[float], list[float], list[int]]:
