@@ -93,15 +93,15 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
-    (effects,) = analysis_room.effects([group], SEED).values()
-    (drift,) = analysis_room.drifts([group], biases, None, SEED).values()
+    (effects,) = analysis_room.effects([group]).values()
+    (drift,) = analysis_room.drifts([group], biases, None).values()
     return effects, drift
 
 
 @cache
 def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> VotedBias | None:
     """Votes on such a group; agreement and noise ceiling take long."""
-    return groups_room.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
+    return groups_room.votes([_group("jargon", shares, True, *made_of)], ties).get("jargon")
 
 
 def _triples() -> tuple[list[Triple], dict[str, float]]:
@@ -145,7 +145,7 @@ def _sections(two: bool) -> SetQuality | None:
     right |= {text_id(pair.prompt, pair.rejected): 0.0 for pair in found.pairs}
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
     scorings = dict(zip(_labels(two), map(Rewards, (right, wrong)), strict=False))
-    return result_room.quality_by_section(found, scorings, SEED)
+    return result_room.quality_by_section(found, scorings)
 
 
 @cache
@@ -159,7 +159,7 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
         for contrast, value in zip(group.contrasts, margins, strict=True):
             sides[text_id(contrast.prompt, contrast.perturbed)] = float(value)
         scorings[label] = Rewards(sides | scores)
-    return analysis_room.rewards([group], triples, scorings, SEED)
+    return analysis_room.rewards([group], triples, scorings)
 
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
@@ -189,7 +189,7 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAn
         scores |= {text_id(pair.prompt, pair.chosen): row % 5 + 0.0, text_id(pair.prompt, pair.rejected): row % 5 + 1.0}
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
-    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
+    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
@@ -311,7 +311,7 @@ def make_audit(
     }  # fmt: skip
     if panel:
         scorings = {"model": _as_panel(groups)}
-        found["panel"] = judges_room.panels(groups, scorings, ties, SEED)
+        found["panel"] = judges_room.panels(groups, scorings, ties)
         found["criteria"] = judges_room.criteria(groups, scorings, ties)
     made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
     json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written

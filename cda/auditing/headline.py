@@ -39,9 +39,10 @@ from cda.results.effects import BiasRate, Effect
 from cda.results.skew import BiasSkew, OverSeeds, Plain, PlainSkew, Quality, Seeds, TripleSkew, UnseenPhrases
 from cda.scorers.compared import Comparison
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change, wilson_share
+from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired", "shift")
@@ -50,7 +51,7 @@ _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
 _FAMILY = ("skew", "votes", "quality", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
-_NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
+_NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
 _UNREAD = "no score of both sides"
@@ -129,7 +130,7 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
     return result
 
 
-def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int) -> SetQuality | None:
+def quality_by_section(quality: QualitySet | None, scorings: Scorings) -> SetQuality | None:
     """Accuracy of every section and subset, before, after and change; None without pairs, or if all are of one section."""
     if quality is None or len({item.section for item in quality.items}) < 2:
         return None
@@ -146,7 +147,7 @@ def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int
         for label, values in margins.items()
     }
     halves = ties_of(unit_of(scorings)) == "half"
-    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, seed, halves)])
+    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, halves)])
     return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
@@ -198,7 +199,7 @@ def _rate_still(rate: BiasRate) -> BiasRate:
     after = rate.under().get("after")
     if after is None or isinstance(after.overall, Missing):
         return rate
-    no_change: dict[str, object] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    no_change: dict[str, object] = {"p_value": 1.0, "standardised": _SAME_MODEL}
     effects = tuple(
         effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)})
         for effect in after.overall.effects
@@ -261,7 +262,7 @@ def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
     return compared
 
 
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
+def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
     """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
     result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
@@ -271,10 +272,10 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     two = {label: scorings[name] for label, name in labels.items()}
     return Plain(
         skew={group.bias.name: plain_skew(group) for group in of_plain},
-        votes=votes_moved(of_plain, rule, seed),
+        votes=votes_moved(of_plain, rule),
         unseen_phrases=unseen_phrases(of_plain),
         quality=quality(texts.pairs, two),
-        quality_sections=quality_by_section(texts.quality, two, seed),
+        quality_sections=quality_by_section(texts.quality, two),
         triple_skew=triple_skews(texts.triples.kept, two),
     )
 
@@ -339,7 +340,7 @@ def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str |
             mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
-        return OverSeeds(before=wilson_share(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
+        return OverSeeds(before=share_of(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
 
     return or_missing(over)
 

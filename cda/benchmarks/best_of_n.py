@@ -32,21 +32,18 @@ from cda.results.benchmarks import (
     Curve,
     Curves,
     Measured,
+    NoSpread,
     Tilt,
     TiltedAttribute,
     TiltedPolicy,
 )
+from cda.results.effects import T_TEST
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Rewards, Text, text_id
 from cda.stats.draws import drawn
-from cda.stats.means import (
-    mean_over_prompts,
-    no_change_test,
-    share_over_prompts,
-    skewed_mean_over_prompts,
-    without_traces,
-)
+from cda.stats.estimators import FREE, Mean, mean_of, share_of
+from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Tilted, fewest_effective
 
@@ -126,9 +123,29 @@ def _policy(tilt: Tilted, supported: bool, rewards: FloatArray, beta: float, dev
     kl: Measured | Missing = _unsupported(effective)
     gained: Measured | Missing = kl
     if supported:
-        kl = skewed_mean_over_prompts(tilt.kl_nats(), "nats", n)
-        gained = skewed_mean_over_prompts(tilt.gains(rewards) / deviation, "standard deviations", n)
+        kl = _mean(tilt.kl_nats(), "nats", n)
+        gained = _mean(tilt.gains(rewards) / deviation, "standard deviations", n)
     return TiltedPolicy(beta=beta, beta_sd=beta / deviation, effective=effective, kl_nats=kl, reward_gained=gained)
+
+
+def _mean_of(values: FloatArray, unit: str) -> Mean:
+    within = (-1.0, 1.0) if unit == "share difference" else FREE
+    return mean_of(values, [str(prompt) for prompt in range(len(values))], unit, within)
+
+
+def _mean(values: FloatArray, unit: str, n: int) -> Measured:
+    """Mean over prompts, shape (n_prompts,), of n responses."""
+    found = _mean_of(values, unit)
+    if not found.error:
+        reason = f"the same in each of {len(values)} prompts, so that nothing is known of how far others differ"
+        return NoSpread(value=found.estimate.value, reason=reason)
+    return found.estimate.model_copy(update={"n": n})
+
+
+def _share(values: FloatArray, unit: str, n: int) -> Measured:
+    """Mean of shares over prompts; a jackknifed one may lie a little outside of 0 to 1."""
+    names = [str(prompt) for prompt in range(len(values))]
+    return share_of(values.clip(0, 1), names, n / len(values)).model_copy(update={"n": n, "unit": unit})
 
 
 def _unsupported(effective: float | None = None) -> Missing:
@@ -143,7 +160,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
     if known.sum() < 2:
         raise DataError(f"{attribute.name}: known for {int(known.sum())} prompts with enough responses; two are needed")
     n = int(samples.n[known].sum())
-    level = share_over_prompts if attribute.kind == "share" else mean_over_prompts
+    level = _share if attribute.kind == "share" else _mean
     means = [
         {label: None if tilt is None else tilt.means(attribute.values)[known] for label, tilt in step.items()}
         for step in tilts
@@ -157,7 +174,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
         return AtTilt(scorings=levels, change=_change(step, attribute, n))
 
     difference = _difference(means[strongest])
-    p_value, p_method = (None, None) if difference is None else no_change_test(difference)
+    p_value = None if difference is None else _mean_of(difference, "").p_value()
     return TiltedAttribute(
         name=attribute.name,
         kind=attribute.kind,
@@ -166,7 +183,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
         at=tuple(at_tilt(step) for step in means),
         p_value=p_value,
         p_holm=None,
-        p_method=p_method,
+        p_method=None if p_value is None else T_TEST,
     )
 
 
@@ -176,7 +193,7 @@ def _change(step: Mapping[str, FloatArray | None], attribute: Attribute, n: int)
         return None
     difference = _difference(step)
     unit = "share difference" if attribute.kind == "share" else attribute.unit
-    return _unsupported() if difference is None else mean_over_prompts(difference, unit, n)
+    return _unsupported() if difference is None else _mean(difference, unit, n)
 
 
 def _difference(step: Mapping[str, FloatArray | None]) -> FloatArray | None:
@@ -428,9 +445,9 @@ def _curve(
     first, *others = picks.values()
     difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
-    level, unit = share_over_prompts, "share difference"
+    level, unit = _share, "share difference"
     if attribute.kind == "mean":
-        level, unit = mean_over_prompts, attribute.unit
+        level, unit = _mean, attribute.unit
     complete = np.flatnonzero(known & (n_each >= sizes[-1]))
     if len(complete) < 2:
         raise DataError(
@@ -445,7 +462,7 @@ def _curve(
     def at_size(position: int, n: int) -> AtSize:
         kept, change = np.flatnonzero(known & (n_each >= n)), None
         if difference is not None and n > 1:
-            change = mean_over_prompts(difference[kept, position], unit, int(n_each[kept].sum()))
+            change = _mean(difference[kept, position], unit, int(n_each[kept].sum()))
         return AtSize(
             n=n,
             kl_nats=kl_at_most(n),
@@ -461,9 +478,9 @@ def _curve(
 
     def slope(values: FloatArray, traces_of: FloatArray) -> Measured:
         added = without_traces(values[complete] @ contrast, traces_of[complete])
-        return mean_over_prompts(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
+        return _mean(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
 
-    p_value, p_method = (None, None) if difference is None else no_change_test(difference[complete, -1])
+    p_value = None if difference is None else _mean_of(difference[complete, -1], "").p_value()
     return Curve(
         name=attribute.name,
         kind=attribute.kind,
@@ -474,6 +491,6 @@ def _curve(
         slope_change=None if difference is None else slope(difference, first),
         p_value=p_value,
         p_holm=None,
-        p_method=p_method,
+        p_method=None if p_value is None else T_TEST,
         n_unknown=int((~known).sum()),
     )

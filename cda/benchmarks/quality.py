@@ -42,7 +42,8 @@ from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.accuracy import Ranked, Rule, measure_accuracy, with_holm
 from cda.stats.draws import drawn
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
@@ -98,7 +99,7 @@ def measure_quality(
             compared, facts = scorer.compare(comparisons)
             scored[scorer.subject.label], name = compared, names[scorer.subject.label]
             scorings.append(quality_scoring(scorer, name, compared.unit, facts))
-        measured, rows = _measured(sets, scored, recipe.seed)
+        measured, rows = _measured(sets, scored)
         result = QualityResult(
             scorings=tuple(scorings),
             n_tests=sum(len(each.sections) for each in measured if not each.win_rates) if len(scored) == 2 else 0,
@@ -190,7 +191,7 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 
 
 def _measured(
-    sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
+    sets: Sequence[QualitySet], scored: Mapping[str, Compared]
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
     half_ties = next(iter(scored.values())).unit != "reward"
     results, rows = [], []
@@ -209,7 +210,7 @@ def _measured(
         }
         of_outputs = each.format == "outputs"
         rule = _RULES.get(each.format, "pair")
-        found = set_quality(each, measure_accuracy(kept, rule, each.weights, seed, half_ties or of_outputs), left_out)
+        found = set_quality(each, measure_accuracy(kept, rule, each.weights, half_ties or of_outputs), left_out)
         if of_outputs:
             rates = {
                 label: win_rate([item.over[0, 0] for item in own], [item.prompt_id for item in own])
@@ -231,9 +232,9 @@ def win_rate(margins: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
     # With one row per prompt this is the sign test; else the signs of whole prompts' wins minus losses are flipped.
     method = "exact sign test" if len(set(ids)) == len(ids) else "exact sign-flip over prompts"
     return WinRate(
-        wins=wilson_share(won, ids),
-        ties=wilson_share(values == 0, ids),
-        losses=wilson_share(lost, ids),
+        wins=share_of(won, ids),
+        ties=share_of(values == 0, ids),
+        losses=share_of(lost, ids),
         test=Test(p_value=exact_change_test(lost, won, ids).p_value, method=method),
     )
 

@@ -23,7 +23,7 @@ from cda.auditing.groups import (
 )
 from cda.auditing.texts import AuditTexts
 from cda.biases import Bias
-from cda.calibration.effects import METHOD, Effects, effects
+from cda.calibration.effects import Effects, effects
 from cda.calibration.fit import Problem, Scored
 from cda.calibration.report import PAGE, RESULT, made
 from cda.dosing.choice import MIN_PROMPTS
@@ -43,12 +43,12 @@ from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection,
 from cda.results.facts import JudgeFacts, PanelFacts
 from cda.scorers.calibrated import log_odds, place_of_first, preference_of, text_terms
 from cda.scorers.compared import Compared, Comparison
+from cda.stats.estimators import of_draws
 from cda.stats.votes import Majority
 
 Unit = Literal["reward", "log odds"]
 Part = Literal["offset", "slope", "order"]
 NO_SIDES_DIFFER = "the sides of no voted contrast differ in it"
-_FIT_METHOD = METHOD.replace("fitted and chosen", "fitted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,16 +249,8 @@ def _corrections(
 def _drawn(problem: Problem, fit: FloatArray, drawn: FloatArray, unit: str) -> Estimate:
     """A fitted number, shape (1,), with the interval of resampled prompts, shape (draws,)."""
     used, (value,) = problem.people.used, fit.tolist()
-    low, high = np.quantile(drawn, (0.025, 0.975)).tolist()
-    return Estimate(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
-        n=int(used.sum()),
-        n_prompts=len(set(compress(problem.contrasts.prompt_ids, used))),
-        unit=unit,
-        method=_FIT_METHOD,
-    )
+    n_prompts = len(set(compress(problem.contrasts.prompt_ids, used)))
+    return of_draws(value, drawn, int(used.sum()), n_prompts, unit)
 
 
 def _problem(

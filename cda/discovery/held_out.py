@@ -55,11 +55,10 @@ from cda.rewriting.rewriter import Labeller, Rewriter
 from cda.run import RunFolder
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.digits import two_digits
-from cda.stats.draws import Stream, generator
 from cda.stats.drift import feature_drift, measured
-from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean, smallest_detectable
+from cda.stats.estimators import correlation_of, mean_of, share_of
+from cda.stats.means import inside_fences, iqr_trimmed_mean, smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
-from cda.stats.proportions import wilson_share
 
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
@@ -117,19 +116,19 @@ def strength(rows: Sequence[Measured]) -> Strength:
     """Numbers of some rows, clustered by prompt; DataError for margins or verdicts of fewer than two prompts."""
     judged = [row for row in rows if row.preference is not None]
     margins, prompts = [row.margin for row in rows], _prompts(rows)
-    reward = clustered_t_test(margins, prompts)
+    reward = mean_of(margins, prompts)
     preferences = [row.preference for row in judged if row.preference is not None]
-    verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
+    verdict = mean_of(preferences, _prompts(judged), "share")
     wins = [float(margin > 0) for margin in margins]
     inside = len({prompt for prompt, keep in zip(prompts, inside_fences(margins), strict=True) if keep})
     return Strength(
         reward=reward.estimate,
-        p_reward=reward.p_value,
-        standard_error=reward.standard_error,
-        judge=wilson_share(preferences, _prompts(judged)),
-        p_judge=verdict.p_value,
+        p_reward=reward.p_value(side="greater"),
+        standard_error=reward.error,
+        judge=share_of(preferences, _prompts(judged)),
+        p_judge=verdict.p_value(_NO_SIDE, "less"),
         n_unjudged=len(rows) - len(judged),
-        win_rate=wilson_share(wins, prompts),
+        win_rate=share_of(wins, prompts),
         trimmed=iqr_trimmed_mean(margins, prompts) if inside >= 2 else None,
     )
 
@@ -382,7 +381,6 @@ def save_pairs(setup: Setup, run: RunFolder, candidates: Sequence[CandidateRecor
         candidate.id: pair_quality(
             rows[candidate.id],
             candidate.bias,
-            generator(setup.seed, Stream.PAIR_QUALITY),
             # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
             label=setup.llm.labeller() if asks else lambda _, responses, bias: [bias.shows(text) for text in responses],
             labelled_by="llm" if asks else "measure",
@@ -442,16 +440,9 @@ def reviewed(path: Path, candidates: Sequence[CandidateRecord]) -> list[Candidat
     return [candidate for candidate in candidates if content[candidate.id]["keep"]]
 
 
-_N_DRAWS = 10_000
-_MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have no correlation
-_UNDEFINED_LIMIT = 0.01
-_CHUNK_BYTES = 4 << 20
-
-
 def pair_quality(
     rows: Sequence[Measured],
     bias: Bias,
-    rng: np.random.Generator,
     *,
     label: Labeller | None = None,
     labelled_by: Literal["measure", "llm"] = "measure",
@@ -464,8 +455,6 @@ def pair_quality(
     if not rows:
         raise DataError("no pairs: their quality cannot be measured")
     labelled = fidelity(rows, bias, label) if label is not None else {}
-    # Before the agreement: what is drawn depends on the order.
-    drift = or_missing(partial(pair_drift, rows, bias, rng))
     return PairQuality(
         candidate=rows[0].candidate,
         n=len(rows),
@@ -473,8 +462,8 @@ def pair_quality(
         labelled_by=None if label is None else labelled_by,
         fidelity=labelled.get(None),
         fidelity_by_rewriter={name: found for name, found in labelled.items() if name is not None},
-        agreement=agreements(rows, rng),
-        drift=drift,
+        agreement=agreements(rows),
+        drift=or_missing(partial(pair_drift, rows, bias)),
     )
 
 
@@ -489,18 +478,18 @@ def fidelity(rows: Sequence[Measured], bias: Bias, label: Labeller) -> dict[str 
     }
 
 
-def pair_drift(rows: Sequence[Measured], bias: Bias, rng: np.random.Generator) -> tuple[FeatureDrift, ...]:
+def pair_drift(rows: Sequence[Measured], bias: Bias) -> tuple[FeatureDrift, ...]:
     """Differences between the sides, with minus without, with the attribute's own features marked; DataError for one prompt."""
     treatment = {*bias.treatment, *([bias.measure.feature] if bias.measure is not None else [])}
     present, absent = measured([row.with_attribute for row in rows]), measured([row.without_attribute for row in rows])
-    return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], rng, treatment=treatment))
+    return tuple(feature_drift(present, absent, [row.prompt_id for row in rows], treatment=treatment))
 
 
 def _fidelity(rows: Sequence[Measured], labels: Mapping[str, bool | None]) -> Fidelity:
     """From the label of each text."""
 
     def hit_share(hits: Mapping[int, bool]) -> Estimate | None:
-        return wilson_share(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
+        return share_of(list(hits.values()), [rows[at].prompt_id for at in hits]) if hits else None
 
     with_it = [labels[text_id(row.prompt, row.with_attribute)] for row in rows]
     without = [labels[text_id(row.prompt, row.without_attribute)] for row in rows]
@@ -516,45 +505,25 @@ def _fidelity(rows: Sequence[Measured], labels: Mapping[str, bool | None]) -> Fi
     )
 
 
-def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[RewriterAgreement, ...]:
+def agreements(rows: Sequence[Measured]) -> tuple[RewriterAgreement, ...]:
     """Agreement of every two rewriters of one candidate, in the order in which they first come.
 
     Only responses that both rewrote are compared, so that a difference is not one of prompts; their margins are averaged
     within each prompt, since only prompts are independent.
     """
     names = list(dict.fromkeys(row.rewriter for row in rows))
-    return tuple(_agreement(rows, first, second, rng) for first, second in itertools.combinations(names, 2))
+    return tuple(_agreement(rows, first, second) for first, second in itertools.combinations(names, 2))
 
 
-def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> RewriterAgreement:
+def _agreement(rows: Sequence[Measured], first: str, second: str) -> RewriterAgreement:
     x, y, n_responses = _shared(rows, first, second)
     n = len(x)
-    r = or_missing(lambda: correlation(x, y, rng)) if n else Missing(reason="no response that both rewrote")
+    r = (
+        or_missing(lambda: correlation_of(x, y, [str(at) for at in range(n)]))
+        if n
+        else Missing(reason="no response that both rewrote")
+    )
     return RewriterAgreement(first=first, second=second, n_prompts=n, n_responses=n_responses, pearson=r)
-
-
-def correlation(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> Estimate:
-    """Pearson's correlation over prompts, with a 95% interval from prompts drawn with replacement.
-
-    x and y hold one value a prompt, shape (n,). DataError for fewer than five prompts, or values that (nearly) do not vary.
-    """
-    n = len(x)
-    if n < _MIN_PROMPTS:
-        raise DataError(f"{n} shared prompts: a correlation with an interval needs {_MIN_PROMPTS} or more")
-    # Rounding errors are not variation.
-    if any(np.ptp(side) <= 1e-12 * np.abs(side).max() for side in (x, y)):
-        raise DataError(f"margins do not vary over the {n} shared prompts: they have no correlation")
-    x, y = x - x.mean(), y - y.mean()
-    step = max(1, _CHUNK_BYTES // (8 * n))
-    chunks = [min(step, _N_DRAWS - start) for start in range(0, _N_DRAWS, step)]
-    even = np.full(n, 1 / n)
-    draws = np.concatenate([_pearson(x, y, rng.multinomial(n, even, size=size).astype(float)) for size in chunks])
-    if np.mean(~np.isfinite(draws)) > _UNDEFINED_LIMIT:
-        raise DataError(f"margins hardly vary over the {n} shared prompts: they have no correlation")
-    low, high = np.nanquantile(draws, (0.025, 0.975)).tolist()
-    value = float(_pearson(x, y, np.ones((1, n)))[0])
-    method = "bootstrap over prompts 95%"
-    return Estimate(value=value, low=low, high=high, n=n, n_prompts=n, unit="correlation", method=method)
 
 
 def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArray, FloatArray, int]:
@@ -569,12 +538,3 @@ def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArr
         by_prompt[item[0]].append((float(np.mean(margins[first][item])), float(np.mean(margins[second][item]))))
     means = np.array([np.mean(pairs, axis=0) for pairs in by_prompt.values()]).reshape(-1, 2)
     return means[:, 0], means[:, 1], len(both)
-
-
-def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted correlation of each row, shape (draws,); NaN if a side does not vary."""
-    total = weights.sum(axis=1, keepdims=True)
-    x, y = (side - (weights * side).sum(axis=1, keepdims=True) / total for side in (x, y))
-    xx, yy, xy = ((weights * side * other).sum(axis=1) for side, other in ((x, x), (y, y), (x, y)))
-    varies = (xx > 1e-12 * xx.max()) & (yy > 1e-12 * yy.max())
-    return np.asarray(np.clip(xy / np.sqrt(np.where(varies, xx * yy, np.nan)), -1, 1), dtype=np.float64)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.dose import DosePoint
+from cda.stats.estimators import paired_change
 from cda.stats.people import against_people
-from cda.stats.proportions import paired_change, positive_share
+from cda.stats.proportions import positive_share
 from cda.stats.votes import Majority
 
 Rows = NDArray[np.bool_]

@@ -31,15 +31,13 @@ from cda.dosing.choice import (
 )
 from cda.results.base import Estimate
 from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange, HeldOutPeople, PlainChange
-from cda.stats.draws import ROUNDING
+from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
-from cda.stats.proportions import ModelTies, hits_of, paired_change, wilson_share
+from cda.stats.proportions import ModelTies, hits_of
 
 N_DRAWS = 1_000
 REPEATS_A_DRAW = 10  # fewer than the estimate has: their own noise widens the interval by a hair
 _MAX_NUMBERS = 1 << 20  # draws × prompts at a time
-METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
-FIXED_METHOD = "prompts drawn and split anew, bootstrap 95%"
 
 
 def cross_validated_doses(
@@ -73,7 +71,7 @@ def cross_validated_doses(
         response[bias] = dose_response(own)
     quality = None
     if held.quality_margins is not None:
-        accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
+        accuracy = share_of((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = covering(accuracy, drawn[0].dose.quality)
     kept = held_out[curve.names[0]].against_base.quality
     plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
@@ -93,7 +91,7 @@ def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBia
     people = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
     fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
     base, plain = (
-        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), FIXED_METHOD)
+        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), fixed=True)
         for dose, margins in fixed.items()
     )
     # From dose 0 to dose 1 nothing is chosen, so that the change is measured on all rows.
@@ -150,7 +148,7 @@ def held_out_people(
     hits: FloatArray | Rows,
     held: OutOfFold,
     drawn: Measures,
-    method: str = METHOD,
+    fixed: bool = False,
     ties: ModelTies = "no-hit",
 ) -> HeldOutPeople:
     """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
@@ -160,9 +158,9 @@ def held_out_people(
     """
     people = curve.people
     measured = mean_against_people(margins, people, curve.prompt_ids, ties)
-    if method != FIXED_METHOD:
+    if not fixed:
         names = ("skew", "miscalibration", "signed_gap")
-        covered = {name: covering(getattr(measured, name), getattr(drawn, name), method) for name in names}
+        covered = {name: covering(getattr(measured, name), getattr(drawn, name)) for name in names}
         measured = measured.model_copy(update=covered)
     gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
     value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
@@ -171,7 +169,7 @@ def held_out_people(
         skew=measured.skew,
         human_skew=measured.human_skew,
         miscalibration=measured.miscalibration,
-        gap=covering(size.model_copy(update=bounds), drawn.gap, method),
+        gap=covering(size.model_copy(update=bounds), drawn.gap),
         mean_signed_gap=measured.signed_gap,
         n_ties=measured.n_ties,
     )
@@ -183,7 +181,6 @@ def held_out_change(
     held: OutOfFold,
     drawn: Resampled,
     gap: float,
-    method: str = METHOD,
     ties: ModelTies = "no-hit",
 ) -> HeldOutChange:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
@@ -195,26 +192,22 @@ def held_out_change(
     if curve.quality_margins is not None and held.quality_margins is not None:
         assert own.quality is not None and other.quality is not None  # draws have it where the curve does
         right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
-        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality, method)
+        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
     missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
     skew = paired_change(fixed, chosen.mean(axis=0), ids)
     return HeldOutChange(
-        skew=covering(skew, own.skew - other.skew, method),
-        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration, method),
-        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap, method),
+        skew=covering(skew, own.skew - other.skew),
+        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
+        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap),
         quality=quality,
     )
 
 
-def covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
+def covering(estimate: Estimate, draws: FloatArray | None) -> Estimate:
     """An estimate with the interval of the draws; if no draw differs, its own interval keeps its width."""
-    if draws is None:
+    if draws is None or estimate.n_prompts < 2 or float(np.nanmax(draws) - np.nanmin(draws)) <= ROUNDING:
         return estimate
-    low, high = (float(bound) for bound in np.nanquantile(draws, (0.025, 0.975)))
-    if high - low <= ROUNDING:
-        return estimate
-    bounds = {"low": min(low, estimate.value), "high": max(high, estimate.value), "method": method}
-    return estimate.model_copy(update=bounds)
+    return of_draws(estimate.value, draws, estimate.n, estimate.n_prompts, estimate.unit)
 
 
 def resampled_choices(

@@ -54,9 +54,9 @@ from cda.results.inspect import (
 from cda.rewriting.fidelity import ENFORCED, added_phrases, limits_of, violations
 from cda.run import RunFolder
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.draws import Stream, bootstrap_mean, drawn, generator
+from cda.stats.draws import Stream, drawn
 from cda.stats.drift import feature_drift, measured
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import mean_of, share_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +203,7 @@ def _inspection(
         if own
     ]
     _check_worst([row for group in looked for row in group.rows], material, options)
-    summaries = [_summary(group, material, unit, options.seed) for group in looked]
-    if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
-        notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
+    summaries = [_summary(group, material, unit) for group in looked]
     return InspectResult(
         target=shown_path(target),
         where=material.where,
@@ -380,7 +378,7 @@ def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tupl
         yield tuple(changes), float(np.linalg.norm(row))
 
 
-def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -> RewriteSummary:
+def _summary(looked: _Looked, material: SourcedRewrites, unit: str) -> RewriteSummary:
     """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval."""
     bias, rows, ids, direction = looked.bias, looked.rows, looked.prompt_ids, looked.rows[0].direction
 
@@ -399,7 +397,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
 
     def drift() -> tuple[FeatureDrift, ...]:
         sides = looked.after, looked.before
-        found = feature_drift(*sides, of_written, _rng(seed), limits=limits_of(bias), treatment=bias.treatment)
+        found = feature_drift(*sides, of_written, limits=limits_of(bias), treatment=bias.treatment)
         return tuple(found)
 
     return RewriteSummary(
@@ -419,7 +417,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
         rejected=_share([bool(row.rejected) for row in accepted], of_accepted),
         rejected_reasons=count_reasons([row.rejected[0] for row in accepted if row.rejected]),
         noticed=count_reasons([reason for row in written for reason in row.noticed]),
-        reward=or_missing(lambda: bootstrap_mean(differences, of_scored, _rng(seed), unit))
+        reward=or_missing(lambda: mean_of(differences, of_scored, unit).estimate)
         if scored
         else Missing(reason="no rewards"),
         n_without_reward=len(written) - len(scored),
@@ -437,8 +435,4 @@ def _phrases(rows: Sequence[RewriteShown], ids: Sequence[str]) -> Iterator[Phras
 
 
 def _share(hits: Sequence[bool], ids: Sequence[str]) -> Estimate | Missing:
-    return or_missing(lambda: wilson_share(hits, ids)) if hits else Missing(reason="none")
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return generator(seed, Stream.INTERVALS)
+    return or_missing(lambda: share_of(hits, ids)) if hits else Missing(reason="none")

@@ -256,7 +256,7 @@ def _made(
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
     seed, biases = loaded.recipe.seed, to_label.biases
     labels, labelled_by = _labelled(data, loaded, to_label)
-    found, words, regression = data_biases(biases, labels, labelled_by, seed)
+    found, words, regression = data_biases(biases, labels, labelled_by)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
     llm = loaded.recipe.llm
     result = DataResult(
@@ -272,7 +272,7 @@ def _made(
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,
         regression=regression,
-        by=tuple(by_column(name, values, biases, labels, seed) for name, values in columns.items()),
+        by=tuple(by_column(name, values, biases, labels) for name, values in columns.items()),
         seed=seed,
         versions=versions(),
     )

@@ -31,7 +31,7 @@ from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_tex
 from cda.results.base import Estimate
 from cda.results.facts import JudgeReasons
 from cda.scorers.compared import Finished, Text, TextScore, TextScorer
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 
 LEAST_MASS = 0.5
 NOT_STATED = "nothing in the form that the prompt states"
@@ -200,7 +200,7 @@ def of_one_order(
     ids = np.asarray(prompt_ids)[read].tolist()
     position = None
     if len(set(ids)) > 1:
-        first = wilson_share((values[read] + 1) / 2, ids)
+        first = share_of((values[read] + 1) / 2, ids)
         value, low, high = (2 * share_first - 1 for share_first in (first.value, first.low, first.high))
         position = first.model_copy(update={"value": value, "low": low, "high": high, "unit": "preference"})
     return np.where(swapped, -values, values), BothOrders(

@@ -15,7 +15,7 @@ from cda.errors import DataError
 from cda.results.base import Test
 from cda.results.topics import Heterogeneity
 from cda.stats.digits import plain
-from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.estimators import ROUNDING, cluster_sums
 from cda.stats.rate import quantile_groups
 
 FEWEST_PROMPTS = 10
@@ -105,7 +105,7 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     contrast = np.column_stack([-np.ones(q), np.eye(q)])
     spread = contrast @ covariance @ contrast.T
     if float(np.linalg.eigvalsh(spread)[0]) <= size:
-        raise DataError("the margin does not vary in its levels, so that the error of their difference is unknown")
+        raise DataError("nothing varies within the levels, so that the error of their difference is unknown")
     difference = contrast @ means
     wald = float(difference @ np.linalg.solve(spread, difference))
     p_value = float(stats.f.sf((n_prompts - q) / (q * (n_prompts - 1)) * wald, q, n_prompts - q))

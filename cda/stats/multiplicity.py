@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
+from cda.results.base import Missing, Test
 from cda.results.evidence import Correction
+
+T = TypeVar("T", bound=Test | Missing)
 
 
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:
@@ -55,6 +59,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
     return list(adjusted.tolist())
+
+
+def holm_of(tests: Sequence[T]) -> list[T]:
+    """The tests with Holm's p over those that there are."""
+    adjusted = iter(holm([test.p_value for test in tests if isinstance(test, Test)]))
+    return [test.model_copy(update={"p_holm": next(adjusted)}) if isinstance(test, Test) else test for test in tests]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:

@@ -27,7 +27,8 @@ from cda.resources.dry_run import stop_if_dry
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Attention, Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.studies.export import KEY, Item, Study, choice_of, sheet_rows, study_of
 
@@ -356,10 +357,8 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
         n_blank=n_blank,
         n_check_answers=kept.checks,
         exclusions=kept.exclusions,
-        all=_group(contrasts, by_item, study.seed),
-        biases={
-            name: _group([item for item in contrasts if item.bias == name], by_item, study.seed) for name in biases
-        },
+        all=_group(contrasts, by_item),
+        biases={name: _group([item for item in contrasts if item.bias == name], by_item) for name in biases},
         position=_position(kept.votes),
         time=_time(kept.votes),
         participants=tuple(_participants(study, kept, by_item)),
@@ -368,7 +367,7 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
     )
 
 
-def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: int) -> StudyGroup:
+def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]]) -> StudyGroup:
     voted = [item for item in items if by_item[item.id]]
     words, prompts = [[vote.vote for vote in by_item[item.id]] for item in voted], [item.prompt_id for item in voted]
     every_vote = [word for own in words for word in own]
@@ -377,7 +376,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
 
     def skew() -> Estimate:
         target = majority(count_votes(words), "drop")
-        return wilson_share(target.target[target.used], list(compress(prompts, target.used)))
+        return share_of(target.target[target.used], list(compress(prompts, target.used)))
 
     return StudyGroup(
         n_items=len(items),
@@ -385,9 +384,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         votes={word: every_vote.count(word) for word in WORDS},
         majorities={word: leading.count(word) for word in LEADING} if voted else {},
         skew=or_missing(skew) if voted else none,
-        agreement=or_missing(partial(agreement, count_votes(words), prompts, np.random.default_rng(seed)))
-        if voted
-        else none,
+        agreement=or_missing(partial(agreement, count_votes(words), prompts)) if voted else none,
     )
 
 
@@ -403,7 +400,7 @@ def _position(votes: Sequence[Vote]) -> Position | None:
     hits = np.array([vote.choice == "A" for vote in sided], dtype=np.float64)
     items = [vote.item for vote in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return Position(share_a=wilson_share(hits, items), p_value=test.p_value, n_items=len(set(items)))
+    return Position(share_a=share_of(hits, items), p_value=test.p_value, n_items=len(set(items)))
 
 
 def _time(votes: Sequence[Vote]) -> Time:
@@ -441,7 +438,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(vote.vote != leading)
             prompts.append(study.items[vote.item].prompt_id)
-    return wilson_share(np.array(hits, dtype=np.float64), prompts) if hits else None
+    return share_of(np.array(hits, dtype=np.float64), prompts) if hits else None
 
 
 def _leading(votes: Sequence[Vote]) -> Leading:

@@ -37,7 +37,7 @@ from cda.embedded.model import encode_sentences
 from cda.records import Direction, content_id
 from cda.results.discover import CandidateRecord, Measured, SearchSettings
 from cda.results.evidence import Validation
-from cda.stats.means import clustered_t_test
+from cda.stats.estimators import mean_of
 from evals.method.planted_world import (
     FloatArray,
     Size,
@@ -189,7 +189,7 @@ def _share(hits: Sequence[bool]) -> float | None:
 
 def interval(values: Sequence[float]) -> dict[str, float]:
     """Mean over seeds with Student's 95% interval."""
-    found = clustered_t_test(values, [str(place) for place in range(len(values))]).estimate
+    found = mean_of(values, [str(place) for place in range(len(values))]).estimate
     return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
 
 

@@ -29,7 +29,7 @@ from cda.discovery.held_out import confirm, validate
 from cda.discovery.search import Generation, PromptSamples, search
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from evals.method.planted_world import (
     CARRIES,
     UNRELATED,

@@ -163,7 +163,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
         people = votes_of(own)
-        moved = people_change(before[rows], after[rows], people, ids, rng())
+        moved = people_change(before[rows], after[rows], people, ids)
         _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
@@ -171,7 +171,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
             limits=DEFAULT_LIMITS,
             treatment=tuple(load_bias(bias).treatment),
         )
-        among = overlap_effect(after[rows], alike, ids, rng())
+        among = overlap_effect(after[rows], alike, ids)
         found[bias] = {
             "skew": to_jsonable_python(moved.skew_on_voted),
             "miscalibration": to_jsonable_python(moved.miscalibration),

@@ -111,7 +111,7 @@ def known(kinds: Kinds) -> dict[str, Distribution]:
 
 def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
     groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
-    found = rewards(groups, TRIPLES, {"model": SCORES}, 0)
+    found = rewards(groups, TRIPLES, {"model": SCORES})
     assert isinstance(found, RewardSpread)
     json.dumps(found.model_dump(), allow_nan=False)
     sides = known(found.contrasts.of["jargon"].before)
@@ -128,7 +128,7 @@ def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
 
 def test_texts_without_a_reward_are_left_out_of_n() -> None:
     missing = dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")}
-    found = rewards([], TRIPLES, {"model": Rewards(missing)}, 0)
+    found = rewards([], TRIPLES, {"model": Rewards(missing)})
     assert isinstance(found, RewardSpread)
     texts = known(found.triples["jargon"].of.before)
     assert (texts["with, original"].mean.n, texts["with, rewrite"].mean.n) == (3, 4)

@@ -23,7 +23,6 @@ from cda.records import Contrast, user_prompt
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import ConditionalEffects, Covariates, Effect, MarginsByColumn, RateByColumn
 from cda.scorers.compared import Rewards, text_id
-from cda.stats.clustered import by_students_t, direct_contrast
 
 N = 60
 RNG = np.random.default_rng(3)
@@ -67,22 +66,6 @@ def test_a_slope_over_numbers_and_ranges_by_cutoffs() -> None:
     assert year.slope.last.estimate.low < 0.05 < year.slope.last.estimate.high
 
 
-def test_intervals_of_a_level_of_ten_prompts_hold_its_effect() -> None:
-    """Two contrasts to a prompt with a shared part: normal intervals hold the effect in 92% of draws."""
-    rng, prompts = np.random.default_rng(8), [f"q{row // 2}" for row in range(20)]
-    held = []
-    for _ in range(2000):
-        margins = 1 + np.repeat(rng.normal(size=10), 2) + rng.normal(size=20) / 2
-        plain = direct_contrast(margins, prompts)
-        held.append([each.estimate.low < 1 < each.estimate.high for each in (plain, by_students_t(plain))])
-    normal, students = np.mean(held, axis=0)
-    assert normal < 0.935 < students < 0.965
-    topics: list[str | None] = ["home" if row < 20 else "music" for row in range(N)]
-    found = found_of({"model": RNG.normal(size=N)}, topics).contrasts["topic"]
-    assert isinstance(found, MarginsByColumn)
-    assert {level.margin.last.estimate.method for level in found.levels} == {"prompt-clustered t 95%"}  # type: ignore[union-attr]
-
-
 def test_a_training_is_tested_for_its_change_in_each_level() -> None:
     before = np.ones(N) + RNG.normal(0, 0.2, N)
     fell = np.where(np.array(TOPICS) == "music", -2.0, 0.0)
@@ -121,7 +104,7 @@ def test_rate_by_a_column() -> None:
     assert isinstance(found, RateByColumn) and isinstance(found.effects.last, ConditionalEffects)
     home, music = found.effects.last.effects
     assert home.estimand == "CATE: home" and home.estimate.value == pytest.approx(1, abs=0.2)
-    assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "prompt-clustered t 95%"
+    assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "clustered t 95% (CR2)"
     assert home.p_value == pytest.approx(
         2 * stats.t.sf(home.estimate.value / home.standard_error, home.estimate.n_prompts - 1)
     )

@@ -13,6 +13,7 @@ import pytest
 from replies import Answer, reply
 
 from cda.benchmarks.quality import win_rate
+from cda.stats.estimators import wilson
 
 
 def _ids(n: int) -> list[str]:
@@ -34,6 +35,18 @@ def test_rows_of_one_prompt_are_no_further_evidence() -> None:
     assert repeated.wins.value == once.wins.value == 0.875 and (repeated.wins.n, repeated.wins.n_prompts) == (200, 8)
     assert repeated.test.p_value == pytest.approx(once.test.p_value) == pytest.approx(2 * 9 / 2**8)
     assert repeated.test.method == "exact sign-flip over prompts"
+    low, high = wilson(175.0, 200)
+    assert repeated.wins.low < low and repeated.wins.high > high
+
+
+def test_the_interval_covers_a_known_rate() -> None:
+    draws, hits = np.random.default_rng(1), 0
+    for _ in range(200):
+        values = draws.choice([1.0, 0.0, -1.0], size=120, p=[0.5, 0.2, 0.3])
+        found = win_rate(values, _ids(120))
+        hits += found.win_rate.low <= 0.6 <= found.win_rate.high
+    assert hits >= 186  # 95% of 200 is 190; the chance of fewer than 186 is below 1% at exactly 95%
+
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pytest
 from changed import changed
 from made_discover import discovered
@@ -90,7 +89,7 @@ def make() -> MakeResult:
             index=0, n_prompts=16, n_merged=3, proposed=Exclusions(9, {"no attribute": 2}),
             standings=(standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")),
         )  # fmt: skip
-        quality = pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label)
+        quality = pair_quality(own[SPACES.id], SPACES.bias, label=label)
         seconds = {"material": 12.0, "search": 100.0, "confirm": 6000.0}
         result = discovered(
             generations=(first,), candidates={one.id: one for one in (SPACES, QUESTION)},

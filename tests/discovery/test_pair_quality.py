@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from rows import rng
 
 from cda.biases import Bias
 from cda.discovery.held_out import fidelity, pair_drift, pair_quality
@@ -58,24 +57,24 @@ def test_fidelity_counts_both_sides_and_what_could_not_be_told_and_labels_each_t
 def test_drift_marks_the_attribute_and_shows_what_else_changed() -> None:
     rows = [row(number, rewrite=f"It surely is {number}!") for number in range(12)]
     rows += [row(number, direction="remove", rewrite=f"It is {number}.") for number in range(12)]
-    drift = {one.feature: one for one in pair_drift(rows, SHOUTING, rng())}
+    drift = {one.feature: one for one in pair_drift(rows, SHOUTING)}
     assert drift["exclamations"].is_treatment and drift["exclamations"].difference.value == 1.0
     assert not drift["words"].is_treatment and drift["words"].difference.value == pytest.approx(0.5)
     with pytest.raises(DataError, match="one prompt"):
-        pair_drift(rows[:1], SHOUTING, rng())
+        pair_drift(rows[:1], SHOUTING)
 
 
 def test_all_of_it_at_once_goes_to_json_and_without_a_labeller_the_rest_is_still_there() -> None:
     rows = [row(number, name, number + (name == "two")) for number in range(12) for name in ("one", "two")]
-    found = pair_quality(rows, SHOUTING, rng(), label=by_mark)
+    found = pair_quality(rows, SHOUTING, label=by_mark)
     assert PairQuality.model_validate_json(found.model_dump_json()) == found
     assert (found.candidate, found.n, found.n_prompts, found.labelled_by) == ("c", 24, 12, "measure")
     assert found.fidelity and found.fidelity.both and found.fidelity.both.value == 1.0
     assert set(found.fidelity_by_rewriter) == {"one", "two"}
     assert getattr(found.agreement[0].pearson, "value", None) == pytest.approx(1.0)
     assert isinstance(found.drift, tuple) and any(one.is_treatment for one in found.drift)
-    bare = pair_quality([row(0, "one"), row(0, "two")], SHOUTING, rng())
+    bare = pair_quality([row(0, "one"), row(0, "two")], SHOUTING)
     assert bare.fidelity is None and bare.fidelity_by_rewriter == {}
     assert len(bare.agreement) == 1 and isinstance(bare.drift, Missing) and "one prompt" in bare.drift.reason
     with pytest.raises(DataError, match="no pairs"):
-        pair_quality([], SHOUTING, rng())
+        pair_quality([], SHOUTING)

@@ -30,7 +30,7 @@ from cda.dosing.held_out import (
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_mean
+from cda.stats.estimators import mean_of
 from cda.stats.people import against_people
 from cda.stats.votes import Majority
 
@@ -292,7 +292,7 @@ def test_intervals_of_a_change_cover_the_choice_too() -> None:
     curve = mixed(before, before - 1.1 + 0.7 * generator.normal(size=90), target)
     found = cross_validated_dose(curve, rng()).against_plain.skew
     moved = (out_of_fold(curve, rng()).margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
-    kept = bootstrap_mean(moved, ids(90), rng())
+    kept = mean_of(moved, ids(90)).estimate
     assert kept.value == pytest.approx(found.value) and found.low <= found.value <= found.high
     assert found.high - found.low > 1.5 * (kept.high - kept.low)
 

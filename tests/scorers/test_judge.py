@@ -32,7 +32,7 @@ from cda.scorers.judge import (
     parse_verdict,
     verdict_code,
 )
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 
 
 @dataclass

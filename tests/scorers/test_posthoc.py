@@ -131,12 +131,15 @@ def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
 
 
 def test_an_interval_is_that_of_errors_clustered_by_prompt() -> None:
-    """One feature by hand: t · √(G / (G − 1) · Σ over prompts (Σ x · residual)²) / Σ x²."""
+    """One feature by hand: with the leverage h of a prompt, t · √(Σ over prompts (Σ x · residual)² / (1 − h)) / Σ x²."""
     rng = np.random.default_rng(0)
     x, noise, prompts = rng.normal(size=12), rng.normal(size=12), np.repeat(np.arange(4), 3)
     slope = (x @ (x + noise)) / (x @ x)
     sums = np.bincount(prompts, weights=x * (x + noise - slope * x))
-    half = stats.t.ppf(0.975, 3) * np.sqrt(4 / 3 * (sums**2).sum()) / (x @ x)
+    leverage = np.bincount(prompts, weights=x * x) / (x @ x)
+    own, shared = leverage / (1 - leverage), leverage**2 / (1 - leverage)
+    df = (own - shared).sum() ** 2 / ((own**2).sum() - 2 * own @ shared + shared.sum() ** 2)
+    half = stats.t.ppf(0.975, df) * np.sqrt((sums**2 / (1 - leverage)).sum()) / (x @ x)
     found = feature_correction(x + noise, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
     np.testing.assert_allclose([found.low, found.value, found.high], [slope - half, slope, slope + half])
 

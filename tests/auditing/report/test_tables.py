@@ -14,8 +14,7 @@ from cda.numbers.views import numbers_in
 from cda.report.numbers import p_value
 from cda.report.tables import Table
 from cda.results.base import Estimate
-from cda.stats import votes
-from cda.stats.draws import N_DRAWS
+from cda.stats.estimators import N_DRAWS
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -111,5 +110,5 @@ def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -
 
 
 def test_draws_are_those_of_the_code() -> None:
-    numbers = re.findall(r"[\d,]*,000", every_entry()["Intervals"]["prompt-clustered bootstrap"].meaning)
-    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS, votes._ALPHA_DRAWS, votes._CEILING_DRAWS]
+    numbers = re.findall(r"[\d,]*,000", every_entry()["Intervals"]["bootstrap over prompts"].formula)
+    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS]

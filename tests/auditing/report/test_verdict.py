@@ -234,7 +234,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), text, base) for row, text in enumerate(texts))
     ids = tuple(contrast.prompt[0].content for contrast in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
-    effects = audit_analysis.effects([group], 0)
+    effects = audit_analysis.effects([group])
     audit = audit.model_copy(update={"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects})
     return audit_result.adjust_for_all_tests(audit)
 
