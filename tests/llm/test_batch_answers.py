@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cda.llm.batch_results import End
-from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, read
+from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.outcome import Endpoint
 
 SERVER = Endpoint("http://server", "m", "MY_KEY", "llm")
@@ -75,6 +75,19 @@ def test_a_status_is_read_in_any_spelling(status: str) -> None:
 )
 def test_errors_of_any_form_give_the_reason(errors: object, why: str, full: bool) -> None:
     assert (batch(errors=errors).why_unanswered, batch(errors=errors).is_queue_full) == (why, full)
+
+
+def test_a_list_tells_whose_a_batch_is() -> None:
+    rows = [
+        {"id": "a", "input_file_id": "f"},
+        {"id": "b", "metadata": {"cda_part": "p"}},
+        {"id": "c", "input_file_id": "g", "metadata": None},
+        {"id": "d", "metadata": 5},
+        {"id": "e", "input_file_id": "f", "status": "failed"},
+    ]
+    page = read(Page, json.dumps({"data": rows}).encode(), SERVER)
+    assert [one.is_of("p", "f") for one in page.data] == [True, True, False, False, False]
+    assert [one.is_nameless for one in page.data] == [False, False, False, True, False]
 
 
 def test_results_are_counted_by_the_requests_that_they_answer(tmp_path: Path) -> None:
