@@ -85,7 +85,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Planned, confirm_all, llm_problems, sentence
+from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
 from cda.results.evidence import ConfirmationResult, ValidationResult
@@ -409,6 +409,7 @@ class DiscoveryRun:
 
     def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded
+        note_models(loaded, folder)
         run_stage(stage, produce, folder, loaded.opened, fresh=loaded.fresh)
         folder.write_manifest(loaded.recipe.model_dump(mode="json"), [*STAGES, CARRIED])
         return folder.stage(stage.name)

@@ -110,7 +110,7 @@ class Grade(NamedScorer):
         scorer = self._scorer(access.client())
         grades = replace(score_texts(scorer, texts), unit="grade")
         unread, n = len(grades.dropped), len(grades.by_text)
-        notes = [*access.answered_notes(scorer.answered_by), *marks_note(texts, has_turns)]
+        notes = [*scorer.answered_by.notes(access.settings.asked.model or scorer.name), *marks_note(texts, has_turns)]
         if unread:
             why = ", ".join(f"{count} × {reason}" for reason, count in scorer.reasons.items())
             notes.append(f"{unread} of {n} texts have no readable grade and were left out ({why}).")
@@ -444,7 +444,10 @@ class Judge(NamedScorer):
         }
         unread, n = judge.orders.n_unread, len(names)
         # Before a failure too: another model behind the address may be why.
-        notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+        notes = [
+            *judge.answered_by.notes(llm.settings.asked.model or judge.name),
+            *marks_note(texts_of(comparisons), has_turns),
+        ]
         notes += _criteria_notes(name, judge, n)
         for note in notes:
             say(f"  {note}")

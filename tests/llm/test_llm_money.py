@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from serving import Answer, status
 from stub_client import QUESTION, Stub, answers, asked, budgeted, client
 
-from cda.errors import LLMError
+from cda.errors import LLMError, MovedError
 from cda.llm.asking import answered
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import (
@@ -201,17 +202,52 @@ def test_a_model_is_kept_with_its_answer_and_counted(
         )
 
 
-def test_models_are_noted_for_later_runs_by_name_and_address(tmp_path: Path) -> None:
-    here, there = ({"model": "judge", "base_url": url} for url in ("http://a/v1", "http://b/v1?key=hidden"))
-    with Cache(tmp_path / "cache.sqlite") as cache:
-        assert cache.answering_models(here) == []
-        cache.note_models(here, ["b", "a"])
-        cache.note_models(here, ["a"])
-        cache.note_models(there, ["c"])
-    with Cache(tmp_path / "cache.sqlite") as cache:
-        assert cache.answering_models(here) == ["a", "b"]
-        assert cache.answering_models(there) == ["c"]
-    assert b"hidden" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+def test_answers_of_a_model_that_no_longer_answers_to_its_name_are_asked_again(
+    speak: Callable[[Answer], str], tmp_path: Path
+) -> None:
+    answering = {"model": "j-2024-05"}
+
+    def answer(_: object) -> bytes:
+        return status(
+            200, answering | {"choices": [{"message": {"content": answering["model"]}, "finish_reason": "stop"}]}
+        )
+
+    url, path, said = speak(answer), tmp_path / "cache.sqlite", list[str]()
+
+    def answers(*numbers: int, at: str = url) -> list[tuple[str | None, bool]]:
+        client = OpenAIClient("j", at, concurrency=1)
+        with Cache(path, said.append, asked=client.settings) as cache:
+            return [(one.text, one.cached) for one in complete(CachedLLM(client, cache), asked(*numbers), "asking")]
+
+    old, new = "j-2024-05", "j-2024-08"
+    assert answers(1, 2) == [(old, False)] * 2
+    answering["model"] = new
+    assert answers(1, 2) == [(old, True)] * 2  # nothing was asked, so that nothing is known of a change
+    with pytest.raises(
+        MovedError, match=f"j was answered by {old} until now, and is by {new}: answers of both were taken"
+    ):
+        answers(1, 3)
+    assert [line for line in said if "is answered by" in line] == [
+        f"j is answered by {new} now, and was by {old}: the earlier model's answers are not used any more"
+    ]
+    assert answers(1, 2, 3) == [(new, False), (new, False), (new, True)]
+    assert answers(1, 2, 3) == [(new, True)] * 3
+    with Cache(path, asked=OpenAIClient("j", "http://another/v1").settings) as cache:
+        assert cache.answering() == set()
+
+
+def test_a_server_that_answers_by_several_models_is_asked_once(speak: Callable[[Answer], str], tmp_path: Path) -> None:
+    turn = count()
+
+    def answer(_: object) -> bytes:
+        choice = {"message": {"content": "yes"}, "finish_reason": "stop"}
+        return status(200, {"model": f"j-{next(turn) % 2}", "choices": [choice]})
+
+    client = OpenAIClient("j", speak(answer), concurrency=1)
+    for cached in (False, True, True):
+        with Cache(tmp_path / "cache.sqlite", asked=client.settings) as cache:
+            found = complete(CachedLLM(client, cache), asked(1, 2, 3), "asking")
+            assert [one.cached for one in found] == [cached] * 3 and cache.answering() == {"j-0", "j-1"}
 
 
 @pytest.mark.parametrize(
@@ -234,19 +270,15 @@ def test_versions_of_a_model(name: str, wanted: str, same: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "kept", "earlier", "said_of_it"),
+    ("now", "kept", "said_of_it"),
     [
-        ({"j-2024-05-13": 2}, {"j-2024-05-13": 1}, ["j-2024-05-13"], None),
-        ({}, {}, ["j-2024-05-13"], None),
-        ({"small": 2}, {}, [], "j was asked for, but the server says that small answered."),
-        ({"j-2": 2}, {"j-1": 3}, ["j-1"], "the model behind j since some were kept: 3 by j-1, 2 by j-2."),
-        ({"j-2": 2, "j-1": 1}, {}, [], "the model behind j: 2 by j-2, 1 by j-1."),
-        ({"j-2": 2}, {}, ["j-1", "j-2"], "answered earlier runs by j-1 and this one by j-2"),
+        ({"j-2024-05-13": 2}, {"j-2024-05-13": 1}, None),
+        ({}, {}, None),
+        ({"small": 2}, {}, "j was asked for, but the server says that small answered."),
+        ({"j-2": 2}, {"j-1": 3}, "Several models answered for j: 3 by j-1, 2 by j-2."),
     ],
 )
-def test_notes_on_the_models(
-    now: dict[str, int], kept: dict[str, int], earlier: list[str], said_of_it: str | None
-) -> None:
+def test_notes_on_the_models(now: dict[str, int], kept: dict[str, int], said_of_it: str | None) -> None:
     counts = AnsweredBy()
     for cached, models in ((False, now), (True, kept)):
         for completion in [
@@ -254,5 +286,5 @@ def test_notes_on_the_models(
         ]:
             counts.add(completion)
     counts.add(Completion("yes"))
-    notes = counts.notes("j", earlier)
+    notes = counts.notes("j")
     assert len(notes) == (said_of_it is not None) and (said_of_it or "") in "".join(notes)

@@ -324,17 +324,13 @@ def test_a_judge_whose_server_changes_the_model_is_told_of(
     rows = [*ROWS, {"prompt": "w9 w9", "perturbed": "w8 good", "base": "w3 bad"}]
     more.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     second = audited("judge:local", more, tmp_path / "second", url)
-    assert second["model"]["answered_by"] == {"local-2024-05-13": 2 * N, "local-2024-08-06": 2}
-    said = f"The server has changed the model behind local since some were kept: {2 * N} by local-2024-05-13, 2 by local-2024"
-    assert said in second["printed"] and said in second["model"]["notes"][0]
-    page = (tmp_path / "second" / "report" / "report.html").read_text(encoding="utf-8")
-    assert said in page
+    assert second["model"]["answered_by"] == {"local-2024-08-06": 2 * N + 2} and second["model"]["notes"] == []
+    assert "local was answered by local-2024-05-13 until now, and is by local-2024-08-06" in second["printed"]
+    assert "audit is made anew" in second["printed"]
     manifest = json.loads((tmp_path / "second" / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest["stages"]["audit"]["counts"]["llm"]["local"]["models"]["local-2024-08-06"] == 2
+    assert manifest["stages"]["audit"]["reads"] == {"the model that answers for local (local-2024-08-06)": "answers"}
 
-    more.write_text(json.dumps(rows[-1] | {"base": "w5 bad"}), encoding="utf-8")
-    model["name"] = "other"
-    third = audited("judge:local", more, tmp_path / "third", url)
-    asked, before = third["model"]["notes"]
-    assert asked == "local was asked for, but the server says that other answered."
-    assert "answered earlier runs by local-2024-05-13, local-2024-08-06 and this one by other" in before
+    again = audited("judge:local", pairs, tmp_path / "first", url)
+    why = "audit: made again, because the model that answers for local (local-2024-05-13) has changed"
+    assert why in again["printed"] and again["model"]["answered_by"] == {"local-2024-08-06": 2 * N}
+    assert "audit: done before, reused" in audited("judge:local", pairs, tmp_path / "first", url)["printed"]
