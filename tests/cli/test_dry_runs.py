@@ -150,17 +150,3 @@ def test_a_limit_and_columns_of_score_files_are_those_of_the_result(desk: Path) 
     assert first["response"][0]["people"]["human_skew"]["n"] == 25
     assert first["left_out"][-1] == "scores.jsonl: 3 voted rows not drawn (--limit)"
     assert json.loads((desk / "d.json").read_text(encoding="utf-8")) == first
-
-
-@pytest.mark.parametrize(
-    ("command", "shown", "unused"),
-    [
-        ("label jargon", {"label"}, {"train", "lora", "model", "synthesize", "audit"}),
-        ("synthesize jargon", {"label", "synthesize"}, {"train", "lora", "model", "audit"}),
-        ("train jargon", {"label", "synthesize", "train", "adapter", "audit", "report"}, set()),
-    ],
-)  # fmt: skip
-def test_a_plan_ends_where_the_command_does(command: str, shown: set[str], unused: set[str]) -> None:
-    planned = json.loads(run(command, "--dry-run --json").stdout)
-    assert {line.split()[0] for line in planned["lines"] if not line.startswith(" ")} == shown
-    assert not unused & planned["settings"].keys() and "data" in planned["settings"]
