@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent
-SLOW_FOLDERS = ("browser", "evals", "golden", "pipeline", "training")
-"""Chromium, evals as users run them, every command whole, whole jobs, trainings."""
+SLOW_FOLDERS = (
+    "browser", "evals", "golden", "pipeline", "training", "models", "discovery", "panels", "dosing", "calibration", "properties",
+)  # fmt: skip
+"""Chromium, evals and commands as users run them, whole jobs, trainings, models of every family, searches, several audits, fuzzing."""
 SLOW_FILES = (
     # mypy and the other linters, the site, the wheel, every documented command.
     "test_lint.py", "test_site.py", "test_packaging.py", "test_installed.py", "test_commands.py",
@@ -18,11 +20,14 @@ SLOW_FILES = (
     "test_launch_processes.py", "test_terminal_streams.py", "test_two_runs_and_interrupts.py", "test_transformers_serve.py",
     "test_llm_cache.py", "test_llm_batch.py", "test_purse.py", "test_broken_servers.py", "test_workers.py", "test_progress.py",
     "test_records.py", "test_run.py", "test_user_errors.py", "test_audit.py", "test_rewards.py", "test_command_habits.py",
-    "test_hub_commits.py", "test_score_cache.py", "test_scorer_kinds.py", "test_train_keys.py", "test_plot.py",
-    # Five seconds of computing or more.
-    "test_engine.py", "test_dialects.py", "test_adapter_scores.py", "test_packed.py", "test_served.py", "test_agreement.py",
-    "test_families.py", "test_pair_models.py", "test_endpoints.py", "test_grades.py", "test_export_texts.py", "test_rules.py",
-    "test_second_turn.py", "test_batch_oddities.py", "test_batch_bill.py", "test_faithful.py",
+    "test_hub_commits.py", "test_score_cache.py", "test_scorer_kinds.py", "test_train_keys.py", "test_plot.py", "test_watched.py",
+    # Trials of a trainer's settings, and trainings.
+    "test_objectives_stage.py", "test_recipe_sources.py", "test_plans_without.py",
+    # Four seconds of computing or more.
+    "test_engine.py", "test_dialects.py", "test_adapter_scores.py", "test_packed.py", "test_served.py", "test_pair_models.py",
+    "test_endpoints.py", "test_grades.py", "test_export_texts.py", "test_rules.py", "test_second_turn.py", "test_batch_oddities.py",
+    "test_batch_bill.py", "test_budget_property.py", "test_faithful.py", "test_shared_rows.py", "test_discover.py",
+    "test_benchmark_commands.py", "test_report_forms.py", "test_glance.py",
 )  # fmt: skip
 SLOW_FIXTURES = ("browser", "launch", "trained_fp32")
 LONG = (

@@ -21,7 +21,7 @@ def test_every_name_in_the_declaration_exists() -> None:
     ("file", "fixtures", "quick"),
     [
         ("data/test_shapes.py", (), True), ("golden/test_golden.py", (), False), ("test_lint.py", (), False),
-        ("models/test_head.py", ("llama", "trained_fp32"), False), ("models/test_head.py", ("llama",), True),
+        ("finetuning/test_applied.py", ("llama", "trained_fp32"), False), ("finetuning/test_applied.py", ("llama",), True),
         ("studies/test_study_page.py", ("page", "browser"), False),
     ],
 )  # fmt: skip
@@ -31,14 +31,14 @@ def test_a_test_is_quick_by_its_folder_its_file_and_its_fixtures(
     assert parts.is_quick(parts.TESTS / file, fixtures) is quick
 
 
-def test_all_that_were_collected_are_marked_by_it_and_the_quick_ones_are_most(request: pytest.FixtureRequest) -> None:
+def test_all_that_were_collected_are_marked_by_it_and_the_quick_ones_are_many(request: pytest.FixtureRequest) -> None:
     items = request.session.items
     quick = [item for item in items if item.get_closest_marker("quick")]
     assert request.node in quick
     for item in quick:
         assert parts.is_quick(item.path, getattr(item, "fixturenames", ())), item.nodeid
     if len({item.path for item in items}) > 200:  # the whole suite
-        assert len(quick) > 0.7 * len(items)
+        assert len(quick) > 0.4 * len(items)
 
 
 @pytest.mark.parametrize("program", [[sys.executable, "-c", ""], [parts.Path(sys.executable).with_name("mypy")]])
