@@ -25,10 +25,10 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, dose, quality, win_rate
-    from cda.api.calibration import calibrate, calibrate_scores
+    from cda.api.benchmarks import best_of, quality, win_rate
+    from cda.api.calibration import calibrate, dose
+    from cda.api.comparing import compare
     from cda.api.data import audit_data
-    from cda.api.reports import compare, leaderboard
     from cda.api.results import (
         Audit,
         BestOf,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         DataAudit,
         Discovery,
         Dose,
-        Leaderboard,
-        Panel,
         Quality,
         Run,
         WinRate,
@@ -54,10 +52,10 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
-    "cda.api.calibration": ("calibrate", "calibrate_scores"),
+    "cda.api.benchmarks": ("best_of", "quality", "win_rate"),
+    "cda.api.calibration": ("calibrate", "dose"),
     "cda.api.data": ("audit_data",),
-    "cda.api.reports": ("compare", "leaderboard"),
+    "cda.api.comparing": ("compare",),
     "cda.api.results": (
         "Audit",
         "BestOf",
@@ -66,8 +64,6 @@ _NAMES = {
         "DataAudit",
         "Discovery",
         "Dose",
-        "Leaderboard",
-        "Panel",
         "Quality",
         "Run",
         "WinRate",
@@ -92,10 +88,8 @@ __all__ = [
     "Dose",
     "Estimate",
     "LLMError",
-    "Leaderboard",
     "Missing",
     "ModelError",
-    "Panel",
     "Quality",
     "RecipeError",
     "RewardFunction",
@@ -107,12 +101,10 @@ __all__ = [
     "audit_data",
     "best_of",
     "calibrate",
-    "calibrate_scores",
     "compare",
     "discover",
     "dose",
     "label",
-    "leaderboard",
     "load",
     "quality",
     "reward_function",

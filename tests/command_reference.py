@@ -14,11 +14,12 @@ from cda.recipe.explain import all_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = {
-    "audit": "AuditResult; PanelResult for several models; RewardCheck with --check-reward",
+    "audit": "AuditResult; RewardCheck with --check-reward",
+    "compare": "ComparisonResult",
     "train": "TrainResult",
     "label": "LabelCounts",
     "synthesize": "SynthesizeCounts",
-    "dose": "TrainResult; DoseResult with --only; DoseFilesResult for score files",
+    "dose": "TrainResult; DoseResult with --only or --against",
     "calibrate": "CalibrationResult",
     "merge": "Written",
     "data": "DataResult",
@@ -27,8 +28,7 @@ RESULTS = {
     "win-rate": "WinRateResult",
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
-    "report": "TrainResult; AuditResult for a folder; ComparisonResult with --compare",
-    "leaderboard": "LeaderboardResult",
+    "report": "TrainResult; AuditResult for a folder",
     "pairs": "Written",
     "texts": "Written",
     "study export": "Written",

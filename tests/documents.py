@@ -103,12 +103,12 @@ def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
 
 
 def audits() -> list[Any]:
-    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge, the paper's."""
+    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge, stated majorities."""
     from made_audits import KINDS, make_audit
 
-    kinds = [KINDS["audit"], KINDS["voted"], KINDS["one_model"], {**KINDS["judge"], "panel": True}]
-    paper = make_audit(votes={"jargon": (0.88, 0.40, 0.45)}, ties="as-released", rate=True, paper=True)
-    return [*(make_audit(**kind) for kind in kinds), paper]
+    stated = {"votes": {"jargon": (0.88, 0.40, 0.45)}, "ties": "as-released", "rate": True, "sections": True}
+    kinds = [KINDS["audit"], KINDS["voted"], KINDS["one_model"], {**KINDS["judge"], "panel": True}, stated]
+    return [make_audit(**kind) for kind in kinds]
 
 
 def results_table() -> str:

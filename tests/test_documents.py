@@ -61,12 +61,12 @@ def test_the_reference_of_results_is_up_to_date_and_says_what_each_field_is() ->
     assert {path.stem for path in (result_reference.DOCS / "schemas").iterdir()} == set(result_reference.KINDS)
 
 
-@pytest.mark.parametrize("name", ["audit", "quality", "best_of", "win_rate", "dose", "dose_files"])
+@pytest.mark.parametrize("name", ["audit", "quality", "best_of", "win_rate", "dose"])
 def test_what_commands_write_fits_its_schema(name: str) -> None:
     files = {
         "audit": ("audit-function", "run/audit/audit.json"), "quality": ("quality", "run/quality.json"),
         "best_of": ("best-of", "run/best_of_n.json"), "win_rate": ("win-rate", "run/win_rate.json"),
-        "dose": ("train-seeds", "run/dose/dose.json"), "dose_files": ("dose-files", "run.json"),
+        "dose": ("train-seeds", "run/dose/dose.json"),
     }  # fmt: skip
     case, file = files[name]
     places = data_files.read(ROOT / "tests" / "golden" / "data" / case)[f"{file}.leaves"]

@@ -1,23 +1,19 @@
-"""Accuracy, best-of-n, win rates and doses from Python."""
+"""Accuracy, best-of-n and win rates from Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Unpack, get_args
+from typing import Unpack
 
-from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, path_text, several
-from cda.api.results import BestOf, Dose, Quality, WinRate, shown
+from cda.api.arguments import Terms, declared, loaded_with_folder, path_text, several
+from cda.api.results import BestOf, Quality, WinRate, shown
 from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.benchmarks.win_rate import run_win_rate
-from cda.dosing.files import dose_from_files
-from cda.errors import DataError
-from cda.files.paths import free_place, place_for, user_path
 from cda.finetuning.applied import asked_subjects
 from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments, WinRateArguments
-from cda.records import TieRule
 
 
 @declared(QualityArguments)
@@ -144,70 +140,3 @@ def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
-
-
-def dose(
-    before: Data,
-    after: Data,
-    /,
-    votes: Data | None = None,
-    *,
-    quality_before: Data | None = None,
-    quality_after: Data | None = None,
-    ties: Literal["drop", "half", "as-released"] = "drop",
-    seed: int = 42,
-    columns: Mapping[str, str] | None = None,
-    limit: int | None = None,
-    out: str | Path | None = None,
-) -> Dose:
-    """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
-
-    Scores are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
-    training chooses its dose on the latter curve (`cda.train` and `run.dose`).
-
-    Args:
-        before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
-        after: The same after debiasing.
-        votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
-        quality_before: Rows of chosen_score and rejected_score on quality pairs.
-        quality_after: The same after debiasing.
-        ties: Value of people's ties and splits.
-        seed: Seed of splits and intervals.
-        columns: Our column names to those of the score files, such as `{"margin": "gap"}`.
-        limit: Take at most so many voted rows, and quality pairs, drawn with the seed.
-        out: Also write the result to this file.
-
-    Returns:
-        The chosen dose with its numbers on held-out votes, and the dose–response curve.
-
-    Raises:
-        DataError: A column or id is missing, or there are too few votes to choose a dose.
-        RunError: The file `out` cannot be written.
-
-    Example:
-        >>> import cda
-        >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
-        >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
-        >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
-    """
-    check_types("cda.dose", seed=seed, columns=columns, limit=limit, out=out)
-    if ties not in get_args(TieRule):
-        raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")
-    if (quality_before is None) != (quality_after is None):
-        missing = "quality_before" if quality_before is None else "quality_after"
-        raise DataError(f"{missing}: needed together with the other one")
-
-    def path(data: Data, name: str) -> Path:
-        return user_path(as_reference(data, name, RUNS / "inputs"))
-
-    scores, voted, quality = (path(before, "before"), path(after, "after")), None, None
-    if votes is not None:
-        voted = path(votes, "votes")
-    if quality_before is not None and quality_after is not None:
-        quality = path(quality_before, "quality-before"), path(quality_after, "quality-after")
-    file = None if out is None else free_place(user_path(out))
-    found = dose_from_files(*scores, voted, quality, ties=ties, seed=seed, columns=columns or {}, limit=limit, out=file)
-    result = Dose(**dict(found))
-    if file is not None:
-        result.save(place_for(file))
-    return result

@@ -241,11 +241,10 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
 
 
-def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model. Of `released` biases all
-    triples of the paper's release are used without a check, as in the paper; of others `triples`, which passed every check."""
+def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
+    """Skew of every bias with triples: before, after and their paired change, or of the one model."""
     skews = {}
-    for name, compared in _double_contrasts(triples, released).items():
+    for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
         skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
         if ids:
@@ -254,10 +253,10 @@ def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings
     return skews
 
 
-def _double_contrasts(triples: Sequence[Triple], released: Sequence[Triple]) -> dict[str, list[Comparison]]:
-    """The sides of triples that are compared, by bias: of biases that the paper's release has triples of, all of these."""
-    whole, compared = {triple.bias for triple in released}, dict[str, list[Comparison]]()
-    for triple in (*(triple for triple in triples if triple.bias not in whole), *released):
+def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
+    """The sides of triples that are compared, by bias."""
+    compared: dict[str, list[Comparison]] = {}
+    for triple in triples:
         compared.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
     return compared
 
@@ -276,7 +275,7 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
         unseen_phrases=unseen_phrases(of_plain),
         quality=quality(texts.pairs, two),
         quality_sections=quality_by_section(texts.quality, two, seed),
-        triple_skew=triple_skews(texts.triples.kept, texts.triples.released, two),
+        triple_skew=triple_skews(texts.triples.kept, two),
     )
 
 
@@ -313,14 +312,14 @@ def seeds(
         )
         return _over(wrong, wrong_after, list(compress(ids, people.used)))
 
-    kept, released = texts.triples.kept, texts.triples.released
+    kept = texts.triples.kept
     voted = {group.bias.name: (group, people) for group in groups if (people := people_of(group, rule))}
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         skew={group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
         miscalibration={name: missed(group, people.majority) for name, (group, people) in voted.items()},
-        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept, released).items()},
+        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
         rate={
             name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
             for name, measured in rate.items()

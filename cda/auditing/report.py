@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cda.auditing import paper
 from cda.auditing import report_data as data
 from cda.auditing import report_scoring as scoring
 from cda.auditing import report_tables as tables
@@ -203,9 +202,6 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         return [shown] if known or always else []
 
     found: list[ReportSection] = []
-    if audit.paper:
-        paragraphs = (said("paper"), *paper.paper_sentences(audit, audit.paper))
-        found += section("paper", paragraphs, paper.paper_tables(audit, audit.paper), always=True)
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
     people = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
     voted = (*people, *tables.preference_tables(audit))
@@ -292,8 +288,6 @@ _VOTED, _POWERED = "votes.*", "votes.*.prediction_powered"
 _POWERED_SHARES = (f"{_POWERED}.human_skew.share", f"{_POWERED}.miscalibration.{_SCORED}.share")
 _SECTIONS = ("quality_sections.overall", "quality_sections.sections|subsets.*")
 _OVER_SEEDS = ("seeds.skew|miscalibration|triple_skew|rate.*", "seeds.quality")
-_PAPER = "paper.biases.*.people"
-_PAPERS_MODELS = (f"{_PAPER}.models.*.skew|miscalibration", f"{_PAPER}.mean.skew|miscalibration")
 _DIRECT, _IDENTIFIED = f"effects.*.{_SCORED}.direct", f"effects.*.{_SCORED}.identification"
 _CHANGED = "rate.*.changes.effects.*"
 _RATED = (f"rate.*.measured.{_SCORED}.overall|by_length|slope.effects.*", _CHANGED)
@@ -327,9 +321,6 @@ METHODS: tuple[tuple[str, *tuple[str, ...]], ...] = (
     ("miscalibration of a second majority", f"{_VOTED}.noise_ceiling"),
     ("shares with judges' verdicts", _each(_POWERED_SHARES, "estimate")),
     ("the same from votes alone", _each(_POWERED_SHARES, "classical")),
-    ("skew and miscalibration of the paper's models and judges",
-     f"{_each(_PAPERS_MODELS, _SCORED)} {_PAPER}.judges.*.skew|miscalibration", _each(_PAPERS_MODELS, "change")),
-    ("the paper's labels of its training sample", "paper.biases.*.labels"),
     ("mean margin of all pairs", f"{_DIRECT}.estimate", "effects.*.change", "effects.*.test"),
     ("mean margin beyond noise", "", "beyond_noise"),
     ("mean margin among like pairs", f"{_IDENTIFIED}.overlap_effect.mean_margin"),

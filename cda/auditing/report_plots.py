@@ -11,7 +11,7 @@ from cda.auditing.report_cells import at_no_drift, compares, margin_unit, mean_m
 from cda.auditing.report_covariates import by_plots
 from cda.auditing.report_data import correlation_plot
 from cda.auditing.report_tables import SIDES
-from cda.auditing.report_trainings import dose_plots
+from cda.auditing.report_trainings import dose_curves
 from cda.report import plots
 from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import FAINT, INK, PAGE, PEOPLE, SCORINGS, SHARE_LIMITS, THIRD, Mark, Plot, PlotRow, Scale, named
@@ -52,7 +52,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     drifts = {name: drift for name, drift in audit.drift.items() if name in audit.skew and audit.skew[name].target}
     by_section: dict[str, list[Plot | None]] = {
         "votes": [*_people_plots(audit)],
-        "dose": [*dose_plots(audit)],
+        "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "biases": [_change_plot(audit), _contrast_rewards(audit)],
         "effects": [_effects_plot(audit, when) for when in audit.scorings],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],

@@ -7,16 +7,12 @@ from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
-from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
-from cda.results.panel import ScoredAs
 
-_SOURCES = {"embedded": "embedded", SOURCE: "released"}
-"""Known sources of contrasts, and their caveat."""
 Standing = Literal["agrees", "disagrees", "undecided"]
 FEW = 3
 """Examples of each bias in Markdown and on paper."""
@@ -56,13 +52,12 @@ def _helper(by: str) -> str:
 def caveats(audit: AuditResult) -> list[str]:
     """Caveats that a reader must know before trusting the numbers; each a sentence or two."""
     notes = [said("caveats", "embedded model")] if audit.model.name == "embedded" else []
-    for source, caveat in _SOURCES.items():
-        if names := [name for name, skew in audit.skew.items() if skew.source == source]:
-            notes.append(said("caveats", caveat, names=listed(names)))
+    if names := [name for name, skew in audit.skew.items() if skew.source == "embedded"]:
+        notes.append(said("caveats", "embedded", names=listed(names)))
     notes += [
         said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
         for name, skew in audit.skew.items()
-        if skew.source not in ("file", *_SOURCES)
+        if skew.source not in ("file", "embedded")
     ]
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
@@ -109,7 +104,6 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
         ("votes", sources.votes or "none, or in the contrasts' file"),
         ("judges' verdicts", sources.verdicts),
         ("RATE triples", sources.triples),
-        ("the paper's release", sources.release),
         ("labels of pairs", sources.labels),
         ("quality pairs", "none" if sources.quality is None else sources.quality),
         ("labelled by", labelled_by(audit) if two else None),
@@ -135,7 +129,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
-def prompt_identity(judge: JudgeFacts | PanelFacts | ScoredAs) -> str | None:
+def prompt_identity(judge: JudgeFacts | PanelFacts) -> str | None:
     """Name of a judge's prompt with the mark of all that it says, its orders, reasons and criteria included; None for a
     function. Two audits with the same mark asked in the same words."""
     if judge.prompt is None:

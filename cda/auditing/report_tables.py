@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cda.auditing import report_cells as cells
 from cda.auditing.report_cells import compares, estimates, targets, voted_names
-from cda.data.release import SOURCE
 from cda.numbers.measures import BOUNDS, Moment, of_audits, of_place
 from cda.report.numbers import NO_VOTES, cell, count, decimals, p_value, percent, points, reward, share, signed
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -13,7 +12,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing, Test
 from cda.results.skew import NoiseCeiling, PoweredShare, PoweredVotes
 
-_PAIRS = {"embedded": "authored pairs", "file": "pairs of your file", SOURCE: "triples that people voted on"}
+_PAIRS = {"embedded": "authored pairs", "file": "pairs of your file"}
 SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 
 
@@ -136,14 +135,12 @@ def skew_table(audit: AuditResult) -> Table:
 
 
 def triple_skew_table(audit: AuditResult) -> Table | None:
-    """Skew over triples; all rewrites of the paper's release count, as in the paper."""
+    """Skew over the triples whose rewrites count as having flipped the bias."""
     rows = []
     for name in audit.skew:
         if name in audit.triple_skew:
-            rate = audit.rate.get(name)
-            flipped = cells.flipped_cell(rate) if rate else ""
-            released = "; all of them count here" if rate and rate.flips.by == SOURCE else ""
-            rows.append((name, *cells.number_cells(audit, "triple_skew", name), flipped + released))
+            flipped = cells.flipped_cell(audit.rate[name]) if name in audit.rate else ""
+            rows.append((name, *cells.number_cells(audit, "triple_skew", name), flipped))
     caption = "Skew (triples: rewrite of the rewrite against rewrite), with 95% intervals"
     return table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), rows)
 

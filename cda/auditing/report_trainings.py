@@ -75,7 +75,7 @@ def dose_line(audit: AuditResult) -> str:
 
 def dose_sentences(dose: DoseResult) -> list[str]:
     """Sentences on the chosen dose, its selection, better alternatives, and the limits of mixing scores."""
-    own, tie = dose.methods["dose"], dose.aim == "tie"
+    own, tie = dose.own, dose.aim == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
     limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
     sentences = [said("dose", "tie")] if tie else []
@@ -93,8 +93,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     if own.barred:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
     sentences.append(_winner(dose))
-    at, mixed = max(dose.mixing_differs.items(), key=lambda item: item[1].preferences)
-    sentences.append(said("dose", "mixing", at=at, share=percent(mixed.preferences), n=mixed.n))
+    sentences += [said("dose", "mixed")] if dose.mixed else []
     sentences += [
         f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
         for name, n in dose.too_few.items()
@@ -107,10 +106,11 @@ def _objective(dose: DoseResult) -> str:
 
 
 def _winner(dose: DoseResult) -> str:
-    best, losses = dose.best.name, dose.best.losses
-    if best == "dose":
+    best, losses = dose.best, dose.losses
+    if dose.methods.get(best) == dose.own:
         return f"No other way tried leaves less {_objective(dose)}, held out, at that quality."
-    own = f", against {100 * losses['dose']:.1f} of the chosen dose" if "dose" in losses else ""
+    name = "mixing" if dose.mixed else "dose"
+    own = f", against {100 * losses[name]:.1f} of the chosen dose" if name in losses else ""
     return (
         f"Here another way does better: {_NAMES[best]} leaves {100 * losses[best]:.1f} points of {_objective(dose)} (mean "
         f"over biases){own}. Differences of a few points are within the intervals below."
@@ -123,8 +123,8 @@ def dose_tables(dose: DoseResult) -> list[Table]:
 
 
 def _ways(dose: DoseResult, bias: str) -> Table:
-    points_of = {point.dose: point for point in dose.methods["dose"].response[bias]}
-    own, tie = dose.methods["dose"].held_out[bias], dose.aim == "tie"
+    points_of = {point.dose: point for point in dose.own.response[bias]}
+    own, tie = dose.own.held_out[bias], dose.aim == "tie"
     what = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),
@@ -157,9 +157,9 @@ def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
 
 
 def _response(dose: DoseResult, bias: str) -> Table:
-    tie, n = dose.aim == "tie", dose.methods["dose"].quality
+    tie, n = dose.aim == "tie", dose.own.quality
     rows = []
-    for point in dose.methods["dose"].response[bias]:
+    for point in dose.own.response[bias]:
         auc = () if tie else (cell(point.people.auc, decimals) or NOT_ESTIMATED,)
         rows.append((f"{point.dose:g}", *_people_cells(point.people, tie), *auc, cell(point.quality, share)))
     pairs = "" if n is None else f"; quality on {count(n)} pairs"
@@ -168,17 +168,14 @@ def _response(dose: DoseResult, bias: str) -> Table:
     return Table(caption, ("dose", *_columns(tie), *(() if tie else ("AUC",)), "quality accuracy"), tuple(rows))
 
 
-def dose_plots(audit: AuditResult) -> list[Plot]:
-    """The curve of each bias whose contrasts chose the dose; none without a dose."""
-    dose = audit.dose
-    if dose is None:
-        return []
+def dose_curves(dose: DoseResult) -> list[Plot]:
+    """The curve of each bias whose contrasts chose the dose."""
     words = slugs(dose.biases)
     return [_curve(dose, name, words[name]) for name in dose.biases]
 
 
 def _curve(dose: DoseResult, name: str, word: str) -> Plot:
-    tie, response = dose.aim == "tie", dose.methods["dose"].response[name]
+    tie, response = dose.aim == "tie", dose.own.response[name]
     parts = []
     for point in response:
         people = point.people
@@ -195,10 +192,11 @@ def _curve(dose: DoseResult, name: str, word: str) -> Plot:
     title = f"{name}: what each dose leaves of the bias, and of quality; bars are 95% intervals"
     # If a tie is the aim, miscalibration has no meaning.
     curves = [key for key in _CURVES if key != "miscalibration" or not tie]
-    return Plot(f"dose-{word}", title, text, partial(_draw, response, dose.chosen, curves), 2.6)
+    label = "dose (λ)" if dose.mixed else "dose of the adapter (λ)"
+    return Plot(f"dose-{word}", title, text, partial(_draw, response, dose.chosen, curves, label), 2.6)
 
 
-def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], axes: Axes) -> None:
+def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], label: str, axes: Axes) -> None:
     drawn = 0
     doses = [point.dose for point in response]
     width = (max(doses) - min(doses)) or 1.0
@@ -220,7 +218,7 @@ def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], a
     axes.set_xticks(ticks, [_TICKS.get(dose, f"{dose:g}") for dose in ticks])
     axes.set_xticks(doses, minor=True)
     axes.set_ylim(-2, 104)
-    draw_frame(axes, "dose of the adapter (λ)", "y")
+    draw_frame(axes, label, "y")
     axes.set_ylabel("% (gap: points)")
     legend(axes, drawn)
 

@@ -16,14 +16,12 @@ from cda.calibration.fit import (
     Fit,
     Held,
     Problem,
-    Prompts,
     chosen_strengths,
     corrected_apart,
     fit_of,
     folds_of,
-    prompts_of,
 )
-from cda.dosing.choice import DoseCurve, OutOfFold, Rows
+from cda.dosing.choice import DoseCurve, OutOfFold, Prompts, Rows
 from cda.dosing.held_out import (
     FIXED_METHOD,
     Measures,
@@ -72,7 +70,7 @@ def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_co
     `order_column`: the term that is 1 if the first side was shown first, −1 if it was not.
     """
     rng = generator(seed, Stream.INTERVALS)
-    prompts = prompts_of(problem)
+    prompts = problem.prompts
     ones = np.ones((repeats, len(prompts.strata)))
     first = halves(prompts.strata, ones, rng)
     held = corrected_apart(problem, prompts, ones, first, rng, max_loss)

@@ -14,7 +14,6 @@ from cda.arrays import FloatArray
 from cda.dosing.choice import (
     MAX_QUALITY_LOSS,
     REPEATS,
-    Choice,
     Codes,
     ContrastSums,
     DoseCurve,
@@ -23,6 +22,7 @@ from cda.dosing.choice import (
     Rows,
     best_doses,
     choose_dose,
+    dose_response,
     half_gaps,
     mean_size,
     out_of_fold,
@@ -30,7 +30,7 @@ from cda.dosing.choice import (
     prompt_sums,
 )
 from cda.results.base import Estimate
-from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
+from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange, HeldOutPeople, PlainChange
 from cda.stats.draws import ROUNDING
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
 from cda.stats.proportions import ModelTies, hits_of, paired_change, wilson_share
@@ -47,9 +47,9 @@ def cross_validated_doses(
     rng: np.random.Generator,
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
-) -> list[HeldOutDose]:
+) -> DoseMethod:
     """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt): on those
-    of each bias, in alphabetical order, at doses that all of them choose.
+    of each bias at doses that all of them choose; and the curve of each bias on all rows.
 
     Miscalibration and quality average each row's out-of-fold results over repeats; the gap is computed on each half and
     then averaged, for the chosen doses and for 0 and 1 on the same halves. For the intervals, every draw resamples
@@ -64,50 +64,52 @@ def cross_validated_doses(
     final = choose_dose(curve, max_quality_loss)
     weights = draw_prompts(prompt_codes(curve)[2], rng)
     drawn = resampled_choices(curve, weights, np.random.default_rng(int(rng.integers(2**63))), max_quality_loss)
-    shares = {dose: float((held.chosen == dose).mean()) for dose in curve.doses}
-    if not curve.names:
-        return [_measured(curve, held, drawn[0], shares, final)]
-    rows = map(curve.rows_of, curve.names)
-    folds = [replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own]) for own in rows]
-    curves = map(curve.of, curve.names)
-    return [_measured(own, fold, by, shares, final) for own, fold, by in zip(curves, folds, drawn, strict=True)]
-
-
-def cross_validated_dose(
-    curve: DoseCurve,
-    rng: np.random.Generator,
-    repeats: int = REPEATS,
-    max_quality_loss: float = MAX_QUALITY_LOSS,
-) -> HeldOutDose:
-    """The same for a curve of one bias."""
-    [held] = cross_validated_doses(curve, rng, repeats, max_quality_loss)
-    return held
-
-
-def _measured(
-    curve: DoseCurve, held: OutOfFold, drawn: Resampled, shares: dict[float, float], final: Choice
-) -> HeldOutDose:
+    held_out, response = {}, {}
+    for bias, by in zip(curve.names, drawn, strict=True):
+        rows, own = curve.rows_of(bias), curve.of(bias)
+        held_out[bias] = _measured(
+            own, replace(held, margins=held.margins[:, rows], first_half=held.first_half[:, rows]), by
+        )
+        response[bias] = dose_response(own)
     quality = None
     if held.quality_margins is not None:
         accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
-        quality = covering(accuracy, drawn.dose.quality)
-    chosen = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
+        quality = covering(accuracy, drawn[0].dose.quality)
+    kept = held_out[curve.names[0]].against_base.quality
+    plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
+    return DoseMethod(
+        chosen=final.dose,
+        barred=final.barred,
+        shares={f"{dose:g}": float((held.chosen == dose).mean()) for dose in curve.doses},
+        quality=quality,
+        quality_kept=kept is None or kept.value >= -max_quality_loss,
+        plain_keeps_quality=plain is None or plain.value >= -max_quality_loss,
+        held_out=held_out,
+        response=response,
+    )
+
+
+def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBias:
+    people = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
     fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
     base, plain = (
         held_out_people(curve, margins, margins > 0, held, drawn.at(dose), FIXED_METHOD)
         for dose, margins in fixed.items()
     )
-    return HeldOutDose(
-        people=chosen,
+    # From dose 0 to dose 1 nothing is chosen, so that the change is measured on all rows.
+    used = curve.people.used
+    target, ids = curve.people.target[used], list(compress(curve.prompt_ids, used))
+    before, after = (margins[0, used] > 0 for margins in fixed.values())
+    return HeldOutBias(
+        people=people,
         base=base,
         plain=plain,
-        quality=quality,
-        against_base=held_out_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value),
-        against_plain=held_out_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
-        chosen=shares,
-        dose=final.dose,
-        barred=final.barred,
-        repeats=len(held.chosen),
+        against_base=held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value),
+        against_plain=held_out_change(curve, 1.0, held, drawn, people.gap.value - plain.gap.value),
+        plain_change=PlainChange(
+            skew=paired_change(before * 1.0, after * 1.0, ids),
+            miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
+        ),
     )
 
 

@@ -180,10 +180,10 @@ class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     out: Annotated[
         Place | None,
         Arg(
-            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a panel: "
-            "the folder that holds a run for each model, and `panel`."
+            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a "
+            "comparison: the folder that holds a run for each model, and `comparison`."
         ),
-        Flag("Folder of the run, or of all runs of a panel. Default: runs/audit-<model>."),
+        Flag("Folder of the run; of a comparison that of its models' runs and `comparison`. Default: below runs/."),
     ]
     limit: Annotated[int | None, Arg(_QUICK), LIMIT]
     fresh: Fresh
@@ -289,19 +289,28 @@ class WinRateArguments(Paid, ModelSettings, DoseSettings, total=False):
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
 
-class CalibrateArguments(Paid, ModelSettings, DoseSettings, total=False):
+class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """What a correction is chosen on: contrasts that people voted on, and quality pairs."""
+
     biases: AllBiases
     contrasts: Annotated[Data | None, Arg("Rows of prompt, base and perturbed; None for the embedded ones."), CONTRASTS]
     quality: Annotated[
         Data | None,
         Arg('Preference pairs whose accuracy must not fall; `"none"` for no such check.'),
-        Flag("Preference pairs, with --scores their score file; `none` for no such check."),
+        Flag("Preference pairs whose accuracy must not fall; `none` for no such check."),
     ]
     figures: Figures
-    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
     limit: Annotated[
         int | None, Arg("Take at most so many contrasts of each bias, and quality pairs, drawn with the seed."), LIMIT
     ]
+
+
+class CalibrateArguments(VotedArguments, total=False):
+    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
+
+
+class DoseArguments(VotedArguments, total=False):
+    out: Annotated[Place | None, folder("dose-<before>-<inputs>", "<recipe>, or dose-<model>-<files> with --against")]
 
 
 class DiscoverArguments(Paid, ModelSettings, total=False):

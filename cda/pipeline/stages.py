@@ -217,12 +217,11 @@ def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, li
 
 
 def _triples(inputs: AuditInputs) -> list[Triple]:
-    """Triples that exist already: the file's, else the embedded ones, and the release's."""
+    """Triples that exist already: the file's, else the embedded ones."""
     if inputs.audit.triples is None:
         return []
     embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
-    released = (triple for texts in inputs.released().values() for triple in texts.triples.triples)
-    return [*(inputs.triples().triples or (authored.triple for authored in embedded)), *released]
+    return list(inputs.triples().triples or (authored.triple for authored in embedded))
 
 
 def _n_pairs(loaded: LoadedRecipe) -> int:
@@ -285,8 +284,9 @@ OTHER_RESULTS = (
     "discover.json",
     "topics.json",
     "win_rate.json",
-    "panel.json",
+    "comparison.json",
     "calibration.json",
+    "dose.json",
     "data.json",
 )
 
@@ -579,7 +579,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     stop_if_dry(
         None,
         lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
-        ("only", "compare", "limit", "seed", "column"),
+        ("only", "limit", "seed", "column"),
     )
     if out is not None:
         write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))

@@ -70,7 +70,7 @@ def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: 
     while left:
         first = labels[left[0].name]
         alike = [bias for bias in left if _same_pairs(labels[bias.name], first)]
-        odds, _ = choice_odds(alike, labels)
+        odds, _ = choice_odds(alike, {bias.name: labels[bias.name] for bias in alike})
         found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name], seed) for bias in alike}
         left = [bias for bias in left if bias not in alike]
     return {bias.name: found[bias.name] for bias in biases if bias.name in found}

@@ -62,6 +62,8 @@ FORMS: Mapping[Unit, Callable[[Estimate], str]] = {
     "share difference": lambda estimate: points(estimate, ""),
     "distance of shares": distance,
     "AUC": lambda estimate: decimals(estimate),
+    "correlation": lambda estimate: decimals(estimate),
+    "rank": lambda rank: f"{rank.value:g} [{rank.low:g}, {rank.high:g}]",
 }
 """How an estimate of a measure is printed, by the measure's unit; others are `signed`."""
 

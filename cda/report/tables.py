@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from cda.numbers.measures import MEASURES
-from cda.numbers.number import Number, Numbers
-from cda.report.numbers import FORMS, NOT_ESTIMATED, NOT_MEASURED, count, inert, signed, visible, width
-from cda.results.base import Estimate, Missing
+from cda.report.numbers import inert, visible, width
 
 Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
@@ -34,30 +31,6 @@ def table(caption: str, header: Row, rows: Iterable[Row]) -> Table | None:
     """A table, or None without rows."""
     found = tuple(rows)
     return Table(caption, header, found) if found else None
-
-
-def tables_by_bias(
-    numbers: Numbers, place: str, rows: tuple[str, Mapping[str, str]], missing: Mapping[str, str]
-) -> Iterator[Table]:
-    """A table for each measure with a caption that any audit has, biases across. `rows`: a heading, and the audits' names in the
-    numbers to those to show; `missing`: kind of texts to the word for no estimate."""
-    biases, (first, names) = numbers.values_of("bias"), rows
-    for key, measure in MEASURES.items():
-        found = numbers.where(key).pivot("audit", "bias") if measure.caption else {}
-        if any(isinstance(number.found, Estimate) for own in found.values() for number in own.values()):
-            caption = f"{measure.shown_as.get(f'{place} caption', measure.caption)}, with 95% intervals and n"
-            absent, form = missing.get(measure.on, NOT_ESTIMATED), FORMS.get(measure.unit, signed)
-            cells = tuple(
-                (label, *(_with_n(found.get(name, {}).get(bias), form, absent) for bias in biases))
-                for name, label in names.items()
-            )
-            yield Table(caption, (first, *biases), cells)
-
-
-def _with_n(number: Number | None, form: Callable[[Estimate], str], missing: str) -> str:
-    if number is None:
-        return NOT_MEASURED
-    return missing if isinstance(number.found, Missing) else f"{form(number.found)}, n {count(number.found)}"
 
 
 def folded_rows(table: Table) -> tuple[tuple[Row, ...], tuple[Row, ...]]:

@@ -142,24 +142,16 @@ def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: S
 
 def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
-    found = dict(zip(curve.names, cross_validated_doses(curve, rng()), strict=True))
-    first = found[BIASES[0]]
-    by_bias = {
-        bias: {
-            "people": to_jsonable_python(one.people),
-            "base": to_jsonable_python(one.base),
-            "plain": to_jsonable_python(one.plain),
-            "against_base": to_jsonable_python(one.against_base),
-            "against_plain": to_jsonable_python(one.against_plain),
-        }
-        for bias, one in found.items()
-    }
-    return first.dose, {
-        "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
-        "barred": list(first.barred),
-        "quality": to_jsonable_python(first.quality) if first.quality else None,
-        "quality_change": to_jsonable_python(first.against_base.quality) if first.against_base.quality else None,
-        "biases": by_bias,
+    method = cross_validated_doses(curve, rng())
+    change = method.held_out[BIASES[0]].against_base.quality
+    return method.chosen, {
+        "shares": method.shares,
+        "barred": list(method.barred),
+        "quality": to_jsonable_python(method.quality) if method.quality else None,
+        "quality_change": to_jsonable_python(change) if change else None,
+        "biases": {
+            bias: one.model_dump(mode="json", exclude={"plain_change"}) for bias, one in method.held_out.items()
+        },
     }
 
 

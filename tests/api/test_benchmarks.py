@@ -88,19 +88,3 @@ def test_what_does_not_go_together_is_said() -> None:
 
     with pytest.raises(cda.ModelError, match="compares two answers"):
         cda.best_of(compares, [{"prompt": "a", "responses": ["b", "c"]}, {"prompt": "d", "responses": ["e", "f"]}])
-
-
-def test_a_dose_is_chosen_from_scores_in_memory() -> None:
-    before = [{"id": f"c{n}", "prompt": f"q{n}", "margin": 1.0} for n in range(40)]
-    after = [row | {"margin": -3.0 if n % 4 else 1.0} for n, row in enumerate(before)]
-    votes = [{"id": f"c{n}", "vote": "base" if n % 4 else "perturbed"} for n in range(40)]
-    found = cda.dose(before, pandas.DataFrame(after), votes)
-    assert found.held_out.dose > 0 and found.response[0].people.miscalibration.value == 0.75
-    assert "Chosen dose" in str(found) and isinstance(found.held_out.people.gap, cda.Estimate)
-    assert_saved(found)
-    with pytest.raises(cda.DataError, match="quality_after: needed"):
-        cda.dose(before, after, votes, quality_before=before)
-    with pytest.raises(cda.DataError, match="found 'often'"):
-        cda.dose(before, after, votes, ties="often")  # type: ignore[arg-type]
-    with pytest.raises(cda.DataError, match="none of its 40 items"):
-        cda.dose(before, after, [row | {"id": "x" + row["id"]} for row in votes])

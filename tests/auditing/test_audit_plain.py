@@ -25,7 +25,7 @@ TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples()
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
-ANY_AUDIT = make_audit(paper=True)
+ANY_AUDIT = make_audit(sections=True)
 
 
 def groups(scored: Any = None) -> list[Group]:

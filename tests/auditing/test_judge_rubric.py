@@ -184,7 +184,7 @@ def test_a_prompt_against_bias_is_compared_paired_by_contrast(serve: Any, pairs:
              "--triples", "none", "--out", run, url, *words],
         )  # fmt: skip
         assert done.exit_code == 0, done.output
-    said = CliRunner().invoke(app, ["report", *runs, "--compare", "--out", str(tmp_path / "c.html")])
+    said = CliRunner().invoke(app, ["compare", *runs, "--out", str(tmp_path / "c")])
     text = " ".join(said.output.split())
     assert said.exit_code == 0 and "judge's prompt" in text and "style-blind" in text, said.output
     assert re.search(r"[−-]50 \[", text), said.output  # from all contrasts to ties

@@ -22,7 +22,6 @@ RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none -
 STUDY = (
     "writes      NEW: index.html, README.md, assignments.json, key.json, items.csv, label_studio.json, label_studio.xml"
 )
-SCORED = "--before scores.jsonl --after after.jsonl --votes votes.jsonl"
 
 
 def run(*words: str) -> Result:
@@ -42,10 +41,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "rm.py").write_text(scorer, encoding="utf-8")
     written(folder / "contrasts.jsonl", [{"id": f"c{n}", "bias": "length", "prompt": f"Why {n}?", "base": "So.", "perturbed": f"So, {'so ' * n}."}
                                          for n in range(24)])  # fmt: skip
-    for name in ("scores", "after"):
-        written(folder / f"{name}.jsonl", [{"id": f"c{n}", "gap": n % 5 - 2.0 - (name == "after")} for n in range(30)])
-    written(folder / "votes.jsonl", [{"id": f"c{n}", "vote": "perturbed" if n % 3 else "base"} for n in range(28)])
-    written(folder / "pairs.jsonl", [{"id": f"q{n}", "gap": n % 4 - 1.0} for n in range(40)])
+    written(folder / "scored.jsonl", [{"prompt": "Why?", "response": "So.", "score": 1}])
     assert run(RUN, "a --export rows/").exit_code == 0
     shutil.copytree(folder / "a", folder / "b")
     assert run("study export contrasts.jsonl st").exit_code == 0
@@ -70,21 +66,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("study import st filled.csv --out NEW.jsonl", {"out": "NEW.jsonl"},
          ["reads       1 file of results: 72 votes on 24 contrasts (none of 72 dropped)",
           "writes      NEW.jsonl, NEW.summary.json, NEW.summary.html"]),
-        ("leaderboard rows --out NEW.html", {"out": "NEW.html"},
-         ["reads       rows: 1 row in 1 group, each on the same texts",
-          "writes      NEW.html, NEW.csv, NEW.json"]),
+        ("compare rows --out NEW", {"out": "NEW"}, ["rm.py:longer; biases: length", "report      NEW/comparison/report.html"]),
         ("report a --figures svg", {"figures": "svg"}, ["reads       a/audit/audit.json: rm.py:longer; biases: length", "report      a/report/report.html"]),
         ("report a --out NEW", {"out": "NEW"}, ["report      NEW/report.html"]),
-        ("report a b --compare --out NEW.html", {"compare": True, "out": "NEW.html"},
-         ["reads       a: rm.py:longer; biases: length", "compares    a with b, by contrast", "writes      NEW.html, NEW.json"]),
-        (f"dose {SCORED} --column margin=gap --limit 25 --out NEW.json",
-         {"before": "scores.jsonl", "after": "after.jsonl", "votes": "votes.jsonl", "out": "NEW.json", "limit": 25, "column": ["margin=gap"]},
-         ["reads       scores.jsonl, after.jsonl: 25 rows with scores in both", "votes       votes.jsonl: 25 prompts with a majority of people",
-          "left out    scores.jsonl: 3 voted rows not drawn (--limit)", "chooses     one of 11 doses from 0 to 2.5", "writes      NEW.json"]),
-        ("calibrate --scores scores.jsonl --votes votes.jsonl --quality pairs.jsonl --column margin=gap --limit 24 --out NEW",
-         {"votes": "votes.jsonl", "scores": "scores.jsonl", "quality": "pairs.jsonl", "out": "NEW", "limit": 24, "column": ["margin=gap"]},
-         ["reads       scores.jsonl: 24 rows of scores", "votes       votes.jsonl: 24 rows with a majority of people; corrected: bias",
-          "quality     pairs.jsonl: 24 pairs", "pairs.jsonl: 16 of 40 rows not drawn (--limit)", "report      NEW/report.html"]),
+        ("compare a b --out NEW", {"out": "NEW"},
+         ["reads       a: rm.py:longer; biases: length", "reads       b: rm.py:longer; biases: length"]),
     ],
     ids=lambda value: value.partition(" --")[0] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -109,17 +95,15 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("study export contrasts.jsonl rows", "rows: is not empty. A study gets a new folder of its own"),
         ("study export contrasts.jsonl rm.py/st", "rm.py: is a file, so that no folder can be made there. Name a folder elsewhere"),
         ("study import st filled.csv --out votes.csv", "give a name that ends in .jsonl"),
-        ("leaderboard rows --out rm.py/x.html", "cannot be written (rm.py: is a file, so that no folder can be made there)"),
+        ("compare rows --out rm.py", "rm.py: is a file"),
         ("report a --out rows", "rows: holds something other than results of `cda report`"),
-        ("report a b --compare --out rm.py/x.html", "rm.py: is a file, so that no folder can be made there); choose another place"),
         ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
-        ("report a b --compare --seed 3", "--seed: not with --compare, which draws what finished runs hold"),
-        (f"dose {SCORED} --column margin=gap --limit 19", "--limit 19: people's votes on 20 prompts or more are needed"),
-        (f"dose {SCORED} --column margin=gpa", "scores.jsonl: needs a column id or query or prompt"),
-        (f"dose {SCORED} --column margin=gap --column bias=bais", "--column bias=bais: no score file has a column 'bais'"),
-        (f"dose {SCORED} --column margin=gap --column votes.id=gap", "score files go by one set of names; leave out 'votes.'"),
-        (f"dose {SCORED} --column margin=gap --out rows", "rows: a folder; name a file"),
-        ("calibrate --scores scores.jsonl --column margin=gap", "no votes: choosing a dose needs people's votes"),
+        ("compare a b --seed 3", "seed=3: no effect on finished audits, and no model is audited here"),
+        ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
+        ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none",
+         "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),
+        ("calibrate scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
+        ("dose scores:scored.jsonl --against scores:scored.jsonl --only", "--only: only with a recipe"),
         ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),
         (f"{RUN} c --export rm.py/", "rm.py/row.json: cannot be written (rm.py: is a file"),
     ],
@@ -140,13 +124,3 @@ def test_a_report_elsewhere_is_that_of_the_run_which_stays_as_it_is(desk: Path) 
     assert {path.name for path in (desk / "copy").iterdir()} == {"report.html", "report.md", "figures"}
     assert run("report a --out copy").exit_code == 0  # an earlier one is replaced
     assert not (desk / "a" / "report" / "figures").exists()
-
-
-def test_a_limit_and_columns_of_score_files_are_those_of_the_result(desk: Path) -> None:
-    """The rows drawn are the same for every seed that is the same, and the others are counted."""
-    words = f"dose {SCORED} --column margin=gap --limit 25 --json --out"
-    first, again, other = (json.loads(run(words, more).stdout) for more in ("d.json", "e.json", "f.json --seed 1"))
-    assert first == again != other
-    assert first["response"][0]["people"]["human_skew"]["n"] == 25
-    assert first["left_out"][-1] == "scores.jsonl: 3 voted rows not drawn (--limit)"
-    assert json.loads((desk / "d.json").read_text(encoding="utf-8")) == first

@@ -21,7 +21,6 @@ NO_ROWS = {
     "samples": "reads no file",
     "texts": "copies the texts that ship, all of them",
     "merge": "reads weights",
-    "leaderboard": "reads a few finished audits, each a row",
     "study import": "reads every answer of a study, whose seed and columns are fixed",
 }
 NO_LLM = "asks no LLM"
@@ -43,7 +42,7 @@ LACKING: dict[str, Mapping[str, str]] = {
     "--yes": {
         **LOOKED_UP,
         "launch": STARTER,
-        **dict.fromkeys(("best-of", "merge", "samples", "texts", "leaderboard", "study export", "study import"), NO_LLM),
+        **dict.fromkeys(("best-of", "merge", "samples", "texts", "study export", "study import"), NO_LLM),
     },
 }  # fmt: skip
 """Option to the commands that lack it, each with the reason. Whoever adds a command gives it the option, or a reason here."""

@@ -27,6 +27,7 @@ FUNCTIONS: dict[Callable[..., object], tuple[type, str]] = {
     cda.best_of: (options.BestOfArguments, "best-of"),
     cda.win_rate: (options.WinRateArguments, "win-rate"),
     cda.calibrate: (options.CalibrateArguments, "calibrate"),
+    cda.dose: (options.DoseArguments, "dose"),
     cda.discover: (options.DiscoverArguments, "discover"),
 }
 

@@ -25,8 +25,7 @@ from cda.llm.money import Price
 from cda.llm.outcome import answer_in
 from cda.llm.protocol import CUT_OFF, FILTERED, Completion, Request, complete
 from cda.records import user_prompt
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 ROOT = Path(__file__).parent.parent.parent
 NESTED = b"[" * 100_000 + b"]" * 100_000

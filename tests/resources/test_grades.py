@@ -49,7 +49,7 @@ def pairs(tmp_path: Path) -> Path:
 
 def audit(targets: str, pairs: Path, out: Path, url: str, *more: str) -> Result:
     words = f"--bias jargon --pairs {pairs} --quality none --triples none --out {out} llm.base_url={url}".split()
-    return CliRunner().invoke(app, ["audit", *targets.split(), *words, *more])
+    return CliRunner().invoke(app, ["compare" if " " in targets else "audit", *targets.split(), *words, *more])
 
 
 def found_in(out: Path) -> dict[str, Any]:
@@ -108,9 +108,11 @@ def test_next_to_a_judge_with_one_agreement(serve: Callable[..., str], pairs: Pa
     assert done.exit_code == 0, done.output
     assert f"grading single answers: about {2 * N} calls of j" in done.output
     assert f"judging, each in both orders: about {2 * N} calls of j" in done.output
-    panel = json.loads((tmp_path / "out" / "panel" / "panel.json").read_text(encoding="utf-8"))
-    kinds = {model["model"]: model["kind"] for model in panel["models"].values()}
-    assert kinds == {"grade:j": "reward models", "judge:j": "judges"}
+    found = json.loads((tmp_path / "out" / "comparison" / "comparison.json").read_text(encoding="utf-8"))
+    assert {name: row["kind"] for name, row in found["audits"].items()} == {
+        "grade:j": "reward model",
+        "judge:j": "judge",
+    }
 
 
 def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Path) -> None:

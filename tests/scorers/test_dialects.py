@@ -22,10 +22,9 @@ from cda.errors import LLMError, ModelError
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_template
 from cda.records import Message, user_prompt
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts

@@ -23,6 +23,8 @@ from cda.scorers.compared import compare_distinct
 from cda.scorers.judge import (
     BothOrders,
     LLMJudge,
+    UnreadError,
+    expected_value,
     is_swapped,
     judge_request,
     of_one_order,
@@ -30,7 +32,6 @@ from cda.scorers.judge import (
     parse_verdict,
     verdict_code,
 )
-from cda.scorers.stated import UnreadError, expected_value
 
 
 @dataclass

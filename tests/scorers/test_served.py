@@ -19,9 +19,8 @@ from tiny import load, scores_of
 
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient, reward_in
-from cda.scorers.served_options import ServedOptions, endpoint_of
+from cda.scorers.dialects import ServedOptions, endpoint_of
+from cda.scorers.served_client import ServedClient, ServedScorer, reward_in
 
 Serve = Callable[[Callable[[Body], Reply]], Served]
 

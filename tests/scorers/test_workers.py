@@ -18,8 +18,7 @@ from summed import summed_model
 from cda.arrays import FloatArray
 from cda.errors import ModelError, RunError
 from cda.models.template import Encoded
-from cda.scorers.batching import Batch, forward, token_ids
-from cda.scorers.workers import Exchange, dealt, in_threads
+from cda.scorers.batching import Batch, Exchange, dealt, forward, in_threads, token_ids
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
@@ -66,7 +65,7 @@ import itertools
 from summed import summed_model
 from cda.models.template import Encoded
 from cda.scorers.batching import forward, token_ids
-from cda.scorers.workers import in_threads
+from cda.scorers.batching import in_threads
 
 model = summed_model()
 batches = ({0: Encoded([1, 5, 6], False)} for _ in itertools.count())

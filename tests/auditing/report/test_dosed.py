@@ -14,12 +14,10 @@ from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts, headline
 from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.paper import outcome_table
 from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.data.release import SOURCE
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
@@ -73,7 +71,7 @@ def with_directions(audit: Any, name: str) -> Any:
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
-        "rate": {"jargon": made_rate(None, 40, SOURCE)},
+        "rate": {"jargon": made_rate(None, 40, "rules")},
         "triple_skew": {
             "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
             "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
@@ -82,7 +80,7 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
     made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
     drawn = (
         tables.main_table, tables.votes_table, tables.skew_table, tables.quality_table, tables.direction_table,
-        tables.unseen_table, tables.triple_skew_table, outcome_table,
+        tables.unseen_table, tables.triple_skew_table,
     )  # fmt: skip
     for undosed in made:
         dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")

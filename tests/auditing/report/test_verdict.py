@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cda.auditing.comparison import comparison_tables
+from cda.auditing.comparison_page import comparison_document
+from cda.auditing.comparison_result import compare_audits
+from cda.auditing.row import AuditFolder
 from changed import changed
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import headline as audit_result
-from cda.auditing.comparison import comparison_tables
-from cda.auditing.comparison_page import comparison_document
-from cda.auditing.comparison_result import compare_audits
 from cda.auditing.groups import Group
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document
 from cda.auditing.report_tables import main_table
-from cda.auditing.row import AuditFolder
 from cda.auditing.verdict_sentences import (
     confounds_sentence,
     drift_sentence,
