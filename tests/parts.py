@@ -10,7 +10,7 @@ from typing import Any
 
 TESTS = Path(__file__).parent
 SLOW_FOLDERS = (
-    "browser", "evals", "golden", "pipeline", "training", "models", "discovery", "panels", "dosing", "calibration", "properties",
+    "browser", "evals", "golden", "pipeline", "training", "models", "discovery", "comparing", "dosing", "calibration", "properties",
 )  # fmt: skip
 """Chromium, evals and commands as users run them, whole jobs, trainings, models of every family, searches, several audits, fuzzing."""
 SLOW_FILES = (
@@ -32,7 +32,7 @@ SLOW_FILES = (
 SLOW_FIXTURES = ("browser", "launch", "trained_fp32")
 LONG = (
     "test_notebook.py", "test_pipeline.py", "test_pipeline_processes.py", "test_discover_llm.py", "test_golden.py",
-    "test_dose_stage.py", "test_lint.py",
+    "test_dose_stage.py", "test_paper_release.py", "test_lint.py",
 )  # fmt: skip
 """Files that take a minute or more, the longest first: one that is begun last keeps the other processes waiting."""
 
