@@ -11,7 +11,7 @@ from typing import Any
 from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
@@ -26,7 +26,6 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
     "data": (DataResult, "`data.json`: `cda data`, `cda.audit_data`"),
-    "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
     "dose": (
         DoseResult,
         "`dose/dose.json` of a training: `run.dose`; `dose.json` of `cda dose … --against …`, `cda.dose`",

@@ -17,7 +17,6 @@ from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import audit_document, notebook_html
 from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.benchmarks.quality_report import quality_document
-from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.comparing.page import comparison_document
 from cda.comparing.row import export_row, row_file, row_name
@@ -43,7 +42,7 @@ from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.commands import Plan
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
@@ -264,15 +263,6 @@ class DataAudit(DataResult, Shown):
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
 
 
-class WinRate(WinRateResult, Shown):
-    """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
-
-    __str__ = win_rate_text
-
-    def __repr__(self) -> str:
-        return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
-
-
 class Dose(DoseResult, Shown):
     """A dose between two scorers, with the fields of `DoseResult`."""
 
@@ -424,7 +414,7 @@ def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report",
     return plan
 
 
-Loaded = Comparison | Quality | BestOf | WinRate | Dose | Calibration | DataAudit
+Loaded = Comparison | Quality | BestOf | Dose | Calibration | DataAudit
 """Results in one file of their own, apart from audits."""
 
 
@@ -467,7 +457,6 @@ _KINDS: dict[str, tuple[type[Loaded], str]] = {
     "regression": (DataAudit, "cda data"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
-    "without_counterpart": (WinRate, "cda win-rate"),
     **dict.fromkeys(("methods", "held_out"), (Dose, "cda dose")),
     "corrections": (Calibration, "cda calibrate"),
 }
