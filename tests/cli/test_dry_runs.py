@@ -122,17 +122,3 @@ def test_a_report_elsewhere_is_that_of_the_run_which_stays_as_it_is(desk: Path) 
     assert {path.name for path in (desk / "copy").iterdir()} == {"report.html", "report.md", "figures"}
     assert run("report a --out copy").exit_code == 0  # an earlier one is replaced
     assert not (desk / "a" / "report" / "figures").exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "shown", "unused"),
-    [
-        ("label jargon", {"label"}, {"train", "lora", "model", "synthesize", "audit"}),
-        ("synthesize jargon", {"label", "synthesize"}, {"train", "lora", "model", "audit"}),
-        ("train jargon", {"label", "synthesize", "train", "adapter", "audit", "report"}, set()),
-    ],
-)  # fmt: skip
-def test_a_plan_ends_where_the_command_does(command: str, shown: set[str], unused: set[str]) -> None:
-    planned = json.loads(run(command, "--dry-run --json").stdout)
-    assert {line.split()[0] for line in planned["lines"] if not line.startswith(" ")} == shown
-    assert not unused & planned["settings"].keys() and "data" in planned["settings"]

@@ -77,15 +77,8 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "change", "expected"),
     [
-        (
-            "two-labels",
-            {"config": {"num_labels": 2}},
-            None,
-            ": has 2 labels (LlamaForSequenceClassification; 0: LABEL_0, 1: LABEL_1); a reward model gives one number.",
-        ),
         ("no-weights", {}, lambda folder: (folder / "model.safetensors").unlink(), ": no weights (*.safetensors); was"),
         ("pickle-only", {}, only_pickle, ": only pickle weights (pytorch_model.bin), which can run code when read."),
-        ("half", {}, lambda folder: halve(folder / "model.safetensors"), "/model.safetensors: cannot be read ("),
         (
             "chat",
             {"architecture": "LlamaForCausalLM"},
